@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from moothall.errors import DeadlineExceeded, DefinitionError, ModelError, StateError
+from moothall.errors import DeadlineExceeded, ModelError, StateError
 from moothall.reasoning.events import CallStarted, Done, Event
 from moothall.reasoning.group import members_without_threads, options_for, share_budget, takes
 from moothall.reasoning.record import NULL_RECORD, Record, Step, dumped, loaded
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply import ANSWERED, Reply
 from moothall.reasoning.replying import JOINED, note_member, within
-from moothall.reasoning.resume import ENDED
 from moothall.reasoning.state import REPLY, opened, state
 from moothall.reasoning.thread import Threads
 from moothall.threads import awaited, is_cancelled
@@ -31,8 +30,6 @@ T = TypeVar("T")
 class Group(RecordedAgent):
     """An agent made of others. A subclass names its members and defines how they work together."""
 
-    _called = ""
-    """Its name in errors."""
     _own_budget: Budget | None = None
 
     @property
@@ -47,17 +44,6 @@ class Group(RecordedAgent):
 
     def _one_thread_only(self) -> str | None:
         return members_without_threads(self._member_agents)
-
-    def _check_thread(self, thread: str | None) -> None:
-        """Refuse a thread, if a member cannot keep threads apart."""
-        if thread is not None and (why := self._one_thread_only()) is not None:
-            raise DefinitionError(
-                f"{self._called} {self.id!r} cannot keep threads apart: {why}. Leave out thread=, "
-                f"or make the {self._called} with shared=True"
-            )
-
-    def _check_request(self, request: ReplyRequest) -> None:
-        self._check_thread(request.thread)
 
     # -- saved and loaded --------------------------------------------------------------------------
 
@@ -122,16 +108,6 @@ class Group(RecordedAgent):
 
     def _loaded(self, given: Any, whose: str) -> Any:
         return loaded(self._state_type, given, whose)
-
-
-def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
-    """Return what is recorded of the end."""
-    about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
-    if reply.stop_reason not in ENDED:
-        # A resumed run repeats a turn that was stopped: only the end has its partial outcome.
-        return {**about, name: dumped(state)}
-    record.save(state)
-    return about
 
 
 async def ask_member(
@@ -235,21 +211,6 @@ async def in_time(request: Any, budget: Budget | None, what: str) -> Any:
         if not limit.expired():  # a timeout of the awaitable itself
             raise
         raise DeadlineExceeded(f"the seconds of {budget} were over before {what}") from error
-
-
-async def side_by_side(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines at once, and return their results; if one raises, the others are cancelled."""
-    if len(works) == 1:
-        return [await works[0]]
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            if not task.cancelling():  # a second one would cut its cleanup off
-                task.cancel()
-        await asyncio.wait(tasks)
-        raise
 
 
 class _Unanswered(Exception):

@@ -61,6 +61,8 @@ class RecordedAgent(ConversationalAgent):
     _records = True
     _kind = ""
     """What its runs are called in a journal."""
+    _called = ""
+    """What it is called in errors."""
     _state_type: type
     """The dataclass that its state is in a record."""
     _journal: Journal | None = None
@@ -323,6 +325,15 @@ class RecordedAgent(ConversationalAgent):
 
     def _check_request(self, request: ReplyRequest) -> None:
         """Refuse an invalid request before a run begins."""
+        self._check_thread(request.thread)
+
+    def _check_thread(self, thread: str | None) -> None:
+        """Refuse a thread, if it cannot keep threads apart."""
+        if thread is not None and (why := self._one_thread_only()) is not None:
+            raise DefinitionError(
+                f"{self._called} {self.id!r} cannot keep threads apart: {why}. Leave out thread=, "
+                f"or make the {self._called} with shared=True"
+            )
 
     async def _work(self, request: ReplyRequest, record: Record[Any]) -> Reply:
         """Answer, or resume from the record."""

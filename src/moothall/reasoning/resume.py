@@ -15,6 +15,7 @@ from moothall.journal.entry import ENDED as ENDED
 from moothall.jsonvalue import Unreadable
 from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, Step, Stop
+from moothall.reasoning.state import dumped
 from moothall.text import error_text, log_failure
 from moothall.threads import guard
 
@@ -121,6 +122,16 @@ async def guarded(
             logger.error("run %r: its end is not kept: %s", record.run_id, lost)
         raise
     return reply
+
+
+def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
+    """Return what is recorded of the end."""
+    about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
+    if reply.stop_reason not in ENDED:
+        # A resumed run repeats a turn that was stopped: only the end has its partial outcome.
+        return {**about, name: dumped(state)}
+    record.save(state)
+    return about
 
 
 def overlap(known: list[Any], messages: list[Any]) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from moothall.errors import ContextOverflow
 from moothall.models.ask import Unusable
-from moothall.reasoning.members import side_by_side
 from moothall.reasoning.reply import Stop
 from moothall.research import prompts, rules
 from moothall.research.findings import Heading, Narrative, Passage
@@ -16,6 +15,7 @@ from moothall.research.relevance import Index
 from moothall.research.writing.answers import outline_in, text_in
 from moothall.research.writing.sections import as_section, joined, split, with_sections
 from moothall.text import counted, one_line, shorten
+from moothall.threads import side_by_side
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench

@@ -14,7 +14,6 @@ from moothall.errors import ConfigError, DefinitionError, ModelError, SpaceClose
 from moothall.journal import Journal
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json
 from moothall.models.ask import Unusable, ask_json
-from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import Record, recorded
 from moothall.reasoning.reply_request import AnswerSchema
 from moothall.society.checkpoint import SocietyState
@@ -38,6 +37,7 @@ from moothall.society.survey import (
 )
 from moothall.spaces.loop import on_a_space
 from moothall.text import counted
+from moothall.threads import side_by_side
 
 _OBJECT: Final = AnswerSchema({"type": "object"})
 _AT_ONCE: Final = 1000  # so many citizens are asked; then the loop does what else waits

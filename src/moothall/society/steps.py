@@ -118,12 +118,13 @@ class Steps(Space):
         try:
             self._intervene_now()
             early = router.collect(self._interceptors)  # messages sent since the last step
-            heard = router.deliver(early) + deliver_to_rows(self, early, True)
+            heard = router.deliver(early)
             tables: dict[Any, Any] = {}
             self._wanted = None
             view = self._view_now()
             del self.news[: len(view.news)]  # later announcements are for the next step
             if self.population is not None:
+                heard += deliver_to_rows(self, early, True)
                 router.at_own_work = True  # calls of numpy may keep the interpreter for seconds
                 tables = await run_population(self.population, view, self.books, self._engine)
                 router.at_own_work = False
@@ -225,7 +226,9 @@ class Steps(Space):
             if what:
                 why = f"it changed its own {what}, which only the commit stage may change: undone"
                 self._fail(mailbox, why)
-        said = row_messages(self, tables.pop(Say, None))
+        said = tables.pop(Say, None)
+        if said is not None:
+            said = row_messages(self, said)
         sent = router.collect(self._interceptors)
         to_services += [each for each in sent if each.envelope.to in self._reached]
         self._settle(to_services, tables)
@@ -238,7 +241,9 @@ class Steps(Space):
         if to_services:  # deliver the services' answers in the next step too
             sent = [each for each in sent if each.envelope.to not in self._reached]
             sent = sorted([*sent, *router.collect(self._interceptors)], key=lambda s: s.rank)
-        heard += router.deliver(sent) + deliver_to_rows(self, sent, False, said)
+        heard += router.deliver(sent)
+        if self.population is not None:
+            heard += deliver_to_rows(self, sent, False, said)
         # In id order, independent of the order of turns.
         self._failed.sort(key=lambda each: each[0])
         self.failures.extend((self.number, who, what) for _, who, what in self._failed)

@@ -9,7 +9,7 @@ from moothall.threads.user_functions import (
     is_async,
     plain_or_async,
 )
-from moothall.threads.waiting import Channel, WaitingLine, settle
+from moothall.threads.waiting import Channel, WaitingLine, settle, side_by_side
 from moothall.threads.workers import (
     WORKERS,
     WorkerThreads,
@@ -36,4 +36,5 @@ __all__ = [
     "refuse_on_loop",
     "renewed",
     "settle",
+    "side_by_side",
 ]

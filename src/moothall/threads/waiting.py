@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -154,3 +154,18 @@ def _settle(future: asyncio.Future[Any], value: Any, raised: BaseException | Non
         replacement.__cause__ = raised
         raised = replacement
     future.set_exception(raised)
+
+
+async def side_by_side(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines at once, and return their results; if one raises, the others are cancelled."""
+    if len(works) == 1:
+        return [await works[0]]
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            if not task.cancelling():  # a second one would cut its cleanup off
+                task.cancel()
+        await asyncio.wait(tasks)
+        raise

@@ -13,16 +13,15 @@ from moothall.jsonvalue import readable
 from moothall.models.protocol import Usage
 from moothall.reasoning.conversation.conversation_state import MAX_STEPS, ConversationState
 from moothall.reasoning.conversation.participants import MAX_ERROR, Participants, Setup, Turn
-from moothall.reasoning.conversation.speaking_order import Choice, NoChoice
+from moothall.reasoning.conversation.speaking_order import Choice, NoChoice, chosen
 from moothall.reasoning.events import Content, TurnEnded, Utterance, shown
 from moothall.reasoning.group import in_thread
 from moothall.reasoning.loop.given import FEW, keep_list
-from moothall.reasoning.members import end_of, in_time, side_by_side
+from moothall.reasoning.members import in_time
 from moothall.reasoning.record import NULL_RECORD, Record
-from moothall.reasoning.record import Step as RecordStep
 from moothall.reasoning.reply import Reply, Stop, StopReason
 from moothall.reasoning.replying import note_sources, sources_of_thread
-from moothall.reasoning.resume import ENDED, guarded
+from moothall.reasoning.resume import ENDED, end_of, guarded
 from moothall.text import counted, error_text, log_failure
 
 if TYPE_CHECKING:
@@ -62,7 +61,6 @@ class Exchange:
                 record.save(state)
             else:
                 record.save(state, transcript=(len(kept), keep_list(record, request.state, kept)))
-        self._speaking: tuple[str, ...] = ()
 
     # -- the loop ----------------------------------------------------------------------------------
 
@@ -102,7 +100,8 @@ class Exchange:
                 state.budget.start()
                 state.budget.check()
             key = f"choose.{state.turns + 1}"
-            choice = await self._record.step(key, self._choose, of=Choice)
+            choose = partial(chosen, self._setup.next, state)
+            choice = await self._record.step(key, choose, of=Choice)
         except NoChoice as error:
             state.usage = state.usage + error.usage
             raise Stop("unreadable", str(error)) from error
@@ -117,23 +116,13 @@ class Exchange:
             raise Stop("max_iterations", f"{wanted}, and {left} of {most} turns were left")
         return choice.ids
 
-    async def _choose(self, step: RecordStep) -> Choice:
-        choosing = self._setup.next.choose(self._state)
-        what = "the next speaker was chosen"
-        return await in_time(choosing, self._state.budget, what)  # type: ignore[no-any-return]
-
     async def _take_turn(self, ids: tuple[str, ...]) -> None:
         """Let participants speak, concurrently if there are several, and keep what they said."""
         state = self._state
         before = state.turns
         self.between = False
         try:
-            await self._participants.deliver([id for id in state.agents if id not in ids])
-            self._speaking = ids
-            speak = self._participants.speak
-            numbered = enumerate(ids, before + 1)
-            turns = await side_by_side([speak(id, n, self._request) for n, id in numbered])
-            self._speaking = ()
+            turns = await self._participants.take_turn(ids, self._request)
             self.hear()
             said = [self._keep(turn) for turn in turns]
             state.last, state.said = ids, tuple(said)
@@ -148,7 +137,6 @@ class Exchange:
                 self._record.save(state)
                 await self._record.commit()
         finally:
-            self._speaking = ()
             self.between = True
         request = self._request
         for number, utterance in enumerate(said, before + 1):
@@ -226,9 +214,7 @@ class Exchange:
             if self._request.schema is not None:
                 value = None
                 if reason == "done" and state.last:
-                    self._speaking = state.last[-1:]
                     turn = await self._participants.conclude(state.last[-1], self._request)
-                    self._speaking = ()
                     self._keep(turn)
                     if turn.fault is None and turn.reply is not None:
                         text, value = readable(turn.reply.text), turn.reply.value
@@ -241,7 +227,6 @@ class Exchange:
                 # Else the turn is repeated, and nobody hears this one's outcome.
                 await self._participants.deliver(state.agents)
         finally:
-            self._speaking = ()
             self.between = True
         state.open = False
         error = self._error
@@ -279,7 +264,7 @@ class Exchange:
         marked = Utterance(1, None, content).heard(self._state.agents)
         heard: list[str] = []
         self._later((content, heard), self._request.state)  # raises MailboxFull if too many wait
-        for id in self._speaking:
+        for id in self._participants.speaking:
             interrupt = getattr(self._setup.agents[id], "interrupt", None)
             if interrupt is not None:
                 try:

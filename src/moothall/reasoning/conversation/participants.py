@@ -24,7 +24,7 @@ from moothall.reasoning.reply import ANSWERED, Reply
 from moothall.reasoning.replying import ONCE, within
 from moothall.reasoning.resume import ReplayOffsets
 from moothall.text import error_text, log_failure
-from moothall.threads import awaited
+from moothall.threads import awaited, side_by_side
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -121,7 +121,10 @@ class Turn:
 
 
 class Participants:
-    """Delivers utterances to the participants and asks them. Everything runs on their loop."""
+    """Delivers utterances to the participants and asks them. Everything runs on their loop.
+
+    `speaking` are those that speak now.
+    """
 
     def __init__(
         self,
@@ -130,6 +133,7 @@ class Participants:
         thread: str | None,
         once: tuple[str, int] | None = None,
     ) -> None:
+        self.speaking: tuple[str, ...] = ()
         self._setup = setup
         self._state = state
         self._thread = thread
@@ -171,7 +175,17 @@ class Participants:
         self._record.mark(key, utterance.message(self._state.agents), once=once)
         return once
 
-    async def speak(self, id: str, number: int, request: ReplyRequest) -> Turn:
+    async def take_turn(self, ids: tuple[str, ...], request: ReplyRequest) -> list[Turn]:
+        """Let participants speak, at once if several, when the others have heard what is new."""
+        await self.deliver([id for id in self._state.agents if id not in ids])
+        self.speaking = ids
+        try:
+            numbered = enumerate(ids, self._state.turns + 1)
+            return await side_by_side([self._speak(id, n, request) for n, id in numbered])
+        finally:
+            self.speaking = ()
+
+    async def _speak(self, id: str, number: int, request: ReplyRequest) -> Turn:
         """Let a participant speak in the turn of this number."""
         state, record = self._state, self._record
         part = f"T{number}/{id}"
@@ -195,9 +209,13 @@ class Participants:
 
     async def conclude(self, id: str, request: ReplyRequest) -> Turn:
         """Ask a participant for the outcome by the schema of the request."""
-        await self.deliver((id,))
-        part, schema = f"conclusion/{id}", request.schema
-        turn = await self._ask(id, _CONCLUDE, part, request, None, schema=schema, question=0)
+        self.speaking = (id,)
+        try:
+            await self.deliver((id,))
+            part, schema = f"conclusion/{id}", request.schema
+            turn = await self._ask(id, _CONCLUDE, part, request, None, schema=schema, question=0)
+        finally:
+            self.speaking = ()
         if turn.reply is not None:
             request.tell(Done, id, turn.reply)
         return turn

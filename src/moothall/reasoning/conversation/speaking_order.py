@@ -11,6 +11,7 @@ from moothall.errors import AskAgain, DefinitionError, MoothallError
 from moothall.message import address
 from moothall.models.protocol import Usage
 from moothall.reasoning.conversation.conversation_state import ConversationState
+from moothall.reasoning.members import in_time
 from moothall.signature.schema import object_schema
 from moothall.text import excerpt, shorten
 from moothall.threads import called, in_worker
@@ -71,6 +72,11 @@ class Order:
     def offered(self, state: ConversationState, id: str, handed: Handover) -> tuple[Action, ...]:
         """Return extra actions for a participant's model in its turn."""
         return ()
+
+
+async def chosen(order: Order, state: ConversationState, _step: Any) -> Choice:
+    """Return who speaks next, if that is known before the budget's time is over."""
+    return await in_time(order.choose(state), state.budget, "the next speaker was chosen")  # type: ignore[no-any-return]
 
 
 class RoundRobin(Order):

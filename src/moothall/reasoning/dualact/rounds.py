@@ -31,14 +31,14 @@ from moothall.reasoning.events import (
 )
 from moothall.reasoning.group import in_thread, is_spent_for_all, takes
 from moothall.reasoning.hooks import as_hooked, expect
-from moothall.reasoning.members import Group, ask_member, end_of, in_time, side_by_side
+from moothall.reasoning.members import Group, ask_member, in_time
 from moothall.reasoning.record import NULL_RECORD, Record, Step
 from moothall.reasoning.reply import ANSWERED, Reply, Stop, StopReason
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.replying import note_sources, sources_of_thread
-from moothall.reasoning.resume import guarded
+from moothall.reasoning.resume import end_of, guarded
 from moothall.text import log_failure
-from moothall.threads import called
+from moothall.threads import called, side_by_side
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 

@@ -30,13 +30,12 @@ from moothall.reasoning.loop.given import error_of
 from moothall.reasoning.loop.parts import Looping, context_of
 from moothall.reasoning.loop.permission import permits
 from moothall.reasoning.loop.provenance import begins, sources_of_result, trace
-from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.state import Codec
 from moothall.text import cut, log_failure
-from moothall.threads import is_cancelled
+from moothall.threads import is_cancelled, side_by_side
 
 if TYPE_CHECKING:
     from moothall.budget import Budget

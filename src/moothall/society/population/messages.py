@@ -45,11 +45,9 @@ class Messages:
         return Messages(*(getattr(self, name)[at] for name in PARTS))
 
 
-def row_messages(society: Any, said: Table | None) -> Table | None:
+def row_messages(society: Any, said: Table) -> Table:
     """Return what rows said to rows; send the rest, or all if somebody observes, as messages."""
     population, router = society.population, society.router
-    if said is None or population is None:
-        return None
     to = said.fields["to"]
     real = (to < 0) | population.full[np.maximum(to, 0)]
     real |= bool(society._interceptors or router.observers)
@@ -61,8 +59,6 @@ def row_messages(society: Any, said: Table | None) -> Table | None:
 def deliver_to_rows(society: Any, sent: list[Sent], more: bool, said: Table | None = None) -> int:
     """Deliver messages to rows, besides earlier ones if `more`; return how many."""
     population, router, books = society.population, society.router, society.books
-    if population is None:
-        return 0
     before = books.messages if more else None
     came: list[Sent] = []
     listed: list[tuple[int, int, int, int, int]] = []
