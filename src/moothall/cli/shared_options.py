@@ -262,15 +262,15 @@ def _beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
 
 
 def limit_options(
-    said: Callable[[Limit], str], limits: Mapping[str, Limit] = OF_RUNS
+    said: Callable[[Limit], str], limits: Mapping[str, Limit] = OF_RUNS, least: int = 1, **more: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the options for the limits of a run, with the help that `said` returns."""
+    """Return the options for limits, those of a run by default, with the help that `said` gives."""
 
     def added(function: Callable[..., Any]) -> Callable[..., Any]:
         for name, limit in [*limits.items()][::-1]:
-            kind = Whole(min=1) if limit.whole else above_0(limit.unit)
+            kind = Whole(min=least) if limit.whole else above_0(limit.unit)
             option = f"--{name.replace('_', '-')}"
-            function = click.option(option, type=kind, help=said(limit))(function)
+            function = click.option(option, type=kind, help=said(limit), **more)(function)
         return function
 
     return added

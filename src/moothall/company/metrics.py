@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from moothall.budget.limits import RESERVED
-from moothall.company.supervisor import Supervised
+from moothall.company.supervisor import State, Supervised
 from moothall.errors import MissingExtra
 from moothall.spaces.delivery import Delivery
 
@@ -21,8 +21,6 @@ CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-
 
 _SECONDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
 """The upper ends of the histograms' buckets."""
-
-_STATES: Final = ("starting", "running", "standby", "waiting", "stopped", "given up")
 
 
 class Metrics:
@@ -118,7 +116,7 @@ class Metrics:
         )
         parts = list(self._parts())
         for part in parts:
-            for state in _STATES:
+            for state in get_args(State):
                 states.add_metric((part.name, state), float(part.state == state))
             deaths.add_metric((part.name,), part.deaths)
             restarts.add_metric((part.name,), part.restarts)

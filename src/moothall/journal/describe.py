@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from moothall.journal.doubt import Doubt
-from moothall.journal.entry import Entry
+from moothall.journal.entry import WAYS, Entry
 from moothall.provenance import Origin, origins_of
 from moothall.text import counted, escaped, escaped_json
 
@@ -172,12 +172,9 @@ def _failed(data: dict[str, Any]) -> str:
     return line
 
 
-_DECISIONS: Final = {"repeat": "run it again", "skip": "skip it"}
-
-
 def _decided(data: dict[str, Any]) -> str:
     decision = data["decision"]
-    words = _DECISIONS.get(decision) or f"it took effect, result: {escaped_json(data['value'])}"
+    words = WAYS.get(decision) or f"it took effect, result: {escaped_json(data['value'])}"
     return f"decided by a person, step {data['key']}: {words}"
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from moothall.errors import ConfigError, DefinitionError
-from moothall.journal.entry import Entry
+from moothall.journal.entry import WAYS, Entry
 from moothall.jsonvalue import NotJSON, to_json
 
 
@@ -77,9 +77,6 @@ def _args(data: dict[str, Any]) -> dict[str, Any]:
     return args if isinstance(args, dict) else {} if args is None else {"args": args}
 
 
-_WAYS: Final = ("repeat", "skip")
-
-
 def decisions_for(
     doubts: list[Doubt], wanted: Mapping[int, Decision] | Decision
 ) -> list[tuple[Doubt, dict[str, Any]]]:
@@ -100,7 +97,7 @@ def decisions_for(
                 raise DefinitionError(
                     f"the result of call {number} is not JSON: {error}"
                 ) from error
-        elif decision in _WAYS:
+        elif decision in WAYS:
             data["decision"] = decision
         else:
             raise ConfigError(

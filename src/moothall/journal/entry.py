@@ -18,6 +18,8 @@ ENDED = frozenset(
 )
 """The reasons for which a run is over. After any other, the next call resumes it."""
 
+WAYS = {"repeat": "run it again", "skip": "skip it"}
+"""What a person may decide about a call in doubt besides `Done`, and its words."""
 
 STATES = (
     *("running", "waiting", "stopped", "done", "terminal", "terminated", "max_loops"),

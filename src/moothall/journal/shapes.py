@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from moothall.journal.entry import WAYS
 from moothall.jsonvalue import json_text
 from moothall.text import cut
 
@@ -90,7 +91,7 @@ _KINDS: Final[dict[str, Shape]] = {
     "ended": {**_STEP_DATA, "kept?": (str, None)},
     "failed": {**_STEP_DATA, "error": str},
     "permitted": {"key": str, "fingerprint": str, "proposed?": str, "args?": dict, "was?": dict},
-    "decided": {"key": str, "decision": ("repeat", "skip", "done").__contains__},
+    "decided": {"key": str, "decision": ("done", *WAYS).__contains__},
     "state": {"state": dict, "appended": _lists, "earlier?": _hashes},
     "over": {"reason": str, "detail?": (str, None)},
 }

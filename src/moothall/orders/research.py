@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -98,9 +98,9 @@ def check(order: ResearchOrder) -> None:
     """Check that an order can be carried out, before it is paid; ConfigError tells all faults."""
     if faults := list(_faults(order)):
         raise ConfigError("\n".join(faults))
-    if order.html or _form(order.out) == ".html":
+    if order.html or _form(order.out) == "html":
         MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
-    if _form(order.out) == ".docx":
+    if _form(order.out) == "docx":
         MissingExtra.unless("a report as a Word document", "research", "docx", "markdown_it")
 
 
@@ -151,8 +151,12 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
             yield f"{name} must be a file, got an empty text"
         elif path and not _is_writable(Path(path).absolute().parent):
             yield f"{name}: nothing can be written in {str(Path(path).parent)!r}"
-    if order.sources and _form(order.sources) not in _LISTS:
-        yield f"--sources must end in .bib or .json, got {order.sources!r}"
+    if order.sources:
+        from moothall.research.report import FORMS
+
+        lists = [f".{end}" for end, form in FORMS.items() if form.what == "sources"]
+        if f".{_form(order.sources)}" not in lists:
+            yield f"--sources must end in {' or '.join(lists)}, got {order.sources!r}"
     taken: dict[Path, tuple[str, str]] = {}
     for name, path in files:
         if path:
@@ -161,12 +165,9 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
                 yield f"{other} and {name} must be two files, got {first!r} for both"
 
 
-_LISTS = (".bib", ".json")
-
-
 def _form(path: str | None) -> str:
     """Return the end of a file's name, which says what is written there."""
-    return Path(path or "").suffix.lower()
+    return Path(path or "").suffix.lower().removeprefix(".")
 
 
 def _is_writable(folder: Path) -> bool:
@@ -249,24 +250,18 @@ def write(
 
     With `ended_at`, only those files that were not written, or not whole, since the run ended.
     """
-    from moothall.research.page import sanitized
+    from moothall.research.report import FORMS
 
-    forms: dict[str, tuple[str, Callable[[], str | bytes]]] = {
-        ".docx": ("report", report.docx),
-        ".html": ("page", report.html),
-        ".bib": ("sources", report.bibtex),
-        ".json": ("sources", report.csl_json),
-    }
     written = []
-    for path, form in (
-        (order.html, ".html"),
+    for path, end in (
+        (order.html, "html"),
         (order.out, _form(order.out)),
         (order.sources, _form(order.sources)),
     ):
         if path:
-            what, make = forms.get(form, ("report", lambda: sanitized(report.markdown)))
-            made = make()
-            written.append((what, path, made if isinstance(made, bytes) else made.encode()))
+            form = FORMS.get(end, FORMS["md"])
+            made = form.make(report)
+            written.append((form.what, path, made if isinstance(made, bytes) else made.encode()))
     if ended_at is not None:
         written = [each for each in written if not _is_there(*each[1:], ended_at)]
     for what, path, data in written:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moothall.errors import FileError, StateError, UnknownPrice
 from moothall.models.protocol import Usage
@@ -153,6 +154,31 @@ class Report:
         title = one_line(self.markdown.partition("\n")[0].lstrip("# "), 80)
         cited = counted(len(self.citations), "citation")
         return f"Report({title!r}, stop_reason={self.stop_reason!r}, {cited})"
+
+
+def _as_markdown(report: Report) -> str:
+    from moothall.research.page import sanitized
+
+    return sanitized(report.markdown)
+
+
+class ReportForm(NamedTuple):
+    """A form in which a report is written to a file or downloaded."""
+
+    title: str
+    what: str  # it holds: the report, the page, or the sources alone
+    media_type: str
+    make: Callable[[Report], str | bytes]
+
+
+_WORD: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+FORMS: Final = {  # by the end of a file's name; any other has Markdown
+    "md": ReportForm("Markdown", "report", "text/markdown; charset=utf-8", _as_markdown),
+    "html": ReportForm("HTML", "page", "text/html; charset=utf-8", Report.html),
+    "docx": ReportForm("Word", "report", _WORD, Report.docx),
+    "bib": ReportForm("BibTeX", "sources", "application/x-bibtex; charset=utf-8", Report.bibtex),
+    "json": ReportForm("CSL-JSON", "sources", "application/json", Report.csl_json),
+}
 
 
 def made(

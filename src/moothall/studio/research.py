@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -13,6 +12,7 @@ from moothall.journal.entry import Entry, Outline
 from moothall.orders.named_models import budget_of, made_model
 from moothall.orders.order import ResearchOrder, order_in
 from moothall.research.recording import KIND
+from moothall.research.report import FORMS
 from moothall.studio.act import usable_models
 from moothall.studio.page import Field, Form, filled, limits
 from moothall.studio.research_view import research_view
@@ -33,7 +33,6 @@ _POLICY: Final = (
     "frame-ancestors 'self'; sandbox allow-popups allow-popups-to-escape-sandbox"
 )
 _STYLE: Final = re.compile(r"'sha256-[A-Za-z0-9+/=]+'")
-_WORD: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _CITED: Final = 500
 """The most footnotes that a page lists."""
 _PASSAGE: Final = 4_000
@@ -55,7 +54,8 @@ class ResearchTab:
     def state(self, run: str) -> dict[str, Any]:
         """Return the progress of a run by `research_view`; `here` is its job's state, or None."""
         outline, entries = self._recorded(run)
-        return {**research_view(outline, entries), "here": self._jobs.state(run)}
+        forms = {end: form.title for end, form in FORMS.items()}
+        return {**research_view(outline, entries), "here": self._jobs.state(run), "forms": forms}
 
     def report(self, run: str) -> Report:
         """Return the report of a run, as far as it is written."""
@@ -82,7 +82,7 @@ class ResearchTab:
         """Add the routes that pages call; without `async`, each runs in a thread to read files."""
         from fastapi import Body, Response
 
-        from moothall.research.page import page, sanitized
+        from moothall.research.page import page
 
         router.get("/state")(self.state)
 
@@ -95,19 +95,15 @@ class ResearchTab:
             return Response(made, media_type="text/html", headers=headers)
 
         @router.get("/report.{ending}")
-        def download(run: str, ending: Literal["md", "html", "docx", "bib"]) -> Response:
-            made = self.report(run)
-            forms: dict[str, tuple[str, Callable[[], str | bytes]]] = {
-                "md": ("text/markdown; charset=utf-8", lambda: sanitized(made.markdown)),
-                "html": ("text/html; charset=utf-8", made.html),
-                "docx": (_WORD, made.docx),
-                "bib": ("application/x-bibtex; charset=utf-8", made.bibtex),
-            }
-            kind, make = forms[ending]
+        def download(run: str, ending: str) -> Response:
+            form = FORMS.get(ending)
+            if form is None:
+                raise ConfigError(f"a report has no form {ending!r:.80}")
             about = self._hub.journal.run(run).task
             name = re.sub(r"[^A-Za-z0-9]+", "-", about)[:60].strip("-").lower() or "report"
             headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
-            return Response(make(), media_type=kind, headers=headers)
+            made = form.make(self.report(run))
+            return Response(made, media_type=form.media_type, headers=headers)
 
         @router.get("/cited")
         def cited(run: str) -> list[dict[str, Any]]:
@@ -129,9 +125,7 @@ class ResearchTab:
         model = None
         if order is not None and order.model is not None:
             model = made_model(order.model, os.environ.get("MOOTHALL_KEY"))
-        limits = ("seconds", "tokens", "usd")
-        most = {each: getattr(order, f"max_{each}", None) for each in limits}
-        budget = budget_of("research", model, **most)
+        budget = budget_of("research", model, **({} if order is None else order.limits()))
         answer = ask(self.report(run), question, model=model, budget=budget)
         if model is not None:
             answer.raise_for_error()

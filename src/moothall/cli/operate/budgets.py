@@ -11,11 +11,11 @@ import click
 
 from moothall.budget import Left, Spent, StoredBudget
 from moothall.budget.limits import LIMITS
-from moothall.cli.shared_options import journal_option, opened, usage
-from moothall.cli.values import Whole, above_0
+from moothall.cli.shared_options import journal_option, limit_options, opened, usage
 from moothall.text import escaped
 
 _ANY = "any"
+_BY_NAME = {each.name: each for each in LIMITS}
 
 
 @click.group(invoke_without_command=True)
@@ -80,18 +80,9 @@ def release(group: str | None, name: str, journal: str | None) -> None:
     _changed(journal, group, lambda found: found.budgets.release(name))
 
 
-def _limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for limit in reversed(LIMITS):
-        kind = Whole(min=0) if limit.whole else above_0(limit.unit)
-        option = f"--{limit.name.replace('_', '-')}"
-        words = f"Limit of {limit.unit}."
-        function = click.option(option, metavar="N", type=kind, help=words)(function)
-    return function
-
-
 @command.command(short_help="Set limits of a budget.")
 @click.argument("name")
-@_limit_options
+@limit_options(lambda each: f"Limit of {each.unit}.", _BY_NAME, 0, metavar="N")
 @click.option("--clear", is_flag=True, help="First leave all limits to the programs again.")
 @journal_option("The journal.")
 @click.pass_obj
@@ -103,7 +94,7 @@ def limit(group: str | None, /, name: str, journal: str | None, clear: bool, **l
     given = {each: value for each, value in limits.items() if value is not None}
     if not given and not clear:
         raise click.UsageError("give a limit, such as --tokens 1000000, or --clear")
-    cleared: dict[str, Any] = dict.fromkeys(limit.name for limit in LIMITS) if clear else {}
+    cleared: dict[str, Any] = dict.fromkeys(_BY_NAME) if clear else {}
     _changed(journal, group, lambda found: found.budgets.limit(name, **{**cleared, **given}))
 
 
@@ -120,12 +111,13 @@ def delete(group: str | None, name: str, journal: str | None) -> None:
 def _print(budget: StoredBudget) -> None:
     period = f" ({budget.period})" if budget.period else ""
     click.echo(f"{escaped(budget.name)}{period}")
-    for kind in LIMITS:
-        name, words = kind.name, kind.unit
+    for name, kind in _BY_NAME.items():
         limit, spent = getattr(budget.limits, name), getattr(budget.spent, name)
         if limit is None and not spent:
             continue
-        parts = [f"{_number(spent)} of {_ANY if limit is None else _number(limit)} {words} spent"]
+        parts = [
+            f"{_number(spent)} of {_ANY if limit is None else _number(limit)} {kind.unit} spent"
+        ]
         if name in budget.set:
             parts.append("limit set by hand")
         parts += _more(name, budget.reserved, "reserved")

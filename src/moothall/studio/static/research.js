@@ -116,7 +116,7 @@ export function mount(root) {
       goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
       isRunning ? null : further(run, state.over?.reason, state.order, state.done),
       state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
-      state.narrative ? [button("Copy", () => copied(query), "quiet"), [["md", "Markdown"], ["html", "HTML"], ["docx", "Word"], ["bib", "BibTeX"]].map(([kind, title]) =>
+      state.narrative ? [button("Copy", () => copied(query), "quiet"), Object.entries(state.forms).map(([kind, title]) =>
         h("a", { class: "s-button", href: keyed(`research/report.${kind}${query}`), download: true, "aria-label": `Download ${title}` }, `↓ ${title}`))] : null);
   }
 
