@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -15,8 +17,21 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from moothall import ACCESS_REQUESTED, Agent, NativeSpace, ReActAgent, ScriptedModel, action
+from moothall import (
+    ACCESS_REQUESTED,
+    Agent,
+    Call,
+    ModelReply,
+    NativeSpace,
+    ReActAgent,
+    ScriptedModel,
+    Usage,
+    action,
+)
 from moothall.approval import ApprovalRequest
+from moothall.mcp import MCPAgent
+from moothall.orders.order import ResearchOrder
+from moothall.orders.simulate import SimulateOrder
 from moothall.studio import Studio
 
 MARK = "document.title='taken';alert(1)"
@@ -100,6 +115,181 @@ def test_texts_of_strangers_are_text(
     page.get_by_role("list", name="Runs").get_by_text("[U+202E]txt.exe[U+2066]").click()
     page.get_by_role("button", name="Replay").click()
     expect(page.get_by_role("region", name="Replay").first).to_contain_text("[U+202E]txt.exe")
+    assert dialogs == []
+    assert "taken" not in page.title()
+
+
+STRANGE = "".join(TEXTS[:8]).replace("\0", "")
+NAME = "<img src=x onerror=alert(1)>"
+EXPERIMENT = {
+    "society": {"citizens": 10, "step": "12h"},
+    "metrics": ["home"],
+    "workflow": [{"step": 2}],
+}
+SERVER = """
+from mcp.server import MCPServer
+
+server = MCPServer("odd")
+
+
+def odd(path: str) -> str:
+    return TEXT
+
+
+odd.__doc__ = TEXT
+server.tool()(odd)
+server.run()
+"""
+MADE = r"""() => {
+  const found = [];
+  for (const each of document.body.querySelectorAll("*")) {
+    const names = each.getAttributeNames();
+    const odd = names.some((name) => name.startsWith("on") || name === "srcdoc");
+    const to = ["href", "src", "action"].map((name) => each.getAttribute(name) || "#");
+    const made = each.matches("img, script, object, embed, base, meta, style");
+    if (odd || made || !to.every((link) => /^(http:\/\/127|\/|#)/.test(link)))
+      found.push(each.outerHTML.slice(0, 200));
+  }
+  const hidden = /[\u202a-\u202e\u2066-\u2069\u200b\u200f\ufeff\u00ad\x1b]/u;
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const { data, parentNode } = walk.currentNode;
+    if (hidden.test(data)) found.push(`hidden in ${parentNode.outerHTML.slice(0, 200)}`);
+  }
+  return found;
+}"""
+"""What of a stranger's text has become part of the page, or is hidden in it."""
+
+
+def recorded(studio: Studio) -> None:
+    """Two runs and a report in which all that can be a stranger's text is."""
+
+    @action
+    def look(path: str) -> dict[str, str]:
+        """Look at a file."""
+        return {STRANGE: STRANGE, "error": STRANGE}
+
+    for number in (1, 2):
+        call = ModelReply(STRANGE, (Call("1", "look", {"path": STRANGE}),), Usage(1_000, 200))
+        model = ScriptedModel([call, f"{STRANGE} {number}"])
+        model.name = NAME
+        agent = ReActAgent(NAME, model, actions=[look], journal=studio.journal)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(agent.reply_sync, STRANGE, run_id=f"{NAME}{number}").result()
+
+
+def press(page: Page, name: str) -> None:
+    """Press a button."""
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def test_texts_of_strangers_are_text_in_every_tab(
+    space: NativeSpace, open_page: Callable[..., Page], studio: Studio, tmp_path: Path
+) -> None:
+    """In runs and what is made of them, conversations, reports, towns, experiments and doors.
+
+    Nothing becomes a part of the page, nor is hidden in it.
+    """
+    recorded(studio)
+    page = open_page("Runs")
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    found: list[str] = []
+
+    def look(what: str) -> None:
+        """Look for what of the texts is more than text in what is shown now."""
+        found.extend(f"{what}: {each}" for each in page.evaluate(MADE))
+
+    look("the list")
+    page.get_by_role("list", name="Runs").locator("[data-run]").first.click()
+    view = page.get_by_role("region", name="Run", exact=True)
+    for name in ("Steps", "Timeline", "Transcript", "Cost"):
+        view.get_by_role("button", name=name, exact=True).click()
+        look(name)
+    view.get_by_role("button", name="Steps", exact=True).click()
+    for step in view.locator(".s-entry > button").all():
+        step.click()
+        look("a step")
+        step.click()
+    page.get_by_label("Search the steps of this run").fill("click")
+    page.keyboard.press("Enter")
+    expect(view.get_by_role("region", name="Found")).to_be_visible()
+    look("what a search finds")
+    view.get_by_label("Compare with").select_option(index=1)
+    expect(view.get_by_role("region", name="Comparison")).to_be_visible()
+    look("a comparison")
+
+    page.get_by_role("tab", name="Space", exact=True).click()
+    poet = ReActAgent("Poet", ScriptedModel([STRANGE, STRANGE]), journal=studio.journal)
+    space.add(poet)
+    page.get_by_role("list", name="Agents").get_by_text("Poet", exact=True).click()
+    page.get_by_label("Name of a new conversation with Poet").fill(NAME)
+    page.keyboard.press("Enter")
+    page.get_by_label(f"Say to Poet, {NAME}").fill(STRANGE)
+    page.keyboard.press("Enter")
+    turns = page.get_by_role("log", name=f"Conversation with Poet, {NAME}").get_by_role("article")
+    expect(turns).to_have_count(2)
+    look("a conversation")
+
+    page.get_by_role("tab", name="Research", exact=True).click()
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    (folder / f"{NAME}.md").write_text(
+        f"# {STRANGE}\n\nThe alpha protocol uses port 4711 {STRANGE}.\n"
+    )
+    studio.jobs.start(ResearchOrder([f"Which port does alpha use? {STRANGE}"], str(folder)))
+    expect(page.locator("iframe[title=Report]")).to_be_visible()
+    page.get_by_label("Question about the report").fill(STRANGE)
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.get_by_role("log", name="Answers from the report")).to_contain_text("click")
+    look("a report")
+
+    page.get_by_role("tab", name="Society", exact=True).click()
+    studio.society.set_up(SimulateOrder(10, step="6h"))
+    expect(page.locator(".s-control").get_by_role("status")).to_contain_text("step 1 of")
+    press(page, "Citizen")
+    page.get_by_label("Citizen's number or name").fill("3")
+    press(page, "Show")
+    page.get_by_label("Question to the citizen").fill(STRANGE)
+    press(page, "Interview")
+    expect(page.get_by_text("by rule, before step 1")).to_be_visible()
+    look("an interview")
+    town = studio.society.town
+    assert town is not None
+    town.intervene(news=[STRANGE], facts={NAME: STRANGE})
+    press(page, "Survey")
+    page.get_by_label("Question", exact=True).fill(STRANGE)
+    page.get_by_label("Type of answer").select_option("a choice")
+    page.get_by_label("Choices").fill(f"{NAME}, {STRANGE.replace(',', ' ')[:300]}")
+    page.get_by_label("Answered from").select_option("opinion of art, −100 to 100 %")
+    press(page, "Ask")
+    expect(page.get_by_role("region", name="Survey")).to_contain_text("by rule")
+    look("a survey")
+    for part in ("Interventions", "Log"):
+        press(page, part)
+        look(part)
+    file = tmp_path / "odd.yaml"
+    file.write_text(json.dumps({**EXPERIMENT, "name": "odd", "question": "".join(TEXTS[:4])}))
+    studio.society.experiments.start(str(file), 1, None, "")
+    expect(page.get_by_label("Experiment odd")).to_contain_text("ended")
+    look("an experiment")
+    page.get_by_role("tab", name="Act and review", exact=True).click()
+    page.get_by_label("Task", exact=True).fill(STRANGE)
+    page.get_by_label("Folder that it works on").fill(f"{tmp_path}/{STRANGE[:300]}")
+    press(page, "Start")
+    expect(page.get_by_text("does not exist")).to_be_visible()
+    look("a form")
+
+    page.get_by_role("tab", name="Doors", exact=True).click()
+    server = tmp_path / "server.py"
+    server.write_text(f"TEXT = {STRANGE!r}\n{SERVER}")
+    space.add(MCPAgent(NAME, [sys.executable, str(server)], lock=tmp_path / "lock.json"))
+    asked = {"to": NAME, "action": {"name": "help", "args": {}}}
+    studio.user.send(asked)
+    expect(page.get_by_role("article", name="Changed definitions")).to_be_visible()
+    page.get_by_text("The definition, exactly").first.click()
+    look("a server")
+    assert found == []
     assert dialogs == []
     assert "taken" not in page.title()
 
