@@ -243,6 +243,9 @@ async def test_failures_are_in_order_of_id_whatever_the_order_of_turns() -> None
     async with Society(many, engine=Shuffled(3)) as society:
         await society.run(steps=2)
         assert [id for _, id, _ in society.failures] == ["1", "2", "10", "b", "x"] * 2
+        await society.run(steps=19)
+        assert [step for step, _, _ in society.failures[:2]] == [1, 1]
+        assert len(society.failures) == 100
 
 
 async def test_a_citizen_that_writes_its_own_money_or_place_is_put_right() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
@@ -79,7 +78,7 @@ class Steps(Space):
         super().__init__(**options)
         self.news: list[Any] = []
         self.metrics: list[dict[str, Any]] = []
-        self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
+        self.failures: list[tuple[int, str, str]] = []
         self.unmade: list[tuple[int, str]] = []  # what interventions could not change: step, why
         self._between = asyncio.Lock()  # held by a step, and by work between two steps
         self._order: list[SocietyMailbox] | None = []
@@ -246,7 +245,8 @@ class Steps(Space):
             heard += deliver_to_rows(self, sent, False, said)
         # In id order, independent of the order of turns.
         self._failed.sort(key=lambda each: each[0])
-        self.failures.extend((self.number, who, what) for _, who, what in self._failed)
+        failed = [(self.number, who, what) for _, who, what in self._failed]
+        self.failures = [*self.failures, *failed][-_FAILURES:] if failed else self.failures
         if self.population is not None:
             change_rows(self)
         row = self._measured(heard, len(self._failed))
