@@ -548,8 +548,10 @@ async def test_parts_of_agents_with_a_slash_in_their_id_are_apart(place: Place) 
 
 
 @on_a_loop
-async def test_an_answer_that_was_interrupted_counts_after_a_crash(tmp_path: Path) -> None:
-    """Or a run would be given one answer more for each interruption before a crash."""
+async def test_an_answer_that_was_interrupted_counts_after_a_crash_as_before_it(
+    tmp_path: Path,
+) -> None:
+    """It is none of those that are allowed, once: a crash gives a run no answer more."""
     begun = asyncio.Event()
     with Journal(tmp_path / "before") as journal:
         crash = Crashing(journal, tmp_path / "after")
@@ -568,15 +570,17 @@ async def test_an_answer_that_was_interrupted_counts_after_a_crash(tmp_path: Pat
             model = ScriptedModel(script)
             return ReActAgent("a", model, actions=[act], journal=journal, max_iterations=3)
 
-        first = agent(journal, hang, call(1), call(2), call(3))
+        first = agent(journal, hang, call(1), call(2), call(3), call(4))
         task = asyncio.ensure_future(first.reply("go", run_id="R"))
         await begun.wait()
         first.interrupt("Rather act.")
         whole = await task
     with Journal(tmp_path / "after") as journal:
-        broken = await agent(journal, call(1), call(2), call(3), call(4)).reply("go", run_id="R")
+        broken = await agent(journal, call(1), call(2), call(3), call(4), call(5)).reply(
+            "go", run_id="R"
+        )
         assert broken.stop_reason == whole.stop_reason == "max_iterations"
-        assert len(broken.steps) == len(whole.steps) == 2
+        assert len(broken.steps) == len(whole.steps) == 3
 
 
 def _family() -> Any:

@@ -12,6 +12,7 @@ import pytest
 from moothall import (
     ACCESS_REQUESTED,
     CallbackApprover,
+    Journal,
     ModelReply,
     NativeSpace,
     ReActAgent,
@@ -45,6 +46,39 @@ def contents(agent: ReActAgent, thread: str | None = None) -> list[str]:
     state = agent.state_dict()
     memory = state["memory"] if thread is None else state["threads"][thread]
     return [f"{m['role']}: {m['content']}" for m in memory["items"]]
+
+
+@pytest.mark.parametrize("killed", (False, True))
+def test_an_answer_that_was_interrupted_is_not_one_of_those_that_are_allowed(
+    tmp_path: Path, killed: bool
+) -> None:
+    """With one answer allowed, too: who says something more gets an answer; also after a resume."""
+
+    async def main() -> None:
+        gate, late = Gate(), Gate()
+        model = ScriptedModel([lambda *_: gate.wait(), lambda *_: late.wait(), "In French then."])
+        with Journal(tmp_path / "runs.db") as journal:
+            agent = ReActAgent("thinker", model, max_iterations=1, journal=journal)
+            task = asyncio.create_task(agent.reply("Tell me a story.", run_id="r"))
+            await gate.begun.wait()
+            assert await agent.interrupt("In French, please.") is True
+            await asyncio.wait_for(late.begun.wait(), WAIT)
+            if killed:
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                model = ScriptedModel(["In French then."])
+                agent = ReActAgent("thinker", model, max_iterations=1, journal=journal)
+                reply = await agent.reply("Tell me a story.", run_id="r")
+            else:
+                late.open.set()
+                reply = await task
+        assert (reply.stop_reason, reply.text) == (
+            "done",
+            "In French then." if killed else "opened",
+        )
+
+    asyncio.run(main())
 
 
 def test_the_models_answer_is_cancelled_and_the_text_heard() -> None:

@@ -155,7 +155,7 @@ class Run:
             reply = self._terminal((self.action(step.action), step) for step in last)
             if reply is not None:
                 return reply
-        while state.iteration < agent.max_iterations:
+        while state.iteration < agent.max_iterations + state.interrupted:
             state.iteration += 1
             self._under_way = True
             try:
@@ -165,6 +165,7 @@ class Run:
             except asyncio.CancelledError:
                 reply = None
                 if self._interrupted():
+                    state.interrupted += 1
                     self.save()
                 elif self._task.cancelling():
                     raise
