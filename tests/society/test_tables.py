@@ -7,7 +7,6 @@ import csv
 import gc
 import json
 import resource
-import shutil
 import sys
 import tracemalloc
 from pathlib import Path
@@ -23,6 +22,14 @@ from moothall.society import City, LocalEngine, Population, Society, Trajectorie
 from society.life import Bank, busy, town
 
 NAMES = ("metrics", "messages", "citizens")
+
+
+class Stop(Exception):
+    pass
+
+
+def stop(row: dict[str, Any]) -> None:
+    raise Stop
 
 
 def made(journal: Journal | None = None) -> Society:
@@ -58,12 +65,19 @@ def test_without_pyarrow_the_tables_are_csv(
 ) -> None:
     with made() as society:
         asyncio.run(society.run(steps=6, out=tmp_path / "parquet"))
-    shutil.copytree(tmp_path / "parquet", tmp_path / "csv")
+    options: Any = {"steps": 6, "run_id": "r", "out": tmp_path / "csv"}
+    with (
+        Journal(tmp_path / "journal") as journal,
+        made(journal) as society,
+        pytest.raises(Stop),
+    ):
+        asyncio.run(society.run(progress=stop, **options))
+    assert (tmp_path / "csv" / "metrics.parquet").exists()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with made() as society:
-        asyncio.run(society.run(steps=6, out=tmp_path / "csv"))
-    # No table of the earlier run is left beside these.
+    with Journal(tmp_path / "journal") as journal, made(journal) as society:
+        asyncio.run(society.run(**options))
+    # No table from before the interruption is left beside these.
     assert {path.suffix for path in (tmp_path / "csv").iterdir()} == {".csv", ".json"}
     for name in NAMES:
         with (tmp_path / "csv" / f"{name}.csv").open(newline="") as lines:
@@ -97,10 +111,6 @@ def test_whatever_is_said_is_read_back(tmp_path: Path) -> None:
     assert [(row["step"], row["from"], json.loads(row["args"])) for row in found] == [
         (step, "a\n7,x", {"content": said}) for step in range(4)
     ]
-
-
-class Stop(Exception):
-    pass
 
 
 def test_tables_are_whole_after_an_error_and_when_the_run_has_gone_on(tmp_path: Path) -> None:
@@ -150,6 +160,46 @@ def test_messages_of_steps_that_another_folder_has_are_none_of_this_one(tmp_path
     assert {row["step"] for row in rows(tmp_path / "a", "messages")} == set(range(8, 12))
     assert b'"messages_from_step": 8' in (tmp_path / "a" / "manifest.json").read_bytes()
     assert [row["step"] for row in rows(tmp_path / "a", "metrics")] == list(range(12))
+
+
+def test_a_folder_with_the_tables_of_another_run_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    refused = pytest.raises(ConfigError, match=r"out/\S+ is of another run, whose tables would be")
+    with made() as society:
+        asyncio.run(society.run(steps=3, out=out))
+        before = contents(out)
+        with refused:  # it goes on, but these are another run's three steps
+            asyncio.run(society.run(steps=3, out=out))
+        assert society.number == 3
+        assert contents(out) == before
+        asyncio.run(
+            society.run(steps=3, out=tmp_path / "more")
+        )  # and the society is none the worse
+    with refused, made() as society:
+        asyncio.run(society.run(steps=4, out=out))
+    with refused, Journal(tmp_path / "journal") as journal, made(journal) as society:
+        asyncio.run(society.run(steps=3, out=out, run_id="r"))
+    assert contents(out) == before
+    (out / "manifest.json").unlink()
+    with refused, made() as society:
+        asyncio.run(society.run(steps=3, out=out))
+    for path in out.iterdir():
+        path.unlink()
+    (out / "notes.txt").write_text("mine")
+    with made() as society:
+        asyncio.run(society.run(steps=3, out=out))
+    assert contents(out) == before | {"notes.txt": b"mine"}
+
+
+def test_tables_that_a_run_has_left_are_its_own(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for run in ("first", "second", "first"):
+        with Journal(tmp_path / "journal") as journal, made(journal) as society:
+            wrong = ConfigError if run == "second" else Stop
+            with pytest.raises(wrong):
+                asyncio.run(society.run(steps=3, run_id=run, out=out, progress=stop))
+    with made() as society, pytest.raises(ConfigError, match=r"manifest\.json is of another run"):
+        asyncio.run(society.run(steps=3, out=out))
 
 
 @pytest.mark.parametrize("is_recorded", (False, True))

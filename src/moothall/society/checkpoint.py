@@ -82,17 +82,14 @@ def _decoded(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-def state_with(society: Steps, mailboxes: list[SocietyMailbox]) -> dict[str, Any]:
-    """Return a society's state with these agents, as JSON data that shares nothing with it."""
+def state_of(society: Steps, mailboxes: list[SocietyMailbox] | None = None) -> dict[str, Any]:
+    """Return a society's whole state, as JSON data that shares nothing with it.
+
+    With `mailboxes` it is that of agents, where there are rows.
+    """
     made: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
-    made["agents"] = json.loads(agents_as_bytes(mailboxes))
-    return made
-
-
-def state_of(society: Steps) -> dict[str, Any]:
-    """Return a society's whole state."""
-    made = state_with(society, society.mailboxes)
-    if society.population is not None:
+    made["agents"] = json.loads(agents_as_bytes(mailboxes or society.mailboxes))
+    if society.population is not None and mailboxes is None:
         made["columns"] = _written(_arrays_of(society), _encoded)
     return made
 

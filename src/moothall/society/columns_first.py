@@ -1,8 +1,7 @@
 """Drawn citizens by rules live in columns; who is looked at is an agent from then on.
 
 An agent lives among the rows as a population's full agents do. What rows cannot do or keep makes
-all citizens agents: what asks for all, agents that come or leave, and a state of an agent that no
-column could hold. Within a step this holds too, once the rows have had their turn.
+all citizens agents, within a step too, once the rows have had their turn.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from moothall.errors import ConfigError
@@ -35,12 +35,9 @@ MANY: Final = 1_000
 """Fewer citizens are agents from the start: a step of few costs less so."""
 _FEW: Final = 4
 """Once one in so many is an agent, all become agents: beside rows, an agent costs three times."""
-_PROFILE: Final = (
-    *("age", "gender", "education", "household", "skill", "occupation", "interests", "income"),
-)
+_PROFILE: Final = "age gender education household skill occupation interests income"
 _PERSON: Final = (
-    *("home", "profile", "work", "money", "needs", "opinions", "school", "jobless"),
-    *("income", "relations", "kin", "place", "moving"),
+    "home profile work money needs opinions school jobless income relations kin place moving"
 )
 """The status of a citizen that has not lived yet, in the order of `make_people`."""
 
@@ -133,8 +130,7 @@ def look_at(society: Any, rows: Iterable[int]) -> None:
 def become_agents(society: Any, kept: Mapping[str, dict[str, Any]]) -> None:
     """Make all rows of a society's population agents, and their services those of agents.
 
-    A citizen has the status, answers and messages of its row; its stream is empty. Who is an agent
-    stays the same.
+    A citizen has the status, answers and messages of its row, and an empty stream; agents stay.
     """
     population: Population = society.population
     old, router, wanted = society.books, society.router, society._wanted
@@ -163,14 +159,13 @@ def become_agents(society: Any, kept: Mapping[str, dict[str, Any]]) -> None:
             mailbox = society._enter(agent, router, now=True)
             mailbox.answers, mailbox.mail = answers, mail
     new.load_state_dict(state)
-    for kind, table in (wanted or {}).items():
+    for kind in [*(wanted or ())]:
+        table = wanted.pop(kind)
         for at, row in enumerate(table.sender.tolist()):
             if kind is Say:
                 router.sent.append(sent_of(population, table, at))
             else:
                 made[row][0]._mailbox.want(table.want(at, population))
-    if wanted:
-        wanted.clear()
     society._turned.clear()
 
 
@@ -182,8 +177,8 @@ def _agent_of(society: Any, row: int) -> Any:
         profile, school = status["profile"], population.of_kind("school", 1)
         without = set() if 5 <= profile["age"] < 18 and len(school) else {"school"}
         without |= set() if status["jobless"] == 0 else {"jobless"}
-        status["profile"] = {name: profile[name] for name in _PROFILE if name in profile}
-        status = {name: status[name] for name in _PERSON if name in {*status} - without}
+        status["profile"] = {name: profile[name] for name in _PROFILE.split() if name in profile}
+        status = {name: status[name] for name in _PERSON.split() if name in {*status} - without}
     name, memory = name_of(population, row), CitizenMemory(status)
     return CitizenAgent(row + 1, name, memory=memory, blocks=all_blocks())
 
@@ -202,7 +197,8 @@ def make_ready(society: Any) -> None:
     """Make agents of rows that could not live the step, or hear what is said; all, if need be."""
     if society._wanted is None:
         for each in society.interventions:
-            if society._by_rows and each.falls_in(society.number, society.clock):
+            falls = (each.status or each.tell) and each.falls_in(society.number, society.clock)
+            if falls and society._by_rows:
                 _before_intervention(society, each)
     population: Population | None = society.population
     if population is None or not population.agents:
@@ -221,22 +217,18 @@ def make_ready(society: Any) -> None:
 def _fits(population: Population, row: int, agent: Any) -> bool:
     """Return whether others can see an agent as they see rows."""
     status = agent.memory.status
-    try:
-        for name in ("home", "work"):
-            population.place_number(status[name])
-    except (ConfigError, KeyError):
-        return False
-    return bool(status.get("moving") == population.settled_status(row)["moving"])
+    with suppress(ConfigError, KeyError):
+        population.place_number(status["home"])
+        population.place_number(status["work"])
+        return bool(status.get("moving") == population.settled_status(row)["moving"])
+    return False
 
 
 def _before_intervention(society: Any, intervention: Intervention) -> None:
     """Make agents of those whose status could not hold what an intervention says."""
     population, books, whose = society.population, society.books, intervention.citizens
-    if not intervention.status and not intervention.tell:
-        return
-    rows: Any = None
     if isinstance(whose, list):
-        rows = [row for id in whose if (row := population._row(id)) is not None]
+        rows: Any = [row for id in whose if (row := population._row(id)) is not None]
         strange = len({*whose}) < len(whose)
     else:
         try:
@@ -296,4 +288,4 @@ def state_of(society: Any) -> dict[str, Any]:
             mailbox.agent.memory.status.update(population.settled_status(row))
             mailbox.answers, mailbox.mail = _told(society, row)
         mailboxes.append(mailbox)
-    return checkpoint.state_with(society, mailboxes)
+    return checkpoint.state_of(society, mailboxes)

@@ -72,9 +72,8 @@ class Society(Experiments):
             seed and blocks the society then uses. 1,000 drawn citizens or more of a `City` live in
             columns, to the same effect, unless there is a model, a journal, an engine, a service
             or a function for `facts` of your own. A citizen that is taken, `agents[n]`, is an
-            agent among them from then on, with an empty stream, and so is whom an intervention
-            tells something. What asks for all makes all agents: going through `agents`, `add`,
-            `remove`, `replace`, `observe`, `intercept`, `statistics`, `load_state_dict`, `out`
+            agent among them from then on, with an empty stream. What asks for all makes all
+            agents, such as going through `agents`, `add`, `observe`, `load_state_dict` or `out`
         city: a `City`, a `Network`, a `Grid`, or None
         seed: the seed of all random numbers
         model: the model, or its name, for citizens without their own model
@@ -290,7 +289,7 @@ class Society(Experiments):
                 ask citizens by `survey` and `interview`. A
                 resumed run calls it again with the last recorded row, then for each later step
             out: a folder only for this run, for `metrics`, `messages` and `citizens`, as Parquet,
-                or as CSV without pyarrow; a resumed run takes the same folder
+                or as CSV without pyarrow; a resumed run takes the same one; another's is refused
             trajectories: whether `out` also has the table `trajectories`: where each citizen was
                 after each step, which `Trajectories` reads
 
@@ -367,6 +366,8 @@ class Society(Experiments):
             program = self._program(length, count, made) if is_kept else {}
             if not isinstance(out, Tables | None):
                 out = Tables(out, fingerprint(**program), trajectories=trajectories)
+            if out is not None:
+                out.keep_others(id, over=self._journal is not None)
             many = len(self.population or self.ids())
             async with recorded(
                 self._journal,

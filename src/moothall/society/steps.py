@@ -20,16 +20,10 @@ from moothall.society.kernel.perception import Perception, View
 from moothall.society.kernel.router import Interceptor, Sent, SocietyMailbox, SocietyRouter, Turn
 from moothall.society.kernel.wants import Move, Pay, want_of
 from moothall.society.metrics import METRICS, Measure
+from moothall.society.population import life
 from moothall.society.population.books import RowBooks
 from moothall.society.population.changing import change_rows
 from moothall.society.population.engine import Engine
-from moothall.society.population.life import (
-    answers_of,
-    leave_mailbox,
-    measured,
-    run_population,
-    take_mailbox,
-)
 from moothall.society.population.messages import deliver_to_rows, row_messages
 from moothall.society.population.population import Population
 from moothall.spaces.delivery import Delivery
@@ -119,13 +113,12 @@ class Steps(Space):
             early = router.collect(self._interceptors)  # messages sent since the last step
             heard = router.deliver(early)
             tables: dict[Any, Any] = {}
-            self._wanted = None
             view = self._view_now()
             del self.news[: len(view.news)]  # later announcements are for the next step
             if self.population is not None:
                 heard += deliver_to_rows(self, early, True)
                 router.at_own_work = True  # calls of numpy may keep the interpreter for seconds
-                tables = await run_population(self.population, view, self.books, self._engine)
+                tables = await life.run_population(self.population, view, self.books, self._engine)
                 router.at_own_work = False
             self._wanted = tables
             await self._engine.run(self._perceive(view), router)
@@ -231,10 +224,10 @@ class Steps(Space):
         sent = router.collect(self._interceptors)
         to_services += [each for each in sent if each.envelope.to in self._reached]
         self._settle(to_services, tables)
-        for number in self._turned:
+        while self._turned:
+            number = self._turned.pop()
             mailbox = cast(Any, self.population).agents[number]._mailbox
-            mailbox.answers = answers_of(books, number)
-        self._turned.clear()
+            mailbox.answers = life.answers_of(books, number)
         books.end_step()
         books.check(total)
         if to_services:  # deliver the services' answers in the next step too
@@ -291,7 +284,7 @@ class Steps(Space):
         owned = sum(each.owed for each in self.books.owing)
         own: dict[str, Any] = {}
         if self.population is not None:
-            home, work, cents, own = measured(self.population)
+            home, work, cents, own = life.measured(self.population)
             owned += cents
         for mailbox in self._citizens if self.population is None else ():
             status = mailbox.agent.memory.status
@@ -427,7 +420,7 @@ class Steps(Space):
 
     def _mailbox_of_row(self, agent: Agent, row: int) -> None:
         self._enter(agent, self.router, now=True)
-        take_mailbox(self, agent, row)
+        life.take_mailbox(self, agent, row)
 
     def _detach_row(self, agent: Agent, row: int) -> None:
-        self._detach(leave_mailbox(self, agent, row))
+        self._detach(life.leave_mailbox(self, agent, row))

@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final
 
-from moothall.errors import FileError, MissingExtra
+from moothall.errors import ConfigError, FileError, MissingExtra
 from moothall.files import written_whole
 from moothall.jsonvalue import read_json
 from moothall.society.arrays import package
@@ -25,6 +25,7 @@ from moothall.society.people.table import COLUMNS as OF_PEOPLE
 from moothall.society.steps import Steps
 from moothall.society.trajectories import NAME, TYPES, header, rows_of
 
+_TABLES: Final = ("metrics", "citizens", "messages", NAME)
 _MESSAGES: Final = ("step", "from", "to", "action", "args")
 _MANIFEST: Final = "manifest.json"
 _ROWS: Final = 100_000  # the rows of a population that are written at a time
@@ -53,6 +54,7 @@ class Tables:
         except MissingExtra:
             if parquet:
                 raise
+        self._run = ""
         self._from: int | None = None
         self._where_from: int | None = None
         self._prompts: dict[str, str] = {}
@@ -71,10 +73,32 @@ class Tables:
         if self.trajectories:
             known["trajectories_from_step"] = self._where_from
         whole = known | self._prompts | more
+        if not more.get("complete"):
+            whole["run"] = self._run  # which alone may go on with them
         text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
         write_whole(self.folder / _MANIFEST, lambda to: Path(to).write_text(text, "utf-8"))
 
     # -- during the run ----------------------------------------------------------------------------
+
+    def keep_others(self, run: str, *, over: bool) -> dict[str, Any]:
+        """Return the manifest of a run's earlier tables, {} for none; ConfigError: of another's.
+
+        Whole tables are of a run that is `over`; others of the one that their manifest names.
+        """
+        self._run = run
+        names = [f"{name}{end}" for name in _TABLES for end in (".csv", ".parquet")]
+        there = [name for name in (_MANIFEST, *names) if (self.folder / name).exists()]
+        if not there:
+            return {}
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            before: dict[str, Any] = json.loads((self.folder / _MANIFEST).read_bytes())
+            goes_on = over if before["complete"] else before.get("run", run) == run
+            if before["settings"] == self._settings and goes_on:
+                return before
+        raise ConfigError(
+            f"{self.folder / there[0]} is of another run, whose tables would be lost: let `out` be "
+            "another folder, or delete those tables first"
+        )
 
     def begin(self, society: Steps, rows: list[dict[str, Any]], last: int) -> None:
         """Start with exactly the metrics of the run's earlier steps, `rows` from the journal.
@@ -83,12 +107,9 @@ class Tables:
         """
         step = society.number
         path = self.folder / "metrics.csv"
-        begun = complete = where = None
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            before = json.loads((self.folder / _MANIFEST).read_bytes())
-            if before["settings"] == self._settings:
-                begun, complete = before["messages_from_step"], before["complete"]
-                where = before.get("trajectories_from_step")
+        before = self.keep_others(self._run, over=step == last)
+        begun, complete = before.get("messages_from_step"), before.get("complete")
+        where = before.get("trajectories_from_step")
         text = _text([list(rows[0]), *(row.values() for row in rows)]) if rows else b""
         with writing_errors(self.folder):
             follows = complete is not None and text and path.exists()
@@ -166,7 +187,7 @@ class Tables:
         if society._asking.prompts:
             self._prompts = {"prompts_sha256": f"{society._asking.prompts:064x}"}
         self.manifest(complete=complete)
-        for name in ("metrics", "citizens", "messages", NAME) if complete else ():
+        for name in _TABLES if complete else ():
             other = ".parquet" if f"{name}.csv" in self.names else ".csv"
             (self.folder / f"{name}{other}").unlink(missing_ok=True)
 

@@ -9,17 +9,8 @@ from typing import Annotated, Any, Final
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.register import Register
-from moothall.society.kernel.wants import (
-    KINDS,
-    PLACE,
-    WHO,
-    Answer,
-    Follow,
-    Move,
-    Pay,
-    Want,
-    fields_in_rows,
-)
+from moothall.society.kernel import wants as kernel
+from moothall.society.kernel.wants import KINDS, WHO, Answer, Want, fields_in_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +76,7 @@ class Table:
         made = []
         for at in range(part.start, part.stop):
             why, want = int(self.reason[at]), self.want(at, population)
-            value = None if why or self.kind in (Follow, Pay) else int(self.value[at])
+            value = None if why or self.kind in (kernel.Follow, kernel.Pay) else int(self.value[at])
             made.append(Answer(want, not why, _in_words(why, want, row, population), value))
         return made
 
@@ -101,9 +92,9 @@ class Table:
 
 def _in_words(why: int, want: Want, row: int, population: Register) -> str:
     """Return why a want of a row was refused; of moves the words that `Books` has."""
-    if isinstance(want, Move) and why in (FULL, NO_WAY, ON_WAY):
+    if isinstance(want, kernel.Move) and why in (FULL, NO_WAY, ON_WAY):
         at, to = (
-            population.decoded(PLACE, int(population.arrays[name][row]))
+            population.decoded(kernel.PLACE, int(population.arrays[name][row]))
             for name in ("place", "moving_to")
         )
         words = {FULL: f"{want.to} is full", ON_WAY: f"on the way to {to}"}
