@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import json
 import logging
@@ -934,3 +935,16 @@ def test_a_period_is_a_day_or_a_month(per: Any) -> None:
     for budget in (Budget, Budget().child):
         with pytest.raises(DefinitionError, match="per= must be 'day' or 'month', got"):
             budget(per=per)
+
+
+def test_a_reservation_that_has_ended_says_which_it_was() -> None:
+    budget = Budget(tokens=100)
+    held = budget.reserve(tokens=10)
+    with pytest.raises(DefinitionError, match=r"<Reservation of 10 tokens> cannot be copied"):
+        copy.copy(held)
+    saved = budget.state_dict()
+    with pytest.raises(DefinitionError, match=r"is reserved: load it before its first use"):
+        budget.load_state_dict(saved)
+    held.settle(tokens=4)
+    with pytest.raises(DefinitionError, match=r"10 tokens, ended> was settled or released before"):
+        held.settle()

@@ -20,6 +20,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -336,3 +337,14 @@ def test_a_wrong_page_is_caught(tmp_path: Path, old: str, new: str, fault: str) 
 )
 def test_commands_are_looked_up(line: str, fault: str | None) -> None:
     assert (fault or "right") in (wrong_command(line) or "right")
+
+
+def test_install_page_names_each_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    page = (ROOT / "docs" / "howto" / "install.md").read_text().partition("## Extras")[2]
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([a-z]+)`", row)}
+    # The rest is for those who work on moothall itself.
+    assert extras.keys() - named == {"bench", "dev", "docs", "release"}

@@ -260,7 +260,7 @@ def test_skills_wrong_folders_are_refused(tmp_path: Path) -> None:
     (
         ({"timeout_s": 0}, "timeout_s= must be above 0 seconds, or None, got 0"),
         ({"timeout": 5}, "Skills has no argument timeout="),
-        ({"sandbox": "strong"}, "sandbox must be"),
+        ({"sandbox": "strong"}, "sandbox= must be"),
     ),
 )
 def test_skills_wrong_argument_is_named(options: dict[str, Any], told: str, tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ def test_a_person_at_a_desk_of_ones_own_decides_by_a_line_or_a_decision() -> Non
     ("answer", "told"),
     (
         (None, "'Ann' was asked and has left"),
-        (True, "desk 'Page': ask must return a text, a HumanDecision or None, got True"),
+        (True, "ask of its desk, a Page, must return a text, a HumanDecision or None, got True"),
     ),
 )
 def test_a_desk_that_gives_no_answer_ends_the_reply_with_the_reason(answer: Any, told: str) -> None:

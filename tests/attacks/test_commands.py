@@ -606,7 +606,7 @@ def test_a_sandbox_that_does_not_work(machine: Machine, monkeypatch: pytest.Monk
 
 def test_options_that_mean_nothing(machine: Machine) -> None:
     with pytest.raises(
-        ConfigError, match='sandbox must be "auto", "bwrap" or "none", got \'docker\''
+        ConfigError, match='sandbox= must be "auto", "bwrap" or "none", got \'docker\''
     ):
         machine.host(sandbox="docker")
     with pytest.raises(ConfigError, match="max_file_bytes= must be 0 or more, or None, got -5"):

@@ -225,7 +225,7 @@ def test_a_term_that_no_line_can_have(root: Path, term: str) -> None:
 
 
 def test_a_text_that_no_file_holds(root: Path) -> None:
-    with pytest.raises(FileError, match='"good": the text has characters that no file holds'):
+    with pytest.raises(FileError, match='"good": the text has half a character'):
         Folder(root).write("good", "\ud800")
     assert Folder(root).read("good") == "good\n"
 

@@ -113,7 +113,7 @@ class MemoryConformance:
 
     def test_a_negative_limit_is_refused(self, memory: Any) -> None:
         memory.add_memory(user("a"))
-        with pytest.raises(ValueError, match="limit must be 0 or more, got -1"):
+        with pytest.raises(ValueError, match="limit= must be 0 or more, got -1"):
             memory.get_memories(-1)
         assert memory.get_memories() == [user("a")]
 
@@ -225,7 +225,7 @@ class MemoryConformance:
 
     @pytest.mark.parametrize("id", ("", 7, b"ada"))
     def test_memory_thread_refuses_an_id_that_is_not_text(self, memory: Any, id: Any) -> None:
-        with pytest.raises(DefinitionError, match="a thread's id is a text"):
+        with pytest.raises(DefinitionError, match="a thread's id must be a text"):
             memory.thread(id)
 
     def test_memory_thread_inherits_settings(self) -> None:

@@ -193,7 +193,7 @@ def test_prune_leaves_what_waits_for_a_person_or_has_a_living_fork(
 def test_prune_deletes_what_is_old_enough(journal: Journal) -> None:
     reply(journal, "R")
     assert journal.prune(3600).runs == []
-    with pytest.raises(DefinitionError, match="older_than must be from 0 seconds"):
+    with pytest.raises(DefinitionError, match="older_than= must be from 0 seconds"):
         journal.prune(-1)
     with pytest.raises(DefinitionError, match="keep= must be a whole number from 0"):
         journal.prune(0, keep=-1)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from moothall import ScriptedModel
+from moothall.errors import StateError
 from moothall.memory import Memory, SQLiteMemory, SummarizingMemory, TokenBoundedMemory
 
 
@@ -35,7 +37,7 @@ def test_a_limit_gives_the_last_so_many(limit: int | None, texts: str) -> None:
 
 def test_a_negative_limit_is_refused() -> None:
     memory = Memory()
-    with pytest.raises(ValueError, match="limit must be 0 or more, got -1"):
+    with pytest.raises(ValueError, match="limit= must be 0 or more, got -1"):
         memory.get_memories(-1)
     memory.add_memory({"role": "user", "content": "a"})
     assert memory.get_memories(limit=1) == items("a")
@@ -124,3 +126,11 @@ def test_sqlite_memory_subclass_keeps_threads(tmp_path: Path) -> None:
             memory.thread("ada").add_once({"role": "user", "content": "a"}, "run", 0)
         assert memory.thread("ada").get_memories() == items("A")
         assert memory.get_memories() == []
+
+
+@pytest.mark.parametrize("told", (5, {"run": "many"}))
+def test_a_state_that_is_damaged_says_what_is_wrong_and_what_to_load(told: object) -> None:
+    memory = SummarizingMemory(ScriptedModel([]), 100)
+    state = {**memory.state_dict(), "told": told}
+    with pytest.raises(StateError, match=r"damaged: `told` must be .* load one that state_dict"):
+        memory.load_state_dict(state)

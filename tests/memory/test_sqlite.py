@@ -199,7 +199,7 @@ def test_sqlite_memory_without_bound_gives_every_item(made: Made) -> None:
         assert len(memory.get_memories()) == 1000
         assert contents(memory.get_memories(1)) == ["999 " + "x" * 50]
         assert len(memory.get_memories(10**30)) == 1000
-        with pytest.raises(ValueError, match="limit must be 0 or more, got -1"):
+        with pytest.raises(ValueError, match="limit= must be 0 or more, got -1"):
             memory.get_memories(-1)
 
 
@@ -286,9 +286,9 @@ def test_sqlite_memory_forget_removes_items_words_and_vectors(path: Path) -> Non
 @pytest.mark.parametrize("id", ("", 7, b"a", "\ud800"))
 def test_a_threads_id_is_a_text(path: Path, id: Any) -> None:
     with SQLiteMemory(path) as memory:
-        with pytest.raises(DefinitionError, match="a thread's id is"):
+        with pytest.raises(DefinitionError, match="a thread's id must be"):
             memory.thread(id)
-        with pytest.raises(DefinitionError, match="a thread's id is"):
+        with pytest.raises(DefinitionError, match="a thread's id must be"):
             SQLiteMemory(path, id)
         assert memory.threads() == []
 
@@ -391,12 +391,14 @@ def test_the_nearest_come_first_and_the_newest_of_equals(told: SQLiteMemory) -> 
     assert told.recall("limit", 0) == []
     assert contents(told.recall("limit", 2)) == ["limit limit", "A limit, the 2."]
     assert len(told.recall("limit", 10**30)) == 5
-    with pytest.raises(ValueError, match="limit must be 0 or more, got -1"):
+    with pytest.raises(ValueError, match="limit= must be 0 or more, got -1"):
         told.recall("limit", -1)
-    with pytest.raises(ValueError, match='by= must be "words" or "meaning", got \'sense\''):
+    with pytest.raises(ValueError, match='recall: by= must be "words" or "meaning", got \'sense\''):
         told.recall("limit", by="sense")  # type: ignore[arg-type]
     for text, limit in ((None, 5), ("limit", 2.5)):
-        with pytest.raises(TypeError, match="recall takes a text and an integer, got "):
+        with pytest.raises(
+            TypeError, match="recall: text must be a text and limit= an integer, got "
+        ):
             told.recall(text, limit)  # type: ignore[arg-type]
 
 

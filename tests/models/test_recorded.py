@@ -213,7 +213,7 @@ def test_recorded_model_cancelled_asker_is_replaced_by_a_waiting_one(path: Path)
 
 def test_a_recording_is_of_one_model(path: Path) -> None:
     record(path, "one", name="big")
-    with pytest.raises(ModelError, match="is a recording of big, not of small"):
+    with pytest.raises(ModelError, match="is a recording of big, not of small: use that model"):
         RecordedModel(ScriptedModel(name="small"), path)
 
 
@@ -236,10 +236,10 @@ def test_a_recording_whose_path_is_no_path_is_refused_by_name(wrong: Any) -> Non
 
 
 def test_a_recording_that_is_missing_empty_or_something_else_is_named(path: Path) -> None:
-    with pytest.raises(ModelError, match=f"there is no recording {path}"):
+    with pytest.raises(ModelError, match=f"there is no recording {path}: record it first"):
         RecordedModel(None, path)
     path.write_bytes(b"")
-    with pytest.raises(ModelError, match="is empty: nothing was recorded"):
+    with pytest.raises(ModelError, match="is empty: record it first, with a model="):
         RecordedModel(None, path)
     for content in (b'{"a": 1}\n', b'{"format": "other"}\n'):
         path.write_bytes(content)
@@ -334,7 +334,7 @@ def test_recorded_model_answer_that_is_no_json_is_refused(path: Path) -> None:
     with pytest.raises(ModelError, match="not JSON"):
         run(model.complete([{"role": "user", "content": {1, 2}}]))
     assert run(model.complete(user("Hi"))).text == "one"
-    with pytest.raises(ModelError, match="an answer is not JSON"):
+    with pytest.raises(ModelError, match="cannot keep an answer that is not JSON"):
         run(model.complete(user("Ho")))
     assert len(path.read_text().splitlines()) == 2
     assert json.loads(path.read_text().splitlines()[1])["reply"]["text"] == "one"

@@ -26,7 +26,9 @@ class TestScriptedModel(ModelConformance):
 def test_gives_its_replies_in_order_and_then_says_how_many_it_had() -> None:
     model = ScriptedModel(["one", "two"], name="parrot")
     assert [run(model.complete(user("?"))).text for _ in range(2)] == ["one", "two"]
-    with pytest.raises(ModelError, match="parrot: asked for reply 3, but it was given 2"):
+    with pytest.raises(
+        ModelError, match="parrot: asked for reply 3, but it was given 2: give it one for each"
+    ):
         run(model.complete(user("?")))
 
 

@@ -104,7 +104,7 @@ def test_replace_by_one_that_fails_to_come_keeps_messages_for_the_next(
 @pytest.mark.parametrize(
     ("new", "told"),
     (
-        (lambda: Agent("other"), "cannot take the place of agent 'worker'"),
+        (lambda: Agent("other"), "cannot take the place of agent 'worker': make it with that id"),
         (lambda: ReActAgent("worker", ScriptedModel([])), "messages are in other lanes"),
     ),
 )
@@ -134,5 +134,5 @@ def test_close_with_grace_lets_started_actions_end_and_begins_no_other() -> None
 
 
 def test_grace_of_a_native_space_is_checked() -> None:
-    with pytest.raises(ConfigError, match="grace= must be"):
+    with pytest.raises(ConfigError, match="NativeSpace: grace= must be"):
         NativeSpace(grace=-1)

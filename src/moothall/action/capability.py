@@ -227,7 +227,9 @@ class Action:
             errors = self._validator.iter_errors(args)
             wrong = min(errors, key=lambda error: len(error.absolute_path), default=None)
         except RecursionError:
-            raise InvalidArguments(f'"{where or self.name}": nested too deep') from None
+            raise InvalidArguments(
+                f'"{where or self.name}": the arguments are nested too deep'
+            ) from None
         if wrong is None:
             return args
         path = ".".join(map(str, wrong.absolute_path))

@@ -193,7 +193,9 @@ class Folder:
             finally:
                 for handle in trail:
                     os.close(handle)
-        raise FileError(f"{quoted(name)} is replaced again and again while it is being opened")
+        raise FileError(
+            f"{quoted(name)} is replaced again and again while it is being opened: try later"
+        )
 
     def _walk(
         self, name: str, todo: deque[str], trail: list[int], follow: bool, new: bool

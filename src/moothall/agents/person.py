@@ -90,8 +90,8 @@ class Person(ConversationalAgent):
         super().__init__(id, **options)
         if desk is not None and not inspect.iscoroutinefunction(getattr(desk, "ask", None)):
             raise ConfigError(
-                "desk= must have a method `async def ask(request, told, fault)`, which returns a "
-                f"line, a HumanDecision or None, got {desk!r:.80}"
+                f"agent {id!r}: desk= must have a method `async def ask(request, told, "
+                f"fault)`, which returns a line, a HumanDecision or None, got {desk!r:.80}"
             )
         self._terminal = Terminal(stdin, stdout)
         self._desk = _AtTerminal(self.id, self._terminal) if desk is None else desk
@@ -114,8 +114,8 @@ class Person(ConversationalAgent):
                 return self._reply(request, "", "", "error", str(error), error)
             if not isinstance(line, str | HumanDecision):
                 raise TypeError(
-                    f"desk {type(self._desk).__name__!r}: ask must return a text, a HumanDecision "
-                    f"or None, got {line!r:.80}"
+                    f"agent {self.id!r}: ask of its desk, a {type(self._desk).__name__}, must "
+                    f"return a text, a HumanDecision or None, got {line!r:.80}"
                 )
             if decides:
                 if isinstance(line, str) and line.strip().lower() in ("s", "stop"):

@@ -72,7 +72,7 @@ class Sandbox:
 def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
     """Return the chosen sandbox, or None if commands run without one; the log says why, once."""
     if choice not in get_args(SandboxChoice):
-        raise ConfigError(f'sandbox must be "auto", "bwrap" or "none", got {choice!r}')
+        raise ConfigError(f'sandbox= must be "auto", "bwrap" or "none", got {choice!r}')
     if choice == "none":
         return None
     found = _probe(os.environ.get("PATH", os.defpath), network)

@@ -48,7 +48,9 @@ def encoded(name: str, text: str, max_bytes: int) -> bytes:
     try:
         data = text.encode()
     except UnicodeEncodeError:
-        raise FileError(f"{quoted(name)}: the text has characters that no file holds") from None
+        raise FileError(
+            f"{quoted(name)}: the text has half a character, which no file holds"
+        ) from None
     if len(data) > max_bytes:
         raise FileTooLarge(
             f"{quoted(name)}: the text has {in_bytes(len(data))}, and at most "

@@ -163,7 +163,8 @@ class Ledger:
         with self._lock:
             if account.taken != account.spent:
                 raise DefinitionError(
-                    f"{account.title} cannot take over a state while something is reserved"
+                    f"{account.title} cannot take over a state while something is reserved: load "
+                    "it before its first use, or once all that it pays for has ended"
                 )
             account.taken, account.spent = spent.copy(), spent.copy()
             account.over = over.copy()
@@ -250,7 +251,7 @@ class Reservation(Held):
             self.settle()
 
     def __reduce__(self) -> NoReturn:
-        raise DefinitionError("a reservation cannot be copied: it would be given back twice")
+        raise DefinitionError(f"{self!r} cannot be copied: it would be given back twice")
 
     def __repr__(self) -> str:
         parts = ", ".join(
@@ -268,7 +269,9 @@ def callers(ledger: Ledger) -> list[Reservation]:
 def end(reservation: Reservation, spent: Amounts) -> list[tuple[Account, int]]:
     """Count what a reservation spent; return the accounts that it closes, with the kind."""
     if not reservation.open:
-        raise DefinitionError("this reservation was settled or released before")
+        raise DefinitionError(
+            f"{reservation!r} was settled or released before, and each is so once: reserve anew"
+        )
     reservation.open = False
     reservation._spent = spent
     reservation._ledger._open[0] -= 1

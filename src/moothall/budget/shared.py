@@ -165,7 +165,8 @@ class SharedLedger(Ledger):
         """Set what a child that is not shared has spent."""
         if account.key is not None:
             raise DefinitionError(
-                f"{account.title} is shared: what was spent of it stands in its journal"
+                f"{account.title} is shared, so what was spent of it stands in its journal, and it "
+                "takes no state: leave out load_state_dict()"
             )
         super().load(account, spent, seconds, over, period)
 

@@ -77,9 +77,9 @@ class Deletions:
     def prune(self, older_than: float, keep: int) -> Deleted:
         """Delete the runs that were last written so many seconds ago, but for the newest."""
         if isinstance(older_than, bool) or not isinstance(older_than, int | float):
-            raise ConfigError(f"prune: older_than must be seconds, got {older_than!r:.80}")
+            raise ConfigError(f"prune: older_than= must be seconds, got {older_than!r:.80}")
         if not 0 <= older_than <= _LONGEST_S:
-            raise ConfigError(f"prune: older_than must be from 0 seconds, got {older_than!r}")
+            raise ConfigError(f"prune: older_than= must be from 0 seconds, got {older_than!r}")
         check_integer("keep=", keep, 0)
         with self._file.reading() as db:
             rows = db.execute(

@@ -109,7 +109,10 @@ class Memory:
     def _load_told(self, state: dict[str, Any]) -> None:
         told = state.get("told", {})
         if not isinstance(told, dict) or not all(type(each) is int for each in told.values()):
-            raise StateError(f"the state of a memory has a wrong told: {told!r:.80}")
+            raise StateError(
+                "the state of a memory is damaged: `told` must be a dict of whole numbers by run, "
+                f"got {told!r:.80}; load one that state_dict() gave"
+            )
         self.__dict__["_told"] = told.copy()
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
@@ -183,7 +186,9 @@ class _Threads:
 def check_thread(id: object) -> None:
     """Raise unless the value can be a thread's id."""
     if not isinstance(id, str) or not id:
-        raise DefinitionError(f"a thread's id is a text of at least a character: {id!r}")
+        raise DefinitionError(
+            f"a thread's id must be a text of at least 1 character, got {id!r:.80}"
+        )
 
 
 def check_memory(memory: object) -> None:
@@ -211,5 +216,5 @@ def last(items: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]
     if limit is None:
         return items[:]
     if limit < 0:
-        raise ValueError(f"limit must be 0 or more, got {limit}")
+        raise ValueError(f"get_memories: limit= must be 0 or more, got {limit}")
     return items[len(items) - limit :] if limit < len(items) else items[:]

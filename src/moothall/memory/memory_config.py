@@ -38,7 +38,7 @@ def first_status(config: Mapping[str, MemoryT], whose: str) -> dict[str, Any]:
 def _first(name: object, stated: Any, whose: str) -> Any:
     where = f"{whose}.memory_config[{name!r:.80}]"
     if not isinstance(name, str) or not name:
-        raise DefinitionError(f"{where}: a name must be a text")
+        raise DefinitionError(f"{where}: a name must be a text of at least 1 character")
     known = ", ".join(each.__name__ for each in _TYPES)
     kind, value = type(stated), stated
     if isinstance(stated, tuple):
@@ -60,4 +60,4 @@ def _first(name: object, stated: Any, whose: str) -> Any:
     try:
         return copy_json(value, where)
     except NotJSON as error:
-        raise DefinitionError(f"the default must be JSON data: {error}") from None
+        raise DefinitionError(f"{where}: the default must be JSON data: {error}") from None

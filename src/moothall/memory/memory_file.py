@@ -89,7 +89,10 @@ class MemoryFile(SQLitePool[MemoryFileError], MemoryTables):
             error=MemoryFileError,
         )
         if file.name.startswith(":memory:"):
-            raise DefinitionError("a memory without a file is a TokenBoundedMemory or a Memory")
+            raise DefinitionError(
+                f"SQLiteMemory: path= must be the path of a file, got {file.name!r}; without "
+                "a file, take a TokenBoundedMemory or a Memory"
+            )
         # Deleted data is overwritten, however this SQLite was built.
         settings = ("secure_delete = ON",)
         super().__init__(file, timeout, "SELECT count(*) FROM embedders", settings)

@@ -63,4 +63,7 @@ class PostgresMemory(StoredMemory):
     def _begin(self, thread: str) -> None:
         super()._begin(thread)
         if "\0" in thread:
-            raise DefinitionError("a thread's id in PostgreSQL is a text without NUL characters")
+            raise DefinitionError(
+                f"a thread's id in PostgreSQL must be a text without NUL characters, got "
+                f"{thread!r:.80}"
+            )

@@ -75,7 +75,9 @@ class StoredMemory(Memory):
         try:
             thread.encode()
         except UnicodeEncodeError as error:
-            raise DefinitionError(f"a thread's id is text that UTF-8 can carry: {error}") from None
+            raise DefinitionError(
+                f"a thread's id must be text that UTF-8 can carry: {error}"
+            ) from None
         self._id = thread
         self._lock = guard()  # guards the attributes below
         self._window: TokenBoundedMemory | None = None
@@ -326,11 +328,11 @@ class StoredMemory(Memory):
         """
         if not isinstance(text, str) or not isinstance(limit, int):
             given = f"{type(text).__name__} and {type(limit).__name__}"
-            raise TypeError(f"recall takes a text and an integer, got {given}")
+            raise TypeError(f"recall: text must be a text and limit= an integer, got {given}")
         if limit < 0:
-            raise ValueError(f"limit must be 0 or more, got {limit}")
+            raise ValueError(f"recall: limit= must be 0 or more, got {limit}")
         if by not in (None, "words", "meaning"):
-            raise ValueError(f'by= must be "words" or "meaning", got {by!r}')
+            raise ValueError(f'recall: by= must be "words" or "meaning", got {by!r}')
         if by is None:
             by = "words" if self._embedder is None else "meaning"
         limit = min(limit, sys.maxsize)

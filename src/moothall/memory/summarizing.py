@@ -74,7 +74,7 @@ class SummarizingMemory(TokenBoundedMemory):
             keep = tokens // 2
         check_integer("SummarizingMemory: keep=", keep, high=tokens - 1)
         if not callable(getattr(model, "complete", None)):
-            raise ConfigError(f"model= must be a model, got {model!r}")
+            raise ConfigError(f"SummarizingMemory: model= must be a model, got {model!r:.80}")
         self._model = model
         self._room = tokens
         self._keep = keep

@@ -116,7 +116,7 @@ class Answering:
 
     def _check(self, messages: list[dict[str, Any]]) -> None:
         if not messages:
-            raise ModelError(f"{self.name}: there are no messages to answer")
+            raise ModelError(f"{self.name}: there are no messages to answer: pass at least one")
 
 
 class Closing:

@@ -175,7 +175,10 @@ class AnswerStream:
             parts.append(TextPiece(refused))
         text, calls, reason = "".join(self._said), self._made(), self._reason
         if reason == "content_filter" and not text and not calls:
-            raise ModelError(f"{self._name}: the provider's content filter withheld the answer")
+            raise ModelError(
+                f"{self._name}: the provider's content filter withheld the answer: change the "
+                "prompt"
+            )
         if reason in ("model_length", "max_tokens"):  # Mistral's, and Anthropic's behind proxies
             reason = "length"
         elif reason not in ("length", "content_filter"):

@@ -130,7 +130,9 @@ class _Embedding(Llama):
         except _TooLong:
             pass
         if len(text) < 2:
-            raise ModelError(f"{self.path.name}: a character has more tokens than the context")
+            raise ModelError(
+                f"{self.path.name}: a character has more tokens than its context: take another one"
+            )
         middle = text.rfind(" ", len(text) // 4, len(text) // 2 + 1) + 1 or len(text) // 2
         halves = (text[:middle], text[middle:])
         vectors = [self._vector(half) for half in halves]

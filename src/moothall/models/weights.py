@@ -142,7 +142,9 @@ def check_gguf(path: Path) -> None:
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from None
     if magic != b"GGUF":
-        raise WeightsError(f"{path}: is not a GGUF file, which local models are kept in")
+        raise WeightsError(
+            f"{path}: is not a GGUF file: give the path of one, as local models need it"
+        )
 
 
 _MOST_BYTES = 1 << 26

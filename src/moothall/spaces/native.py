@@ -50,7 +50,9 @@ class NativeSpace(Space):
     ) -> None:
         super().__init__(approver=approver, mailbox=mailbox)
         if grace is not None and (type(grace) not in (int, float) or not 0 <= grace <= _LONGEST_S):
-            raise ConfigError(f"grace= must be 0 to {_LONGEST_S:,} seconds or None, got {grace!r}")
+            raise ConfigError(
+                f"NativeSpace: grace= must be 0 to {_LONGEST_S:,} seconds or None, got {grace!r}"
+            )
         self._grace_s = grace
 
     # Agents that keep something for each sender, and drop it when the sender leaves.

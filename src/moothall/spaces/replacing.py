@@ -66,7 +66,9 @@ def not_here(agent: Agent | str | int) -> AgentNotFound:
 def check_successor(old: Agent, new: Agent) -> None:
     """Check that an agent can take the place of another; DefinitionError if not."""
     if new is not old and address(new.id) != address(old.id):
-        raise DefinitionError(f"agent {new.id!r} cannot take the place of agent {old.id!r}")
+        raise DefinitionError(
+            f"agent {new.id!r} cannot take the place of agent {old.id!r}: make it with that id"
+        )
     if overrides(new, "_lane") != overrides(old, "_lane"):
         raise DefinitionError(
             f"agent {old.id!r}: a {type(new).__name__} cannot take the place of a "

@@ -76,7 +76,9 @@ class Router(Outcomes):
         if timeout is not None and (
             isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout != timeout
         ):
-            raise ConfigError(f"timeout= must be a number of seconds or None, got {timeout!r}")
+            raise ConfigError(
+                f"a request's timeout= must be a number of seconds or None, got {timeout!r}"
+            )
         handling: Any = CURRENT.get()
         if handling is not None and handling.state == ENDED:
             handling = None  # a task that its handler left running starts a chain of its own

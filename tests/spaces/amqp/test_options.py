@@ -104,7 +104,7 @@ def test_a_client_certificate_belongs_to_an_encrypted_connection_and_needs_no_us
 
 
 def test_queues_are_quorum_queues_or_not() -> None:
-    with pytest.raises(ConfigError, match="quorum= must be True or False, got 'no'"):
+    with pytest.raises(ConfigError, match="AMQPSpace: quorum= must be True or False, got 'no'"):
         AMQPSpace(quorum="no")  # type: ignore[arg-type]
 
 

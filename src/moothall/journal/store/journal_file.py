@@ -106,7 +106,10 @@ class JournalFile(SQLitePool[JournalError], Store):
             error=JournalError,
         )
         if file.name.startswith(":memory:"):
-            raise DefinitionError("a journal is a file: one in memory would survive nothing")
+            raise DefinitionError(
+                f"a journal is a file, since one in memory survives nothing: give Journal the path "
+                f"of one, got {file.name!r}"
+            )
         # Deleted data is overwritten, however this SQLite was built.
         settings = (f"synchronous = {DURABILITY[durability]}", "secure_delete = ON")
         self.files: NoFiles = KeptFiles(str(file.path))

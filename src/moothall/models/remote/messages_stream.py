@@ -131,7 +131,7 @@ class MessageStream:
         calls = self._calls([block for block in blocks if block.given.get("type") == "tool_use"])
         if self._reason == "refusal":
             if not text and not calls:
-                raise ModelError(f"{self._name}: the provider refused to answer")
+                raise ModelError(f"{self._name}: the provider refused to answer: change the prompt")
             reason = "content_filter"
         elif self._reason in _CUT:
             reason = "length"

@@ -58,7 +58,10 @@ class RemoteModel(Answering):
         if rate_limit is not None and not callable(getattr(rate_limit, "acquire", None)):
             raise ConfigError(f"{kind}: rate_limit= must be a RateLimit, got {rate_limit!r}")
         if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
-            raise DefinitionError(f"{kind}: options= cannot set {', '.join(wrong)}")
+            raise DefinitionError(
+                f"{kind}: options= cannot set {', '.join(wrong)}, which it sets itself: leave them "
+                "out, or use the argument of that name"
+            )
         self.name = name
         self.base_url = base_url
         check_key(key, name)

@@ -142,7 +142,9 @@ class RecordedModel(Answering, Closing):
         while True:
             with self._lock:
                 if not self._finalizer.alive:
-                    raise ModelError(f"{self.name}: the recording {self.path} is closed")
+                    raise ModelError(
+                        f"{self.name}: the recording {self.path} is closed: make another one"
+                    )
                 if (known := self._file.replies.get(key)) is not None:
                     return known
                 if self.model is None:
@@ -187,17 +189,22 @@ class _File:
             head = self._load()
             if head is None:
                 if model is None:
-                    raise ModelError(f"{path} is empty: nothing was recorded")
+                    raise ModelError(f"{path} is empty: record it first, with a model=")
                 head = {"format": _FORMAT, "version": _VERSION}
                 head |= {"model": model.name, "context_tokens": model.context_tokens}
                 head["max_tokens"] = getattr(model, "max_tokens", None)
                 self._write(head)
             elif model is not None and head["model"] != model.name:
-                raise ModelError(f"{path} is a recording of {head['model']}, not of {model.name}")
+                raise ModelError(
+                    f"{path} is a recording of {head['model']}, not of {model.name}: use that "
+                    "model, or another path"
+                )
         except BaseException as error:
             self.close()
             if isinstance(error, FileNotFoundError):
-                raise ModelError(f"there is no recording {path}") from None
+                raise ModelError(
+                    f"there is no recording {path}: record it first, with a model="
+                ) from None
             if isinstance(error, OSError):
                 reason = error.strerror or error
                 raise ModelError(f"the recording {path} cannot be opened: {reason}") from error
@@ -247,9 +254,11 @@ class _File:
             self._write({"key": key, "about": about, "reply": answer})
         except OSError as error:
             reason = error.strerror or error
-            raise ModelError(f"{self.path}: cannot be written: {reason}") from error
+            raise ModelError(f"the recording {self.path} cannot be written: {reason}") from error
         except (TypeError, ValueError, RecursionError) as error:
-            raise ModelError(f"{self.path}: an answer is not JSON: {error}") from error
+            raise ModelError(
+                f"the recording {self.path} cannot keep an answer that is not JSON: {error}"
+            ) from error
         self.replies[key] = reply
 
     def _write(self, record: dict[str, Any]) -> None:

@@ -84,7 +84,8 @@ class ScriptedModel(Answering):
         self.received.append(list(request.messages))
         if not self._answers_all and place >= len(self._replies):
             raise ModelError(
-                f"{self.name}: asked for reply {place + 1}, but it was given {len(self._replies)}"
+                f"{self.name}: asked for reply {place + 1}, but it was given {len(self._replies)}: "
+                "give it one for each time that it is asked, or a function"
             )
         reply = self._replies[0 if self._answers_all else place]
         if not isinstance(reply, type) and callable(reply):

@@ -84,19 +84,25 @@ class AMQPSpace(Space):
         super().__init__(approver=approver, mailbox=mailbox)
         MissingExtra.unless("AMQPSpace", "amqp", "pika")
         if amqp_options is not None and not isinstance(amqp_options, AMQPOptions):
-            raise ConfigError(f"amqp_options= must be an AMQPOptions, got {amqp_options!r}")
+            raise ConfigError(
+                f"AMQPSpace: amqp_options= must be an AMQPOptions, got {amqp_options!r}"
+            )
         for name, value, low, high in (
             ("keep", keep, 1, _LONGEST_KEEP_S),
             ("grace", grace, 0, _LONGEST_KEEP_S),
         ):
             if type(value) not in (int, float) or not low <= value <= high:
-                raise ConfigError(f"{name}= must be {low} to {high} seconds, got {value!r}")
+                raise ConfigError(
+                    f"AMQPSpace: {name}= must be {low} to {high} seconds, got {value!r}"
+                )
         if inbox is not None and (not isinstance(inbox, str | os.PathLike) or not os.fspath(inbox)):
-            raise ConfigError(f"inbox= must be a file's path, got {inbox!r}")
+            raise ConfigError(f"AMQPSpace: inbox= must be a file's path, got {inbox!r}")
         if type(quorum) is not bool:
-            raise ConfigError(f"quorum= must be True or False, got {quorum!r}")
+            raise ConfigError(f"AMQPSpace: quorum= must be True or False, got {quorum!r}")
         if on_connection is not None and (not callable(on_connection) or is_async(on_connection)):
-            raise ConfigError(f"on_connection= must be a plain function, got {on_connection!r}")
+            raise ConfigError(
+                f"AMQPSpace: on_connection= must be a plain function, got {on_connection!r}"
+            )
         self._options = AMQPOptions.from_environment() if amqp_options is None else amqp_options
         self._names = Names(exchange)
         self._inbox_path = None if inbox is None else os.fspath(inbox)
