@@ -8,7 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from moothall.budget.limits import RESERVED, USD
+from moothall.budget.amounts import KINDS
+from moothall.budget.limits import USD
 
 if TYPE_CHECKING:
     from moothall.budget.budget import Budget
@@ -38,11 +39,8 @@ class Bill:
 
     def json(self) -> dict[str, Any]:
         """Return what was settled or is still reserved, as JSON data."""
-        amounts = {
-            limit.name: sum(held._spent[kind] for held in self._held)
-            for kind, limit in enumerate(RESERVED)
-        }
-        return charged_json(amounts["tokens"], amounts["usd"], amounts["model_calls"])
+        tokens, usd, calls, *_ = (sum(held._spent[kind] for held in self._held) for kind in KINDS)
+        return charged_json(tokens, usd, calls)
 
 
 def add_to_bill(held: Reservation, budget: Budget) -> None:

@@ -133,14 +133,10 @@ class Budget:
         spend. Each may state its own limits.
 
         Args:
-            tokens: as of a budget, like the other limits
-            usd: likewise
-            model_calls: likewise
-            actions: likewise
-            seconds: likewise
             name: its name in messages, and in the journal of a shared budget
             per: "day" or "month": its limits are renewed at midnight UTC, or on the first of the
                 month
+            **limits: as of a budget
 
         Raises:
             DefinitionError: a limit is not a number from 0 on, or `per` is another word
@@ -185,8 +181,7 @@ class Budget:
         Args:
             tokens: the least number of tokens, at least one; None reserves none
             usd: the least amount, more than 0; None reserves none
-            model_calls: how many
-            actions: how many
+            **least: how many of the others
         """
         given = dict(least)
         rest = tuple(kind for kind in MEASURED if given.get(RESERVED[kind].name, 0) is not None)
