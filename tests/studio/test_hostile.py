@@ -215,7 +215,7 @@ def test_texts_of_strangers_are_text_in_every_tab(
     page.keyboard.press("Enter")
     expect(view.get_by_role("region", name="Found")).to_be_visible()
     look("what a search finds")
-    view.get_by_label("Compare with").select_option(index=1)
+    view.get_by_role("button", name="Compare", exact=True).click()
     expect(view.get_by_role("region", name="Comparison")).to_be_visible()
     look("a comparison")
 

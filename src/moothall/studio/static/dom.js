@@ -90,14 +90,17 @@ export function toast(text, bad = true) {
 export const attempt = (work) => async (event) => {
   if (event?.type === "submit") event.preventDefault();
   for (const each of document.querySelectorAll(".s-toast.bad")) each.remove(); // of the try before
-  const button = event?.currentTarget;
-  if (button && "disabled" in button) button.disabled = true;
+  // What is disabled loses the focus: a button gets it back, and a list that a person goes through by arrow keys stays.
+  const button = event?.currentTarget?.matches?.("button") ? event.currentTarget : null;
+  const focused = button && button === document.activeElement;
+  if (button) button.disabled = true;
   try {
     return await work(event);
   } catch (error) {
     toast(error.message);
   } finally {
-    if (button && "disabled" in button) button.disabled = false;
+    if (button) button.disabled = false;
+    if (focused && document.activeElement === document.body) button.focus();
   }
 };
 

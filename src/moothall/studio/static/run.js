@@ -230,9 +230,9 @@ export function shownRun(view, id, slot, back, wanted) {
     const near = (each) => (each.id === about.forked_from || each.forked_from === id ? 2 : each.task === about.task ? 1 : 0);
     const some = all.sort((one, two) => near(two) - near(one)).slice(0, 50);
     if (!some.length) return null;
-    const pick = h("select", { class: "s-input s-with", "aria-label": "Compare with", onchange: () => pick.value && go(["runs", id, "compare", pick.value]) },
-      h("option", { value: "" }, "Compare with …"), some.map((each) => h("option", { value: each.id }, `${each.task.slice(0, 60)} (${each.id})`)));
-    return pick;
+    const pick = h("select", { class: "s-input s-with", "aria-label": "Compare with" },
+      some.map((each) => h("option", { value: each.id }, `${each.task.slice(0, 60)} (${each.id})`)));
+    return [pick, button("Compare", () => go(["runs", id, "compare", pick.value]))]; // by arrow keys, each run on the way would be chosen
   }
 
   function doubt(each) {
