@@ -288,7 +288,7 @@ def test_shared_budget_child_unwritable_journal_reserves_nothing(journal: Journa
 
 def test_the_state_of_a_named_child_is_not_taken_from_elsewhere(journal: Journal) -> None:
     ada = Budget(journal=journal, name="whole").child(actions=3, name="ada")
-    with pytest.raises(DefinitionError, match=r"'ada' is shared: .* stands in its journal"):
+    with pytest.raises(DefinitionError, match=r"'ada' is shared, so .* and it takes no state"):
         ada.load_state_dict(Budget(actions=3).state_dict())
 
 
