@@ -19,6 +19,7 @@ Amounts: TypeAlias = tuple[int, ...]
 KINDS: Final = tuple(range(len(RESERVED)))
 NOTHING: Final[Amounts] = (0,) * len(RESERVED)
 _PLACES: Final = {limit.name: place for place, limit in enumerate(RESERVED)}
+_FIRST: Final = 4  # so many kinds are in every state
 MEASURED: Final = tuple(place for place, limit in enumerate(RESERVED) if limit.measured)
 
 
@@ -85,7 +86,7 @@ def read_state(state: Any) -> tuple[list[int], float, list[int], str]:
     """Return from a state what was spent, its seconds, the overrun, and the period."""
     what = "the state of a budget"
     try:
-        spent, over = _counted(what, state), _counted(what, state["over"])
+        spent, over = _counted(what, state, KINDS), _counted(what, state["over"], MEASURED)
         seconds = float(state["seconds"])
         if not 0 <= seconds <= MOST:
             raise ValueError(f"seconds is {seconds}")
@@ -104,7 +105,11 @@ def stored_of(amounts: Sequence[int], kinds: Sequence[int]) -> dict[str, int | s
     return {each.name: amount if each.whole else each.digits(amount) for each, amount in of.items()}
 
 
-def _counted(what: str, state: Any) -> list[int]:
-    # An older moothall had fewer kinds, and an overrun has only those that are measured.
-    given = [(limit, state.get(limit.name, 0)) for limit in RESERVED]
-    return [each.counted(what, it if each.whole else Decimal(it)) for each, it in given]
+def _counted(what: str, state: Any, kinds: Sequence[int]) -> list[int]:
+    counted = [*NOTHING]
+    for kind in kinds:
+        limit = RESERVED[kind]
+        # The states of an older moothall lack the kinds that came later.
+        given = state[limit.name] if kind < _FIRST else state.get(limit.name, 0)
+        counted[kind] = limit.counted(what, given if limit.whole else Decimal(given))
+    return counted
