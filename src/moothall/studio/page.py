@@ -6,15 +6,20 @@ import json
 import os
 import re
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from html import escape
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from moothall.budget.limits import OF_RUNS, Limit
 from moothall.errors import ConfigError, MoothallError
 from moothall.journal.entry import ENDED
+
+if TYPE_CHECKING:
+    from fastapi import Response
 
 STATIC: Final = Path(__file__).parent / "static"
 _TEXT: Final = 100_000
@@ -194,6 +199,24 @@ def filled(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in {"root", "folder"} & said.keys():
         said[name] = os.path.expanduser(said[name])
     return {name: each for name, each in said.items() if each or each is False}
+
+
+# A report runs no scripts, whatever is in it; its style sheet is known by its hash.
+_POLICY: Final = (
+    "default-src 'none'; img-src data:; style-src 'sha256-{style}'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'; sandbox{sandbox}"
+)
+_STYLE: Final = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+
+
+def report_page(made: str, sandbox: str = "") -> Response:
+    """Return the HTML of a report as a page in a sandbox, with what the sandbox permits."""
+    from fastapi import Response
+
+    style = _STYLE.search(made)
+    digest = b64encode(sha256((style[1] if style else "").encode()).digest()).decode()
+    headers = {"Content-Security-Policy": _POLICY.format(style=digest, sandbox=sandbox)}
+    return Response(made, media_type="text/html", headers=headers)
 
 
 def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:

@@ -14,7 +14,7 @@ from moothall.orders.order import ResearchOrder, order_in
 from moothall.research.recording import KIND
 from moothall.research.report import FORMS
 from moothall.studio.act import usable_models
-from moothall.studio.page import Field, Form, filled, limits
+from moothall.studio.page import Field, Form, filled, limits, report_page
 from moothall.studio.research_view import research_view
 from moothall.threads import guard
 
@@ -27,12 +27,8 @@ if TYPE_CHECKING:
     from moothall.studio.hub import Hub
     from moothall.studio.jobs import Jobs
 
-# The page of a report runs no scripts; its links open elsewhere.
-_POLICY: Final = (
-    "default-src 'none'; style-src {style}; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'self'; sandbox allow-popups allow-popups-to-escape-sandbox"
-)
-_STYLE: Final = re.compile(r"'sha256-[A-Za-z0-9+/=]+'")
+_LINKS: Final = " allow-popups allow-popups-to-escape-sandbox"
+"""The links of a report open elsewhere."""
 _CITED: Final = 500
 """The most footnotes that a page lists."""
 _PASSAGE: Final = 4_000
@@ -88,11 +84,7 @@ class ResearchTab:
 
         @router.get("/page")
         def shown(run: str, scheme: Literal["light", "dark"] = "light") -> Response:
-            made = page(self.report(run), files=False, scheme=scheme)
-            style = _STYLE.search(made)  # the page states its own style sheet's hash
-            policy = _POLICY.format(style=style[0] if style else "'none'")
-            headers = {"Content-Security-Policy": policy}
-            return Response(made, media_type="text/html", headers=headers)
+            return report_page(page(self.report(run), files=False, scheme=scheme), _LINKS)
 
         @router.get("/report.{ending}")
         def download(run: str, ending: str) -> Response:

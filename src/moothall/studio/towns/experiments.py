@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import itertools
 import os
-import re
 import threading
 import time
 from concurrent.futures import Future
@@ -20,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.errors import ConfigError, MoothallError
 from moothall.orders.simulate import is_unbounded
 from moothall.studio.hub import in_thread
-from moothall.studio.page import Field, Form
+from moothall.studio.page import Field, Form, report_page
 from moothall.text import error_text
 from moothall.threads import guard
 
@@ -36,12 +33,6 @@ _AT_ONCE: Final = 4
 _PROGRESS_S: Final = 0.2
 """The least time between two events of the progress of one."""
 _ENDS_S: Final = 20.0
-# A report runs no scripts, whatever is in its file; its style sheet is known by its hash.
-_POLICY: Final = (
-    "default-src 'none'; img-src data:; style-src 'sha256-{style}'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'self'; sandbox"
-)
-_STYLE: Final = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
 
 @dataclass
@@ -190,8 +181,6 @@ class Experiments:
 
     def page(self, number: int) -> Response:
         """Return the report of an experiment that has ended."""
-        from fastapi import Response
-
         one = self._one(number)
         if one.state != "ended":
             raise ConfigError(f"experiment {one.name!r} has no report yet")
@@ -199,11 +188,7 @@ class Experiments:
             made = (Path(one.out) / "report.html").read_text(encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"the report cannot be read: {error.strerror}") from None
-        style = _STYLE.search(made)
-        digest = hashlib.sha256((style[1] if style else "").encode()).digest()
-        policy = _POLICY.format(style=base64.b64encode(digest).decode())
-        headers = {"Content-Security-Policy": policy}
-        return Response(made, media_type="text/html", headers=headers)
+        return report_page(made)
 
     def routes(self, router: APIRouter) -> None:
         """Add the routes that pages call."""
