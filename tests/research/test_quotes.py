@@ -43,6 +43,16 @@ def test_quote_of_a_row_has_the_head_of_its_table_and_no_other_row() -> None:
     )
 
 
+def test_rows_that_begin_with_small_letters_are_rows_of_their_own() -> None:
+    text = (
+        "Settings of the ferry:\n\nsetting | means\nhold_size | the size of the hold\n"
+        "mast_limit | the height of a mast\nhorn_count | how many horns\n"
+    )
+    assert quotes(text, "Which setting is the height of a mast?")[0] == (
+        "“setting | means … mast_limit | the height of a mast”"
+    )
+
+
 def test_quote_of_a_definition_has_its_term_once() -> None:
     text = (
         "Kinds of sluice:\n\nSluice-4\nKeeps the water of one gate for the whole mill.\n"

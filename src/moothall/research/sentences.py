@@ -216,7 +216,8 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
     begin = -1  # of the paragraph that is being read
     at = 0
     fence = ""
-    for line in text.splitlines(keepends=True):
+    lines = text.splitlines(keepends=True)
+    for place, line in enumerate(lines):
         start, at = at, at + len(line)
         bare = line.rstrip()
         found = _FENCE.match(bare)
@@ -227,7 +228,7 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
         marker = _MARKER.match(bare)
         lead = marker.end() if marker else 0
         empty = not bare.strip("> \t") or _RULE.match(bare)
-        alone = _TABLE.match(bare) or _HEADING.match(bare)
+        alone = _TABLE.match(bare) or _HEADING.match(bare) or _row(lines, place)
         item = (marker and marker["item"]) or COLUMNS.match(bare)
         if begin >= 0 and (found or empty or alone or item or _is_title(text, begin, start, bare)):
             yield begin, start
@@ -240,6 +241,13 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
             begin = start + lead
     if begin >= 0:
         yield begin, at
+
+
+def _row(lines: list[str], place: int) -> re.Match[str] | None:
+    """Return where a row begins that has cells as a line beside it has; None if it is no row."""
+    beside = (*lines[max(place - 1, 0) : place], *lines[place + 1 : place + 2])
+    is_row = " | " in lines[place] and any(" | " in each for each in beside)
+    return _MARKER.match(lines[place]) if is_row else None
 
 
 def _is_title(text: str, begin: int, end: int, following: str) -> bool:
