@@ -49,7 +49,7 @@ def contents(agent: ReActAgent, thread: str | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize("killed", (False, True))
-def test_an_answer_that_was_interrupted_is_not_one_of_those_that_are_allowed(
+def test_what_is_said_at_the_last_allowed_answer_gets_an_answer(
     tmp_path: Path, killed: bool
 ) -> None:
     """With one answer allowed, too: who says something more gets an answer; also after a resume."""

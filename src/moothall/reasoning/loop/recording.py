@@ -36,7 +36,6 @@ class LoopState:
     """The state of a run of the loop between two turns."""
 
     iteration: int = 0  # how many answers were handled
-    interrupted: int = 0  # how many of these were cut off by a message
     text: str = ""  # the last text that the model gave
     faults: str = ""  # what was wrong with the last answer; empty if nothing
     unusable: int = 0  # how many answers in a row could not be used

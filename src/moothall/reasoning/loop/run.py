@@ -155,7 +155,7 @@ class Run:
             reply = self._terminal((self.action(step.action), step) for step in last)
             if reply is not None:
                 return reply
-        while state.iteration < agent.max_iterations + state.interrupted:
+        while state.iteration < agent.max_iterations or self._is_told():
             state.iteration += 1
             self._under_way = True
             try:
@@ -165,7 +165,6 @@ class Run:
             except asyncio.CancelledError:
                 reply = None
                 if self._interrupted():
-                    state.interrupted += 1
                     self.save()
                 elif self._task.cancelling():
                     raise
@@ -286,6 +285,10 @@ class Run:
         if self._under_way and asyncio.current_task() is not self._task:
             self._cancels += 1
             self._task.cancel()
+
+    def _is_told(self) -> bool:
+        """Return whether the user has said something since the last answer: it gets one, always."""
+        return not self.state.faults and self.state.messages[-1]["role"] == "user"
 
     def _interrupted(self) -> bool:
         """Undo our own cancellations; return whether there were any, and none from outside."""
