@@ -78,10 +78,12 @@ def test_questions_over_six_corpora_are_split_and_some_have_no_answer(
     answered = Counter(each["split"] for each in answers if each["answers"])
     unanswered = Counter(each["split"] for each in answers if not each["answers"])
     assert answered.pop("definitions") == 20  # of two other corpora
+    for split in ("kinds", "kinds-develop"):  # of two other corpora each
+        assert answered.pop(split) == unanswered[split] == 15
     assert min(answered.values()) >= 60
     assert min(unanswered["published"], unanswered["unknown"]) >= 30
-    split = ("develop", "published")
-    others = (each["corpus"] for each in answers if each["split"] in split)
+    over_six = ("develop", "published")
+    others = (each["corpus"] for each in answers if each["split"] in over_six)
     for corpus, count in Counter(others).items():
         assert count >= 30, corpus
 
