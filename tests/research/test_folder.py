@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import sqlite3
 import sys
@@ -338,3 +339,26 @@ def test_folder_file_is_read_once_its_extra_is_installed(
         without.setitem(sys.modules, "lxml", None)
         assert names(search_folder(docs, index=index), "parliaments convene") == []
     assert names(search_folder(docs, index=index), "parliaments convene") == ["owls.html"]
+
+
+def test_folder_packed_files_are_read_and_one_that_unpacks_to_much_is_named(
+    docs: Path, index: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, text in (
+        ("changelog.Debian.gz", "The otter was tamed in release seven."),
+        ("foxes.md.gz", "# Foxes\n\nFoxes dig.\n\n## Dens\n\nFoxes raise cubs in dens.\n"),
+    ):
+        (docs / name).write_bytes(gzip.compress(text.encode()))
+    (docs / "report.pdf.gz").write_bytes(gzip.compress(pdf("Badgers sleep in setts.")))
+    (docs / "bomb.txt.gz").write_bytes(gzip.compress(b"a" * (20 * 2**20 + 1)))
+    (docs / "cut.txt.gz").write_bytes(gzip.compress(b"Nobody reads this." * 100)[:-20])
+    (docs / "all.tar.gz").write_bytes(gzip.compress(b"tar"))
+    search = search_folder(docs, index=index)
+    caplog.set_level("INFO", "moothall.research.folder")
+    assert names(search, "When was the otter tamed?") == ["changelog.Debian.gz"]
+    (found,) = search.execute(query="Where do foxes raise cubs?")[:1]
+    assert found.sections[0].anchor == "dens"
+    assert names(search, "Where do badgers sleep?")[0] == "report.pdf.gz"
+    assert "it unpacks to more than 20 MiB (bomb.txt.gz)" in caplog.text
+    assert "the gzip file is damaged" in caplog.text
+    assert "1 × of a kind that is not read (all.tar.gz)" in caplog.text

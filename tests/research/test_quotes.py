@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from moothall import Researcher
 from moothall.action import Action
-from moothall.research import Report, Resource
+from moothall.research import Report, Resource, search_folder
 
 
 def report_of(text: str, *questions: str) -> Report:
@@ -117,3 +119,21 @@ def test_quotes_have_no_sentence_twice() -> None:
     )
     told = " ".join(quotes(text, "What is folded of the form?"))
     assert told.count("Some fields of the form are folded") == 1
+
+
+def test_comments_of_source_are_sentences_and_no_headings(tmp_path: Path) -> None:
+    (tmp_path / "seq.sh").write_text(
+        "#!/bin/sh\n# Count upwards by a step that\n# the caller may choose.\n#\n"
+        "# Mia Holm wrote this counting program\n# in 1998.\nstep=1\n"
+    )
+    search = search_folder(tmp_path, index=tmp_path / "index.db")
+
+    def first(question: str) -> str:
+        return Researcher("r", None, question, [search]).report_sync().citations[0].sentence
+
+    assert first("Who wrote the counting program?") == (
+        "“Mia Holm wrote this counting program in 1998.”"
+    )
+    assert first("By which step is it counted upwards?").startswith(
+        "“Count upwards by a step that the caller may choose.”"
+    )

@@ -177,6 +177,13 @@ _MARKER = re.compile(
     r"(?P<item>(?:[-*+•]|\d{1,3}[.)]|\.\. \w+::)[ \t]+(?:\[[ xX]\][ \t]+)?)?"
 )
 _HEADING = re.compile(r"[ \t]*(?:>[ \t]?)*#{1,6}[ \t]+")
+# A comment of source: `# …` beside another such line, above code, or far to the right.
+_HASH = re.compile(r"[ \t]*#(?![#\w])")
+_CODE = re.compile(
+    r"[ \t]*(?:[\w.$\"'\[\]-]+[ \t]*(?:\+?=|\()|(?:if|for|while|case|def|class|import|from|export|"
+    r"return|local|function|alias|let|my|use)\b[^.]*$|[\w-]+:[ \t]*\S*$|[{}\[\])]|\w+;$)"
+)
+_INDENT = 4
 _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
 UNDERLINED = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==)")  # after a title, a table's head
 _TABLE = re.compile(r"[ \t>]*\|[ \t|]*")
@@ -211,11 +218,32 @@ def sentences(text: str) -> list[tuple[int, int]]:
     return [span for start, end in _blocks(text) for span in _split(text, start, end)]
 
 
+@lru_cache(maxsize=64)
+def comments(text: str) -> frozenset[int]:
+    """Return where the lines begin that are comments of source, not headings: `# …`."""
+    if "#" not in text:
+        return frozenset()
+    lines = text.splitlines(keepends=True)
+    hashes = [bool(_HASH.match(line)) for line in lines]
+    found, at = set(), 0
+    for number, line in enumerate(lines):
+        if hashes[number]:
+            after = lines[number + 1] if number + 1 < len(lines) else ""
+            beside = any(hashes[max(number - 1, 0) : number] + hashes[number + 1 : number + 2])
+            indent = len(line) - len(line.lstrip(" "))
+            if beside or indent >= _INDENT or _CODE.match(after.rstrip()):
+                found.add(at)
+        at += len(line)
+    return frozenset(found)
+
+
 def _blocks(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of paragraphs, headings, list items and table rows, without markers."""
     begin = -1  # of the paragraph that is being read
     at = 0
     fence = ""
+    commented = comments(text)
+    is_comment = False
     lines = text.splitlines(keepends=True)
     for place, line in enumerate(lines):
         start, at = at, at + len(line)
@@ -225,6 +253,16 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
             if found and found[1].startswith(fence) and not bare[found.end() :]:
                 fence = ""
             continue
+        was_comment, is_comment = is_comment, start in commented
+        if is_comment or was_comment:
+            mark = _HEADING.match(bare) if is_comment else None
+            if begin >= 0 and (was_comment != is_comment or mark is None):
+                yield begin, start
+                begin = -1
+            if is_comment:
+                if begin < 0 and mark is not None:
+                    begin = start + mark.end()
+                continue
         marker = _MARKER.match(bare)
         lead = marker.end() if marker else 0
         empty = not bare.strip("> \t") or _RULE.match(bare)

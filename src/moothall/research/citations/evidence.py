@@ -113,8 +113,9 @@ def _stored(passage: str, title: str) -> _Stored:
 
 
 def _even(text: str) -> str:
-    """Return a text with quote marks, dashes, space and capitals made uniform."""
-    return " ".join(_DASH.sub(" - ", _EVEN.sub("", text)).split()).casefold()
+    """Return a text with quote marks, dashes, space and capitals made uniform, no lone `#`."""
+    said = _DASH.sub(" - ", _EVEN.sub("", text)).split()
+    return " ".join(each for each in said if each != "#").casefold()
 
 
 def _misquoted(quoted: str, stored: _Stored) -> str | None:

@@ -30,6 +30,7 @@ _LONG: Final = 10  # words of a question, from which on it has words that no ans
 _LACKING: Final = 0.3
 _UNSPACED_ODDS: Final = 1.5  # of pairs of characters, an answer has fewer than of words
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
+_COMMENTED: Final = re.compile(r"\n[ \t]*#[ \t]+")  # the next line of a comment
 _WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
 _DRAWN: Final = r"(?:\s[^\w\s…]{1,3}(?=\s)){3}"  # of a drawing: signs without a word
 _LINKED: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|\[\^")
@@ -333,6 +334,7 @@ def _code(text: str, unit: Unit) -> str:
 
 def shortened(sentence: str, wanted: dict[str, float]) -> str:
     """Return a sentence in one line; of a long one, the clauses or lines that say most."""
+    sentence = _COMMENTED.sub("\n", sentence)
     if len(sentence) > LONGEST:
         starts = [0, *(found.end() for found in _CLAUSE.finditer(sentence))]
         # Of text without marks, such as a transcript, the words in the middle of a clause.

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from moothall.research.sentences import COLUMNS, UNDERLINED, sentences
+from moothall.research.sentences import COLUMNS, UNDERLINED, comments, sentences
 
 _CODE: Final = re.compile(
-    r">>> |(?:[({\[:=]\n[ \t]|;\n)(?![^;{}=]*\.$)|\n[ \t]*(?:[)}\]]|#|//)"
+    r">>> |(?:[({\[:=]\n[ \t]|;\n)(?![^;{}=]*\.$)|\n[ \t]*(?:[)}\]]|#(?! )|//)"
     r"|^(?:import|from|return|def|class|\$) [^.]*$| = (?!.*\.$)|\w\([^)]*\)$"
 )
 _EXPLAINED: Final = re.compile(r"[^\n]{1,80}::[ \t]*\n")  # a term of AsciiDoc, and what it is
@@ -23,7 +23,7 @@ _DANGLING: Final = re.compile(
     r"Sie |Er |Daher|Deshalb|Cela|Ceci|Ces |Ce |Elle|Il )"
 )
 _NUMBERED: Final = re.compile(r"(?:[\dA-Z]{1,3}\.)+\s+")
-_GAP: Final = re.compile(r"\n[ \t]*\n")
+_GAP: Final = re.compile(r"\n[ \t]*#?[ \t]*\n")
 _LONGEST_TERM: Final = 120
 _LONGEST_LEAD: Final = 300
 _LONGEST_CODE: Final = 400
@@ -50,10 +50,14 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
     lead: tuple[int, int] | None = None
     leads_list = False  # whether it ends with a colon, and so leads to all items that follow
     heads: tuple[int, int] | None = None  # the first row of a table
+    commented = comments(text)
     for start, end, is_fenced in _spans(text):
         said = text[start:end]
         # What stands before it in its line: a marker, if no other unit does.
-        marker = text[max(text.rfind("\n", 0, start) + 1, before) : start].strip()
+        line = text.rfind("\n", 0, start) + 1
+        marker = text[max(line, before) : start].strip()
+        if line in commented:
+            marker = marker.replace("#", "")
         new = not made or bool(marker) or bool(_GAP.search(text, before, start)) or is_fenced
         entry = COLUMNS.match(said)
         new = bool(new or entry) or made[-1].kind == "head"

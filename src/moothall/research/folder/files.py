@@ -11,11 +11,12 @@ from typing import Final, NamedTuple
 
 from moothall.agents.folder import Folder
 from moothall.errors import FileError, FileTooLarge, MissingExtra, MoothallError
-from moothall.research.reading.documents import kind_of, read_document
+from moothall.research.reading.documents import PACKED, kind_of, read_document
 from moothall.research.reading.html import Document
+from moothall.research.reading.packed import unpacked
 from moothall.text import error_text, one_line
 
-MAX_BYTES: Final = 20 * 2**20  # larger files are left out
+MAX_BYTES: Final = 20 * 2**20  # larger files, packed or unpacked, are left out
 
 _SKIPPED: Final = {"node_modules", "__pycache__", "_sources"}  # the last: Sphinx's copies
 _TRIES: Final = 5
@@ -68,7 +69,10 @@ def read_file(folder: Folder, path: str) -> FileRead | None:
     try:
         data, status = _data(folder, path)
         url = Path(folder.root, path).as_uri()
-        document = read_document(kind_of(path) or "", os.path.basename(path), data, url)
+        name = os.path.basename(path)
+        if name.lower().endswith(PACKED):
+            name, data = name[: -len(PACKED)], unpacked(data, MAX_BYTES)
+        document = read_document(kind_of(path) or "", name, data, url)
         if document is None:
             fault = "it is binary or minified"
         else:

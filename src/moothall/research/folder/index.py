@@ -106,7 +106,7 @@ def search_folder(
     into a full-text index (SQLite FTS5), which each search updates; of more than 500 files at most
     once a second, and for a twentieth of the time. Hidden files and folders, `node_modules` and
     `__pycache__` are left out. So are links, binary and unreadable files, those of another kind and
-    those larger than 20 MiB: how many, and why, is logged.
+    those larger than 20 MiB, unpacked if gzip packs them: how many, and why, is logged.
 
     The action returns a `Resource` for each file, best first. Its content is the file's best
     passages, each as a section; a passage is cited as `file:///…#anchor`. If no file has text

@@ -27,7 +27,7 @@ from moothall.research.reading.html import (
 from moothall.text import error_text
 
 _KINDS: Final = {
-    "text": ".txt .text .log",
+    "text": ".txt .text .log .debian",
     "markdown": ".md .markdown .mdown .mkd",
     "rest": ".rst .rest",
     "html": ".html .htm .xhtml",
@@ -42,6 +42,8 @@ _KINDS: Final = {
     ".lisp .lua .m .mjs .mk .ml .org .patch .php .pl .pm .proto .ps1 .r .rb .rs .scala .sh .sql "
     ".svg .swift .tcl .tex .toml .ts .tsx .vim .xml .yaml .yml .zig .zsh",
 }
+PACKED: Final = ".gz"
+"""How the name of a file ends that holds another one."""
 _KIND_OF: Final = {suffix: kind for kind, all in _KINDS.items() for suffix in all.split()}
 
 _TITLE: Final = 300  # characters of a heading that are kept
@@ -88,7 +90,12 @@ _PYTHON = re.compile(r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\
 
 
 def kind_of(name: str) -> str | None:
-    """Return a file's kind by its name: text without a suffix, None if it is not read."""
+    """Return a file's kind by its name: text without a suffix, None if it is not read.
+
+    `manual.html.gz` is of the kind of `manual.html`.
+    """
+    if name.lower().endswith(PACKED):
+        name = name[: -len(PACKED)]
     suffixes = PurePosixPath(name).suffixes[-2:]
     if suffixes[-1:] == [".txt"] and suffixes[0] in _KIND_OF:  # such as `.rst.txt` of Sphinx
         suffixes.pop()

@@ -1,16 +1,18 @@
-"""Read DOCX and EPUB, which are XML in a zip file: within limits, and without any entity."""
+"""Unpack gzip files, and read DOCX and EPUB, XML in a zip file: within limits, without entities."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import posixpath
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import unquote
 
-from moothall.errors import MissingExtra, UnreadableDocument
+from moothall.errors import FileTooLarge, MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
 from moothall.research.reading.html import Document, plain, read_html
 
@@ -27,6 +29,20 @@ _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _NOT_WRITTEN: Final = frozenset(
     (f"{_W}del", f"{_W}moveFrom", f"{_W}rPr", f"{_W}pPr", f"{_W}instrText", _FALLBACK)
 )
+
+
+def unpacked(data: bytes, most: int) -> bytes:
+    """Return what a gzip file holds; nothing that unpacks to more than `most` bytes."""
+    made = bytearray()
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            while len(made) <= most and (piece := file.read(min(2**20, most + 1 - len(made)))):
+                made += piece
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableDocument(f"the gzip file is damaged: {error}") from error
+    if len(made) > most:
+        raise FileTooLarge(f"it unpacks to more than {most // 2**20} MiB")
+    return bytes(made)
 
 
 class _Zip:
