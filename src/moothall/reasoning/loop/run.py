@@ -596,6 +596,5 @@ class Run:
         state, reason = self.state, stop.reason
         if reason not in ("done", "terminal"):
             value = state.text if self.schema is None else None
-        messages: Any = state.messages
-        made = (state.text, value, messages, state.steps, state.usage)
+        made: Any = (state.text, value, state.messages, state.steps, state.usage)
         return Reply(*made, reason, stop.detail, stop.error, self.request.run_id)
