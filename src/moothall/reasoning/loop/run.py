@@ -588,13 +588,13 @@ class Run:
         self.state.messages.append(made)
 
     def _add_result(self, call: RequestedCall, content: str) -> None:
-        made = {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
-        self.state.messages.append(made)
+        self._add(role="tool", tool_call_id=call.id, name=call.shown, content=content)
 
     def end(self, stop: Stop, value: Any = None) -> Reply:
         """Return the reply as it stands, with the stop reason."""
         state, reason = self.state, stop.reason
         if reason not in ("done", "terminal"):
             value = state.text if self.schema is None else None
-        made: Any = (state.text, value, state.messages, state.steps, state.usage)
+        messages: Any = state.messages
+        made = (state.text, value, messages, state.steps, state.usage)
         return Reply(*made, reason, stop.detail, stop.error, self.request.run_id)
