@@ -71,7 +71,8 @@ async def run(
             code = await ended
         # A process that left the group may hold the pipe open; do not wait for it long.
         with suppress(TimeoutError):
-            await asyncio.wait_for(output.ended.wait(), _LAST_WORDS_S)
+            async with asyncio.timeout(_LAST_WORDS_S):
+                await output.ended.wait()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CommandError(f"the command could not be started: {reason.lower()}") from error

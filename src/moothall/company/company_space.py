@@ -234,7 +234,8 @@ class CompanySpace:
 
         with suppress(TimeoutError, MoothallError):
             self.space._thread.enter(publish)
-            await asyncio.wait_for(confirmed.wait(), _CONFIRM_S)
+            async with asyncio.timeout(_CONFIRM_S):
+                await confirmed.wait()
 
     def resumes(self, run: Outline) -> bool:
         """Return whether the agent resumes a run by itself, since nothing else does.

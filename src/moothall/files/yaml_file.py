@@ -33,6 +33,13 @@ def read_yaml(path: Path, what: str, extra: str) -> tuple[Any, dict[Where, int]]
     def wrong(node: Any, what: str) -> ConfigError:
         return ConfigError(f"{path}:{node.start_mark.line + 1}: {what}")
 
+    def whole(node: Any, text: str) -> str:
+        """Join the halves of a character, which JSON writes as two escapes."""
+        try:
+            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        except UnicodeDecodeError:
+            raise wrong(node, f"{excerpt(text)} has half a character") from None
+
     def read(node: Any, where: Where) -> Any:
         nonlocal count
         count += 1
@@ -44,6 +51,8 @@ def read_yaml(path: Path, what: str, extra: str) -> tuple[Any, dict[Where, int]]
                 value = loader.construct_object(node)
             except (ValueError, LookupError, AttributeError):  # such as the date 2026-02-30
                 raise wrong(node, f"{node.tag!r:.80} cannot be {excerpt(node.value)}") from None
+            if isinstance(value, str):
+                return whole(node, value)
             return value.isoformat() if isinstance(value, date) else value
         if node.tag not in _PLAIN:
             raise wrong(node, f"no objects of {node.tag!r:.80} are made")
@@ -53,10 +62,11 @@ def read_yaml(path: Path, what: str, extra: str) -> tuple[Any, dict[Where, int]]
         for key, value in node.value:
             if key.tag != "tag:yaml.org,2002:str":
                 raise wrong(key, f"a key must be a text, got {excerpt(key.value)}")
-            if key.value in made:
-                raise wrong(key, f"{key.value!r:.80} appears twice")
-            lines[*where, key.value] = key.start_mark.line + 1
-            made[key.value] = read(value, (*where, key.value))
+            name = whole(key, key.value)
+            if name in made:
+                raise wrong(key, f"{name!r:.80} appears twice")
+            lines[*where, name] = key.start_mark.line + 1
+            made[name] = read(value, (*where, name))
         return made
 
     try:

@@ -305,7 +305,8 @@ class Connection:
                 if not self._changed.is_set():
                     self._current.set()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(live.over.wait(), _RELIST_S)
+                    async with asyncio.timeout(_RELIST_S):
+                        await live.over.wait()
         finally:
             listener.cancel()
 

@@ -200,7 +200,8 @@ class ServerProcess:
         """End the process, with its group; return when it has ended and nothing is left of it."""
         if self._closed:  # one that ends does that, too
             with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._exited), _ENDS_S)
+                async with asyncio.timeout(_ENDS_S):
+                    await asyncio.shield(self._exited)
             if not self._exited.done():
                 self.fault = self.fault or f"it has closed its {self._closed}"
         if self._writer is not None:
@@ -209,7 +210,8 @@ class ServerProcess:
             if number:
                 self._signal(number)
             with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._exited), _GRACE_S)
+                async with asyncio.timeout(_GRACE_S):
+                    await asyncio.shield(self._exited)
                 break
         for pipe in self._pipes:
             pipe.close()

@@ -107,7 +107,7 @@ class Engine:
             )
         with self._lock:
             if self._closed:
-                raise ModelError(f"{self.name} is closed: make another one")
+                raise ModelError(f"{self.name} is closed")
             self._active.add(job)
             if len(self._threads) < min(self.slots, len(self._active)):
                 thread = threading.Thread(target=self._work, name=self.name, daemon=True)

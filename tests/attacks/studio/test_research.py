@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from attacks.studio.conftest import KNOWN, Answer, Port
-from moothall import ReActAgent, Researcher, ScriptedModel
-from moothall.research import Passage
+from moothall import Block, ReActAgent, Researcher, ScriptedModel
+from moothall.research import Narrative, Passage
 from research.small_web import tools
 
 RUN = 'x"; filename=a.exe; /../..\\ß%0d%0a'
@@ -20,19 +21,18 @@ SCRIPT = "<script>alert(1)</script><img src=http://evil.test/a onerror=alert(1)>
 def run(port: Port) -> str:
     """The run of a researcher whose narrative and sources are hostile."""
 
-    class Hostile(Researcher):
-        async def forward(self) -> None:
-            """One iteration, at whose end a narrative is there that no model would dare."""
-            self.number_of(Passage.of("javascript:alert(1)", SCRIPT, "2026", SCRIPT))
-            self.progress.citations = [(1, "x")]
-            self.progress.narrative = f"{SCRIPT}\x1b[2J [^1^] [a](javascript:alert(1))"
-            self.progress.stop = "no_progress"
-            self.progress.iteration = 1
-            if self._record is not None:
-                self._record.save(self.progress)
+    class Hostile(Block):
+        async def forward(self, researcher: Any) -> Narrative:
+            """Return a narrative that no model would dare, of a source with such names."""
+            source = Passage.of("javascript:alert(1)", SCRIPT, "2026", f"{SCRIPT} There are 5.")
+            number = researcher.number_of(source)
+            return Narrative(
+                f"{SCRIPT} There are 5.[^{number}^]\x1b[2J [a](javascript:alert(1)) [^{number}^]"
+            )
 
     journal = port.studio.journal
-    Hostile("r", None, [SCRIPT], tools(), journal=journal).report_sync(RUN)
+    researcher = Researcher("r", None, [SCRIPT], tools(), 1, narrate=Hostile(), journal=journal)
+    assert "There are 5." in researcher.report_sync(RUN).markdown
     return quote(RUN, safe="")
 
 
@@ -46,6 +46,7 @@ def test_a_report_runs_no_script(port: Port, run: str, path: str) -> None:
     """Its page is in a sandbox, by its own headers too."""
     told = got(port, f"{path}?run={run}")
     assert told.status == 200
+    assert "There are 5." in told.text
     assert "&lt;script&gt;alert(1)" in told.text
     assert re.search(r"<(script|img)", told.text) is None
     assert 'href="javascript' not in told.text

@@ -321,7 +321,14 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("name: curfew", "name: [", ": this is not YAML: "),
     ("name: curfew", "1: e", ":1: a key must be a text, got"),
     ("name: curfew", "<<: {name: e}", ":1: a key must be a text"),
+    ("name: curfew", 'name: "\\ud83d"', "has half a character"),
+    ("name: curfew", 'name: e\n"\\ud83d": 1', ":2: "),
 )
+
+
+def test_a_character_that_json_writes_as_two_escapes_is_one(tmp_path: Path) -> None:
+    read = of_yaml(tmp_path, f'{GOOD}notes: "late \\ud83d\\ude00"\n')
+    assert read.notes == "late \U0001f600"
 
 
 def test_a_function_that_takes_no_seed_is_told() -> None:

@@ -187,7 +187,8 @@ async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> 
         # No event tells that the agent has left, or that another process has taken its id.
         while not stopped.is_set() and space.ids():
             with suppress(TimeoutError):
-                await asyncio.wait_for(stopped.wait(), _LOOK_S)
+                async with asyncio.timeout(_LOOK_S):
+                    await stopped.wait()
         decided.cancel()
         if not stopped.is_set():
             click.echo(f"moothall: {id} is in its space no longer", err=True)

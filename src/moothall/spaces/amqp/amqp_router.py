@@ -348,8 +348,10 @@ class AMQPRouter(Router):
         if broker.is_up:
             await self.queues.all_removed(_LAST_S)
             try:
-                await asyncio.wait_for(broker.publisher.drained(), _LAST_S)
-                await asyncio.wait_for(broker.end_replies(), _LAST_S)
+                async with asyncio.timeout(_LAST_S):
+                    await broker.publisher.drained()
+                async with asyncio.timeout(_LAST_S):
+                    await broker.end_replies()
             except (TimeoutError, LinkLost, AMQPError, Refused) as error:
                 logger.warning(
                     "the space was closed before the broker had confirmed everything: %s",
