@@ -27,6 +27,7 @@ from examples.models.boltzmann import boltzmann
 from examples.models.civil_violence import civil_violence
 from examples.models.life import life
 from examples.models.prisoners import prisoners
+from examples.models.schelling import schelling
 from examples.models.sugarscape import sugarscape
 from examples.models.virus import virus
 from examples.models.wolf_sheep import wolf_sheep
@@ -213,6 +214,29 @@ def allied(model: Any) -> Mapping[str, float]:
     return {"alliances": len(levels) - len(first), "highest": max(levels), "alone": alone}
 
 
+def their_neighbours(seed: int) -> Any:
+    from mesa.examples.basic.schelling.model import Schelling
+
+    return Schelling(seed=seed)
+
+
+def settled(model: Any) -> Any:
+    """The kind in each cell, -1 for a free one: a row for each column."""
+    made = np.full(model.grid.dimensions, -1)
+    for each in model.agents:
+        made[each.cell.coordinate] = each.type
+    return made
+
+
+def segregated(model: Any) -> Mapping[str, float]:
+    """How alike neighbours are."""
+    shares = []
+    for each in model.agents:
+        near = [other.type for other in each.cell.get_neighborhood(radius=1).agents]
+        shares.append(near.count(each.type) * 1000 // max(len(near), 1))
+    return {"alike": statistics.fmean(shares), "content": model.happy}
+
+
 # -- the pairs -------------------------------------------------------------------------------------
 
 PAIRS: dict[str, Pair] = {
@@ -292,6 +316,21 @@ PAIRS: dict[str, Pair] = {
             "cooperators after step 1": series["cooperates"][0],
             "cooperators after step 3": series["cooperates"][2],
             "cooperators at the end": last("cooperates", series),
+        },
+    ),
+    "schelling": Pair(
+        30,
+        their_neighbours,
+        lambda seed, model: schelling(
+            seed, width=20, alike=400, turns="random", torus=False, start=settled(model)
+        ),
+        segregated,
+        lambda series: {
+            "neighbours alike after step 1": series["alike"][0],
+            "content after step 1": series["content"][0],
+            "content after step 3": series["content"][2],
+            "neighbours alike at the end": last("alike", series),
+            "content at the end": last("content", series),
         },
     ),
     "prisoners, simultaneous": Pair(

@@ -2,7 +2,9 @@
 
 Schelling 1971, "Dynamic models of segregation", Journal of Mathematical Sociology 1. Here all
 citizens that are not content move at once, each to a cell drawn among the free ones; of several
-that want the same cell, the first in id order gets it, and the others stay.
+that want the same cell, the first in id order gets it, and the others stay. With `turns="random"`
+they move as in Mesa's example: one after the other, in a new order in each step, to a cell that is
+free then; who has no neighbours is not content.
 
     python examples/models/schelling.py
     moothall simulate examples/segregation.yaml
@@ -11,7 +13,7 @@ that want the same cell, the first in id order gets it, and the others stay.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -71,12 +73,46 @@ class SchellingBlock(RowBlock):
             rows.want(Move, rows["alike"] < self.params.alike, to=cell)
 
 
-def schelling(
-    seed: int = 0, *, width: int = 50, free: int = 100, alike: int = 375, around: int = 8
-) -> Population:
-    """Return citizens of two kinds on a torus of width × width cells.
+class SchellingTurnsBlock(RowBlock):
+    """Moves citizens with too few neighbours of their kind, one after the other."""
 
-    Metric: `alike`, the mean share of neighbours of one's own kind, in thousandths.
+    columns: ClassVar[dict[str, Column]] = SchellingBlock.columns
+    whole: ClassVar[bool] = True
+    ParamsType: ClassVar[type[BlockParams]] = SchellingParams
+    params: SchellingParams
+
+    def step_rows(self, rows: Rows) -> None:
+        """Let each that is not content move in its turn; then count how alike neighbours are."""
+        kinds = kinds_by_cell(rows["kind"], rows["place"], len(rows.city))
+        alike = alike_in(rows.city, kinds, rows["place"])
+        free, place = np.flatnonzero(kinds < 0).tolist(), rows["place"].tolist()
+        drawn = rows.uniform("schelling.cell").tolist()
+        for one in rows.order("schelling.order").tolist():
+            if free and alike[one] < self.params.alike:
+                at = int(drawn[one] * len(free))
+                place[one], free[at] = free[at], place[one]
+        after = np.array(place)
+        kinds = kinds_by_cell(rows["kind"], after, len(rows.city))
+        rows["alike"] = alike_in(rows.city, kinds, after)
+        rows.want(Move, after != rows["place"], to=after)
+
+
+def schelling(
+    seed: int = 0,
+    *,
+    width: int = 50,
+    free: int = 100,
+    alike: int = 375,
+    around: int = 8,
+    turns: Literal["simultaneous", "random"] = "simultaneous",
+    torus: bool = True,
+    start: Any = None,
+) -> Population:
+    """Return citizens of two kinds on a grid of width × width cells.
+
+    Metric: `alike`, the mean share of neighbours of one's own kind, in thousandths, before a step's
+    moves. By turns it is that after them, and another metric, `content`, says how many have as many
+    as they want.
 
     Args:
         seed: the seed of all draws
@@ -84,15 +120,42 @@ def schelling(
         free: cells without a citizen, of a thousand
         alike: neighbours of its kind that a citizen wants, of a thousand
         around: 4 or 8 neighbours
+        turns: `simultaneous`, or `random`: one after the other
+        torus: whether a cell at a border has neighbours at the other one
+        start: the kind in each cell at the start, 0 or 1, or −1 for a free one: a row for each
+            column of the grid; without it, as many of each kind in drawn cells
     """
-    grid = Grid(width, width, torus=True, around=around, cell_seconds=0)
-    count = len(grid) * (1000 - free) // 1000
-    cells = np.arange(len(grid), dtype=np.uint64)
-    taken = np.argsort(integers(seed, cells, 0, "schelling.first"), kind="stable")[:count]
-    table = {"place": taken.astype(np.int32), "kind": np.arange(count, dtype=np.int8) % 2}
-    block = SchellingBlock(block_params={"alike": alike})
-    metrics = {"alike": lambda columns: float(columns["alike"].mean())}
+    if turns not in ("simultaneous", "random"):
+        raise ValueError(f"turns= must be 'simultaneous' or 'random', got {turns!r}")
+    by_turns = turns == "random"
+    # By turns, moves end in cells that are free then, not in the order of the ids.
+    more: dict[str, Any] = {"capacity": None} if by_turns else {}
+    grid = Grid(width, width, torus=torus, around=around, cell_seconds=0, **more)
+    if start is None:
+        count = len(grid) * (1000 - free) // 1000
+        cells = np.arange(len(grid), dtype=np.uint64)
+        taken = np.argsort(integers(seed, cells, 0, "schelling.first"), kind="stable")[:count]
+        kinds = np.arange(count, dtype=np.int8) % 2
+    else:
+        if np.shape(start) != (width, width):
+            raise ValueError(f"start= must be {width} × {width} kinds, got {np.shape(start)}")
+        given = np.asarray(start, np.int8)[grid.cells[:, 0], grid.cells[:, 1]]
+        taken = np.flatnonzero(given >= 0)
+        kinds = given[taken]
+    table = {"place": taken.astype(np.int32), "kind": kinds}
+    block = (SchellingTurnsBlock if by_turns else SchellingBlock)(block_params={"alike": alike})
+    metrics: dict[str, Any] = {"alike": lambda columns: float(columns["alike"].mean())}
+    if by_turns:
+        metrics["content"] = lambda columns: int((columns["alike"] >= alike).sum())
     return Population(table, grid, [block], seed, metrics=metrics)
+
+
+def alike_in(grid: Grid, kinds: Any, places: Any) -> Any:
+    """Return the share of neighbours of its kind of each citizen, in thousandths; 0 if alone."""
+    around = grid.next_to[places]
+    near = np.where(around >= 0, kinds[around], -1)
+    like = (near == kinds[places][:, None]).sum(axis=1)
+    return like * 1000 // np.maximum((near >= 0).sum(axis=1), 1)
 
 
 def kinds_by_cell(kinds: Any, places: Any, cells: int) -> Any:

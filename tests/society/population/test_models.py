@@ -14,6 +14,7 @@ from examples.models.boltzmann import boltzmann
 from examples.models.civil_violence import civil_violence
 from examples.models.life import life
 from examples.models.prisoners import prisoners
+from examples.models.schelling import schelling
 from examples.models.sugarscape import sugarscape
 from examples.models.virus import virus
 from examples.models.wolf_sheep import wolf_sheep
@@ -28,6 +29,7 @@ MODELS: dict[str, Callable[[int], Population]] = {
     "civil violence": lambda seed: civil_violence(seed, width=12, height=12, sight=3),
     "life": lambda seed: life(seed, width=12, height=9),
     "prisoners": lambda seed: prisoners(seed, width=8, height=11),
+    "schelling": lambda seed: schelling(seed, width=9, turns="random"),
     "sugarscape": lambda seed: sugarscape(seed, width=12, height=12, traders=20),
     "virus": lambda seed: virus(seed, citizens=40, first=3),
     "wolf-sheep": lambda seed: wolf_sheep(seed, width=9, height=8, sheep=30, wolves=6),
@@ -227,6 +229,39 @@ async def test_actors_ally_with_whom_both_gain_and_alliances_ally_with_alliances
 async def test_nobody_allies_without_a_gain() -> None:
     after = await lived(alliances(1, actors=20, gain=1), 2, LocalEngine())
     assert after[-1]["alliance"].tolist() == [-1] * 20
+
+
+async def test_by_turns_who_is_not_content_moves_to_a_free_cell_and_nobody_else_moves() -> None:
+    population = schelling(1, width=20, alike=400, turns="random", torus=False)
+    grid = population.city
+    before = {name: population.columns[name].copy() for name in ("place", "kind")}
+    for after in await lived(population, 5, LocalEngine()):
+        near = grid.next_to[before["place"]]
+        kinds = np.full(len(grid) + 1, -1, np.int8)  # the last: beyond a border
+        kinds[before["place"]] = before["kind"]
+        like = (kinds[near] == before["kind"][:, None]).sum(axis=1)
+        others = (kinds[near] >= 0).sum(axis=1)
+        moved = after["place"] != before["place"]
+        assert (moved == (like * 5 < others * 2) | (others == 0)).all()
+        assert len(set(after["place"].tolist())) == len(after["place"])
+        before = after
+
+
+async def test_segregation_begins_where_its_start_has_citizens() -> None:
+    start = np.full((4, 5), -1)
+    start[1, 2], start[3, 0] = 0, 1
+    with pytest.raises(ValueError, match=r"start= must be 6 × 6 kinds, got \(4, 5\)"):
+        schelling(start=start, width=6)
+    start = np.full((5, 5), -1)
+    start[1, 2], start[3, 0] = 0, 1
+    made = schelling(start=start, width=5, turns="random")
+    cells = made.city.cells[made.columns["place"]].tolist()
+    assert dict(zip(map(tuple, cells), made.columns["kind"].tolist(), strict=True)) == {
+        (1, 2): 0,
+        (3, 0): 1,
+    }
+    with pytest.raises(ValueError, match="turns= must be 'simultaneous' or 'random', got 'both'"):
+        schelling(turns="both")  # type: ignore[arg-type]
 
 
 async def test_coins_go_to_those_in_the_cell_and_none_is_lost() -> None:
