@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -105,17 +106,28 @@ def test_a2a_stream_tells_states_calls_and_pieces_of_text(serve: Serve) -> None:
 
 
 def test_a2a_stream_tells_the_progress_of_actions(serve: Serve) -> None:
+    begun = (
+        threading.Event()
+    )  # the client reads the stream; what was before, a task does not repeat
+
+    async def answer(*_: Any) -> Call:
+        await asyncio.to_thread(begun.wait, 20)
+        return Call("1", "dig", {})
+
     async def dig(context: Context[Any]) -> str:
         """Dig."""
         context.progress("1 m of 2")
         return "deep"
 
-    agent = ReActAgent("shop", ScriptedModel([Call("1", "dig", {}), "Dug."]), actions=[dig])
+    agent = ReActAgent("shop", ScriptedModel([answer, "Dug."]), actions=[dig])
     url = serve(asgi(agent))
 
     async def main() -> list[str]:
+        told = []
         async with connected(url) as client:
-            told = await updates(client, message("Dig."))
+            async for each in client.send_message(message("Dig.")):
+                begun.set()
+                told.append(MessageToDict(each))
         states = [each["statusUpdate"]["status"] for each in told if "statusUpdate" in each]
         return [each["message"]["parts"][0]["text"] for each in states if "message" in each]
 

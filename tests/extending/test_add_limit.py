@@ -41,7 +41,9 @@ with Journal("runs.db") as journal:
     state = json.loads(json.dumps(old.state_dict()))
     assert (state["pages"], state["over"]["pages"], old.over.pages) == (4, 1, 1)
     fresh = Budget(pages=5)
-    fresh.load_state_dict({"tokens": 7, "usd": "0", "seconds": 0, "over": {}})
+    over = {"tokens": 0, "usd": "0"}
+    before = {"tokens": 7, "usd": "0", "model_calls": 0, "actions": 0, "seconds": 0, "over": over}
+    fresh.load_state_dict(before)
     assert (fresh.spent.tokens, fresh.spent.pages, fresh.left.pages) == (7, 0, 5)
     try:
         fresh.reserve(pages=6)

@@ -267,7 +267,7 @@ def limit_options(
     """Return the options for limits, those of a run by default, with the help that `said` gives."""
 
     def added(function: Callable[..., Any]) -> Callable[..., Any]:
-        for name, limit in [*limits.items()][::-1]:
+        for name, limit in sorted(limits.items(), reverse=True):  # the last is shown first
             kind = Whole(min=least) if limit.whole else above_0(limit.unit)
             option = f"--{name.replace('_', '-')}"
             function = click.option(option, type=kind, help=said(limit), **more)(function)
