@@ -66,6 +66,8 @@ def test_drafts_of_forms_and_lines_outlive_a_reload_until_they_are_sent(
         page.keyboard.press("Escape")
         line.press("Enter")
         expect(page.get_by_text("heard a long").first).to_be_visible()
+        # The answer may be there before the page knows that the line was sent.
+        page.wait_for_function("!sessionStorage['moothall-drafts'].includes('a long')")
         page.reload()
         expect(page.get_by_role("textbox", name="Say to Clerk")).to_have_value("half a sen")
         expect(line).to_have_value("")

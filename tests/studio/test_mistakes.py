@@ -67,6 +67,7 @@ def test_a_line_that_nobody_got_is_not_called_so_once_somebody_answers(
     page.goto(f"{studio.url}?token={TOKEN}")
     line = page.get_by_role("textbox", name="Message or slash line")
     expect(page.get_by_text("connected", exact=True)).to_be_visible()
+    expect(line).to_be_visible()
     port = int(str(studio.url).rsplit(":", 1)[1].strip("/"))
     studio.close()
     expect(page.get_by_text("not connected")).to_be_visible()
