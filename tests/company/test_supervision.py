@@ -251,7 +251,8 @@ def deaths_under_load(
             assert cuts > 0
             said = value(metrics, "moothall_replies_total", agent="D", stop_reason="done")
             with Journal(journal) as recorded:
-                assert len(recorded.runs(agent="D")) >= said >= seen["D", "ok"]
+                # A run that seemed to be stopped, as its connection was cut, may be replayed.
+                assert min(len(recorded.runs(agent="D")), said) >= seen["D", "ok"]
 
     live(company, work, within=1800 if journal else WAIT_S)
 
