@@ -83,7 +83,7 @@ class Tables:
     def keep_others(self, run: str, *, over: bool) -> dict[str, Any]:
         """Return the manifest of a run's earlier tables, {} for none; ConfigError: of another's.
 
-        Whole tables are of a run that is `over`; others of the one that their manifest names.
+        Whole tables are of a run that is `over` for them; others of the one the manifest names.
         """
         self._run = run
         names = [f"{name}{end}" for name in _TABLES for end in (".csv", ".parquet")]
@@ -107,13 +107,15 @@ class Tables:
         """
         step = society.number
         path = self.folder / "metrics.csv"
-        before = self.keep_others(self._run, over=step == last)
-        begun, complete = before.get("messages_from_step"), before.get("complete")
-        where = before.get("trajectories_from_step")
         text = _text([list(rows[0]), *(row.values() for row in rows)]) if rows else b""
         with writing_errors(self.folder):
-            follows = complete is not None and text and path.exists()
-            follows = follows and path.read_bytes().startswith(text)
+            is_ours = bool(text) and path.exists() and path.read_bytes().startswith(text)
+        # Whole tables with our steps: the journal is a copy of before the run's end, brought back.
+        before = self.keep_others(self._run, over=step == last or is_ours)
+        begun, complete = before.get("messages_from_step"), before.get("complete")
+        where = before.get("trajectories_from_step")
+        with writing_errors(self.folder):
+            follows = complete is not None and is_ours
             is_over = complete and step == last
             has_all = bool(follows or is_over)
             lives = society.population is None and step < last  # rows' messages are only counted
