@@ -6,11 +6,14 @@ import json
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
+import httpx2
 from playwright.sync_api import Page, expect
 
-from moothall import ACCESS_PERMITTED, Agent, NativeSpace, action
+from doors.conftest import serving
+from moothall import ACCESS_PERMITTED, A2AAgent, Budget, NativeSpace, ReActAgent, ScriptedModel
 from moothall.doors import asgi
 from moothall.mcp import MCPAgent
 from moothall.studio import Studio
@@ -31,15 +34,6 @@ server.run()
 """
 
 
-class Clerk(Agent):
-    """Sells tickets."""
-
-    @action
-    def sell(self, tickets: int) -> int:
-        """Sell tickets."""
-        return tickets
-
-
 def test_doors_show_what_is_connected_locked_changed_and_served(
     tmp_path: Path, studio: Studio, open_page: Callable[..., Page]
 ) -> None:
@@ -51,35 +45,43 @@ def test_doors_show_what_is_connected_locked_changed_and_served(
         pool.submit(server.accept_definitions).result()  # this thread has Playwright's loop
     accepted = json.loads(lock.read_text())
     program.write_text(SERVER.replace("Add two integers.", "Add two <b>numbers</b>."))
-    with NativeSpace() as space:
+    with NativeSpace() as space, ExitStack() as stack:
         space.add(studio.user)
         page = open_page("Doors")
         expect(page.get_by_text("No MCP server and no remote agent is connected.")).to_be_visible()
         expect(page.get_by_text("This program serves no agent.")).to_be_visible()
         space.add(MCPAgent("sums", command, lock=lock, access=ACCESS_PERMITTED))
-        clerk = Clerk("Clerk")
+        clerk = ReActAgent("Clerk", ScriptedModel(["Good day."]))
         space.add(clerk)
-        application = asgi(clerk)
+        application = asgi(clerk, budget=Budget(model_calls=3))
+        space.add(A2AAgent("far", "http://127.0.0.1:9"))
         connected = page.get_by_role("region", name="Connected").get_by_role("row")
-        expect(connected.last).to_contain_text("MCP server")
-        expect(connected.last).to_contain_text("1 changed")
+        sums = connected.filter(has_text="MCP server")
+        expect(sums).to_contain_text("which says it is sums")
+        expect(sums).to_contain_text("1 changed")
+        expect(connected.filter(has_text="A2A agent")).to_contain_text("not called yet")
         served = page.get_by_role("region", name="Served").get_by_role("row")
         expect(served.last).to_contain_text("Clerk")
         expect(served.last).to_contain_text("local")
+        expect(served.last).to_contain_text("no request yet")
+        url = stack.enter_context(serving(application))
+        asked = {"model": "Clerk", "messages": [{"role": "user", "content": "Hello"}]}
+        httpx2.post(f"{url}/v1/chat/completions", json=asked).raise_for_status()
+        expect(served.last).to_contain_text(url)
+        expect(served.last).to_contain_text("model calls: 1, 2 left")
         card = page.get_by_role("article", name="Changed definitions of sums")
         expect(card).to_contain_text("was Add two integers.")
         expect(card).to_contain_text("Add two <b>numbers</b>.")
         expect(card).not_to_contain_text("Takes")  # that has not changed
         page.get_by_text("1 tool").click()
-        expect(connected.last.get_by_role("listitem")).to_have_text("add")
+        expect(sums.get_by_role("listitem")).to_have_text("add")
         page.set_viewport_size({"width": 390, "height": 800})
-        for each in (card, connected.last, served.last):
+        for each in (card, sums, served.last):
             assert each.evaluate("each => each.getBoundingClientRect().right") <= 390
         expect(served.last).to_contain_text("local")
         page.set_viewport_size({"width": 1280, "height": 800})
         studio.user.send({"to": "sums", "action": {"name": "add", "args": {"a": 1, "b": 2}}})
         card.get_by_role("button", name="Accept these definitions").click()
-        expect(connected.last).to_contain_text("locked, as accepted")
+        expect(sums).to_contain_text("locked, as accepted")
         expect(card).to_have_count(0)
         assert json.loads(lock.read_text()) != accepted
-        del application

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from moothall.arguments import check_integer
-from moothall.budget.limits import used_up
+from moothall.budget.limits import LIMITS, used_up
 from moothall.doors.checks import Scope
 from moothall.errors import BudgetExceeded, ConfigError
 from moothall.reasoning.group import check_reply_budget
@@ -25,6 +25,8 @@ NOBODY: Final = ""
 TOKEN: Final = "token"
 """The caller with the token, if there is one token for all."""
 _KEY: Final = "moothall.caller"
+_PLACES: Final = 8
+"""How many addresses of requests are kept."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 
 Budgets: TypeAlias = "Budget | Callable[[str], Budget | None] | None"
@@ -58,6 +60,7 @@ class Callers:
         self._budgets: dict[str, Budget | None] = {}
         self._made: dict[str, tuple[float, float]] = {}  # requests left, and when that was so
         self._guard = guard()
+        self._places: dict[str, None] = {}
 
     def check(self, agent: Any) -> None:
         """Check that an agent's own budget has the budget of all callers as a part.
@@ -108,6 +111,19 @@ class Callers:
                 raise BudgetExceeded(f"{budget}: the {name} of {caller!r} are spent", name)
         return budget
 
+    def note_place(self, place: str) -> None:
+        """Keep an address at which a request has come, for a page."""
+        if place not in self._places and len(self._places) < _PLACES:
+            self._places[place] = None
+
+    def shown(self) -> dict[str, Any]:
+        """Return the addresses of requests, and what all and each have spent and may yet spend."""
+        whole = self._given if callable(getattr(self._given, "child", None)) else None
+        with self._guard:
+            budgets = {"all callers": cast("Budget | None", whole), **self._budgets}
+        spending = {name: _amounts(each) for name, each in budgets.items() if each is not None}
+        return {"places": [*self._places], "spending": spending}
+
     def _made_for(self, caller: str) -> Budget | None:
         given: Any = self._given
         if callable(getattr(given, "child", None)):
@@ -117,6 +133,17 @@ class Callers:
         if made is not None and not callable(getattr(made, "is_part_of", None)):
             raise ConfigError(f"budget= must return a Budget or None for {caller!r}, got {made!r}")
         return made
+
+
+def _amounts(budget: Budget) -> list[dict[str, Any]]:
+    """Return what was spent and is left, of each kind that is limited or spent."""
+    spent, left = budget.spent, budget.left
+    made = []
+    for limit in LIMITS:
+        used, free = getattr(spent, limit.name), getattr(left, limit.name)
+        if free is not None or (used and limit.name != "seconds"):
+            made.append({"name": limit.name, "unit": limit.unit, "spent": used, "left": free})
+    return made
 
 
 def note_caller(scope: Scope, caller: str) -> None:

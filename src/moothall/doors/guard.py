@@ -64,6 +64,7 @@ class Guard:
             return
         try:
             caller = self._check(scope)
+            self._callers.note_place(_place(scope))
             note_caller(scope, caller)
             body = await body_of(receive, MOST_BYTES)
         except Refused as refused:
@@ -104,6 +105,14 @@ class Guard:
                 self._attempts.note(scope)
             raise Refused(401, "the token is missing or wrong")
         return caller
+
+
+def _place(scope: Scope) -> str:
+    """Return the address at which the server got a request."""
+    host, port = scope.get("server") or ("", None)
+    name = f"[{host}]" if ":" in host else host
+    place = name if port is None else f"{scope['scheme']}://{name}:{port}"
+    return f"{place}{scope.get('root_path', '')}"
 
 
 async def _answer_later(scope: Scope, body: bytes, wait_s: int, send: Send) -> None:

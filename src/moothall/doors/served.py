@@ -178,6 +178,7 @@ class Served:
             "callers": callers,
             "calls": calls,
             "under_way": under_way,
+            **self.callers.shown(),
         }
 
     @property

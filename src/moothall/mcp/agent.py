@@ -250,6 +250,7 @@ class MCPAgent(Agent):
             gone = lock.gone(id, tools)
         return {
             **told,
+            "calls_itself": None if server is None else server.server,
             "tools": sorted(tools),
             "changed": changed,
             "gone": gone,

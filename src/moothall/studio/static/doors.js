@@ -1,7 +1,7 @@
 // The tab Doors: MCP servers and remote agents that are connected, what of them is locked and has
 // changed, and what this program serves to whom.
 
-import { attempt, button, call, count, empty, h, json, number, oneAtATime, toast, update } from "./dom.js";
+import { attempt, button, call, count, dollars, empty, h, json, number, oneAtATime, toast, update } from "./dom.js";
 import { onReset } from "./feed.js";
 
 const PARTS = { description: "What it says it does", inputSchema: "Takes", outputSchema: "Gives", title: "Title", annotations: "What it hints at" };
@@ -57,19 +57,31 @@ export function mount(root) {
   }
   const folded = (many, all) => (all.length ? h("details", {}, h("summary", {}, many), h("ul", { class: "s-list" }, all.map((each) => h("li", {}, each)))) : many);
 
+  // Whether a server is connected, or how calls of a remote agent ended, which keeps no connection.
+  function state({ connected: is, calls, failed }) {
+    if (is !== undefined) return h("span", { class: `s-badge ${is ? "good" : "bad"}` }, is ? "connected" : "not connected");
+    if (!calls) return h("span", { class: "s-soft" }, "not called yet");
+    return h("span", { class: `s-badge ${failed < calls ? "good" : "bad"}` }, failed < calls ? "answers" : "no call has worked");
+  }
+  const budgets = (spending) => (Object.keys(spending).length ? h("ul", { class: "s-list" }, Object.entries(spending).map(([name, all]) => h("li", {}, `${name}: ${spent(all)}`))) : h("span", { class: "s-soft" }, "no budget"));
+  const amount = (name, value, unit) => (name === "usd" ? dollars(value) : `${unit && `${unit}: `}${number(Math.round(value))}`);
+  const spent = (all) => all.map(({ name, unit, spent: used, left }) => (left === null ? amount(name, used, unit) : `${amount(name, used, unit)}, ${amount(name, left, "")} left`)).join("; ") || "nothing";
+
   function show({ connected: all, served: doors }) {
     update(connected, h("h2", {}, "Connected"), all.length
       ? table([["Name"], ["Kind"], ["Where"], ["State"], ["Tools"], ["Calls", "number"], ["Failed", "number"], ["Definitions"]], all.map((each) => [
-        [each.id, each.of && h("span", { class: "s-soft" }, ` tools of ${each.of}`)], each.kind, h("code", {}, each.where),
-        each.connected === undefined ? null : h("span", { class: `s-badge ${each.connected ? "good" : "bad"}` }, each.connected ? "connected" : "not connected"),
+        [each.id, each.of && h("span", { class: "s-soft" }, ` tools of ${each.of}`)], each.kind, [h("code", {}, each.where), each.calls_itself && h("span", { class: "s-soft" }, ` which says it is ${each.calls_itself}`)],
+        state(each),
         each.tools ? folded(count(each.tools.length, "tool"), each.tools) : null, each.calls, each.failed, [locked(each), each.fault && h("p", { class: "s-fault" }, each.fault)]]))
       : empty("No MCP server and no remote agent is connected. In your program: space.add(MCPAgent(\"files\", \"COMMAND\")), or give it to an agent in actions=[…]."),
+    all.some((each) => each.lock === null) && h("p", { class: "s-soft" }, "A server that is not locked can change what its tools say without your knowledge. ", h("code", {}, "moothall mcp lock FILE ID COMMAND"), " keeps what you accept; then pass ", h("code", {}, "lock=FILE"), "."),
     all.map(difference));
     update(served, h("h2", {}, "Served"), doors.length
-      ? table([["Agents"], ["By"], ["Actions", "number"], ["Callers"], ["Calls"], ["Under way", "number"]], doors.map((each) => {
+      ? table([["Agents"], ["By"], ["At"], ["Actions", "number"], ["Callers"], ["Calls"], ["Spent"], ["Under way", "number"]], doors.map((each) => {
         const calls = Object.entries(each.calls);
-        return [each.agents.join(", "), each.talks.length ? "MCP, A2A, OpenAI, AG-UI" : "MCP", each.actions, each.callers.join(", "),
-          folded(count(calls.reduce((sum, [, n]) => sum + n, 0), "call"), calls.map(([name, n]) => `${name}: ${number(n)}`)), each.under_way];
+        return [each.agents.join(", "), each.talks.length ? "MCP, A2A, OpenAI, AG-UI" : "MCP", each.places.length ? each.places.map((place) => h("code", {}, `${place} `)) : h("span", { class: "s-soft" }, "no request yet"), each.actions, each.callers.join(", "),
+          folded(count(calls.reduce((sum, [, n]) => sum + n, 0), "call"), calls.map(([name, n]) => `${name}: ${number(n)}`)),
+          budgets(each.spending), each.under_way];
       }))
       : empty("This program serves no agent. `moothall serve AGENT --http HOST:PORT` does, or moothall.doors.asgi in your program."));
   }
