@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from moothall import (
     ACCESS_REQUESTED,
     Call,
+    Context,
     Conversation,
     ModelReply,
     ReActAgent,
@@ -85,6 +86,20 @@ def test_ag_ui_door_streams_a_reply_as_events_of_the_protocol(serve: Serve) -> N
     ]
     assert "".join(each.get("delta", "") for each in events) == "heard hi"
     assert events[-1]["outcome"] == {"type": "success"}
+
+
+def test_ag_ui_progress_of_an_action_is_a_custom_event(serve: Serve) -> None:
+    def dig(context: Context[Any]) -> str:
+        """Dig."""
+        context.progress("1 m")
+        return "deep"
+
+    script = ScriptedModel([Call("c", "dig", {}), "Done."])
+    events = run(serve(asgi(ReActAgent("bot", script, actions=[dig]))), user("dig"))
+    told = [each for each in events if each["type"] == "CUSTOM"]
+    assert [(each["name"], each["value"]) for each in told] == [
+        ("call_progress", {"toolCallId": "c", "text": "1 m"})
+    ]
 
 
 def test_ag_ui_approval_is_an_interrupt_that_a_resume_answers(serve: Serve) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,6 +85,37 @@ def test_mcp_wrong_arguments_of_a_model_are_told_to_it_and_not_sent(
     agent.reply_sync("add")
 
     assert log.read_text().count("called add") == 1
+
+
+REPORTING = """
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+
+server = MCPServer("mine")
+
+
+@server.tool()
+async def dig(context: Context) -> str:
+    "Dig."
+    await context.report_progress(1, 3, "at 1 m\\nof clay")
+    return "deep"
+
+
+server.run()
+"""
+
+
+def test_mcp_progress_of_a_tool_is_told_to_who_watches_the_reply(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(REPORTING)
+
+    async def told() -> list[str]:
+        target = [sys.executable, str(tmp_path / "server.py")]
+        async with MCPAgent("mine", target, access=ACCESS_PERMITTED) as mine:
+            agent = ReActAgent("a", calling("mine_dig"), actions=[mine])
+            async with agent.stream("dig") as events:
+                return [each.text async for each in events if each.kind == "call_progress"]
+
+    assert asyncio.run(told()) == ["at 1 m of clay (1 of 3)"]
 
 
 def test_mcp_agents_of_several_ids_never_share_a_name(server: Make) -> None:

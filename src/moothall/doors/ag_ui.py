@@ -20,7 +20,15 @@ from moothall.errors import MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
 from moothall.models.protocol import ReasoningPiece, TextPiece
 from moothall.provenance import OUTSIDE
-from moothall.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallStarted, Done
+from moothall.reasoning.events import (
+    BlockEnded,
+    BlockStarted,
+    CallEnded,
+    CallProgress,
+    CallStarted,
+    Done,
+)
+
 from moothall.reasoning.loop.react import ReActAgent
 from moothall.reasoning.reply import Reply, gives
 from moothall.reasoning.reply_request import ReplyRequest
@@ -185,6 +193,9 @@ class AGUIDoor:
                 yield {"type": "TOOL_CALL_START", **its, "toolCallName": news.action}
                 yield {"type": "TOOL_CALL_ARGS", **its, "delta": json_text(news.args)}
                 yield {"type": "TOOL_CALL_END", **its}
+            elif isinstance(news, CallProgress):
+                value = {"toolCallId": news.call_id, "text": news.text}
+                yield {"type": "CUSTOM", "name": "call_progress", "value": value}
             elif isinstance(news, CallEnded):
                 if news.action not in job.tools:
                     told = news.error or news.result.get("result")

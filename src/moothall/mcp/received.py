@@ -20,7 +20,7 @@ logger: logging.Logger = logging.getLogger("moothall.mcp")
 
 MAX_UNASKED: Final = 10_000
 """So many messages may a server send between two answers."""
-_UNUSED: Final = ("notifications/message", "notifications/progress")
+_UNUSED: Final = "notifications/message"
 """What nobody here hears."""
 _TOLD: Final = 5
 """How many of the definitions that are left out the log names."""
@@ -94,7 +94,7 @@ class Received:
                 said = f"it sent {MAX_UNASKED:,} messages, and answered nothing meanwhile"
                 self._live.fault = said
                 self._live.over.set()
-            return None if self._live.fault or method in _UNUSED else item
+            return None if self._live.fault or method == _UNUSED else item
         self._unasked = 0
         result = getattr(message, "result", None)
         if isinstance(result, dict) and isinstance(result.get("tools"), list):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +19,7 @@ from moothall.text import one_line, printable
 
 if TYPE_CHECKING:
     import mcp
+    from mcp.shared.dispatcher import ProgressFnT
 
     from moothall.mcp.lock import Lock
 
@@ -24,6 +27,8 @@ CONTEXT: Final = "\0context"
 """Under which the context of a call is passed; no schema has a property of that name."""
 
 _RESERVED: Final = frozenset(("help", "response", "error"))
+_EVERY_S: Final = 0.1
+"""At most so often is a call's progress told; what comes sooner is dropped."""
 _LISTED: Final = 50
 """How many resources and prompts a model is told of."""
 
@@ -131,7 +136,8 @@ class Actions:
             context = args.pop(CONTEXT, None)
 
             async def send(client: mcp.Client) -> Any:
-                return value_of(await client.call_tool(name, args), where)
+                heard = None if context is None else _progress(context)
+                return value_of(await client.call_tool(name, args, progress_callback=heard), where)
 
             return await perform(f'"{name}"', send, context, made)
 
@@ -212,6 +218,23 @@ def _made(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Actio
     made._note, made._described_by = note, described_by
     made._fault = fault  # type: ignore[attr-defined]
     return made
+
+
+def _progress(context: Context[Any]) -> ProgressFnT | None:
+    """Return what the server's progress is told to, or None if nobody watches the reply."""
+    if context._told is None:
+        return None
+    heard = -math.inf
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        nonlocal heard
+        if (now := time.monotonic()) - heard < _EVERY_S:
+            return
+        heard = now
+        amount = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+        context.progress(one_line(f"{message} ({amount})" if message else amount, 300))
+
+    return tell
 
 
 def _source(id: str) -> str:
