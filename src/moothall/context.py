@@ -60,8 +60,9 @@ class Context(Generic[T]):
     def progress(self, text: str) -> None:
         """Tell whoever watches the reply how far the action is: the event `call_progress`.
 
-        The model does not read it, and a journal does not keep it. Without a reply that somebody
-        watches, or after the call has ended, it is dropped. Any thread may call it.
+        A client of the MCP door that calls an agent's action is told, too. The model does not read
+        it, and a journal does not keep it. If nobody watches, or after the call has ended, it is
+        dropped. Any thread may call it.
 
         Args:
             text: how far, in words, such as "page 3 of 10"

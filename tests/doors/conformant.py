@@ -88,6 +88,13 @@ class Tools(Agent):
         raise RuntimeError("This tool intentionally returns an error for testing")
 
     @action
+    async def test_tool_with_progress(self, context: Context) -> str:
+        """Report progress."""
+        for percent in (0, 50, 100):
+            context.progress(f"{percent} %")
+        return "done"
+
+    @action
     async def test_elicitation(self, message: str, context: Context) -> str:
         """Ask the person."""
         return f"User response: {await context.ask_person(message)}"

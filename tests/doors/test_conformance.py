@@ -15,13 +15,13 @@ from moothall.doors import asgi
 
 PACKAGE = "@modelcontextprotocol/conformance@0.1.16"
 # What is not here is what docs/mcp.md says is not offered: resources, prompts, completion, logging,
-# sampling, forms and progress of an action's own, and streams that are resumed; for the client,
+# sampling, forms of an action's own, and streams that are resumed; for the client,
 # authorization by OAuth.
 SERVER = (
     *("server-initialize", "ping", "tools-list", "tools-call-simple-text", "tools-call-image"),
     *("tools-call-audio", "tools-call-embedded-resource", "tools-call-mixed-content"),
     *("tools-call-error", "tools-call-elicitation", "json-schema-2020-12"),
-    *("server-sse-multiple-streams", "dns-rebinding-protection"),
+    *("tools-call-with-progress", "server-sse-multiple-streams", "dns-rebinding-protection"),
 )
 CLIENT = ("initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry")
 # The next version of the package has the scenarios of revision 2026-07-28. Beside the above, those
@@ -31,6 +31,7 @@ NEXT_SERVER = (
     *("tools-list", "tools-call-simple-text", "tools-call-image", "tools-call-audio"),
     *("tools-call-embedded-resource", "tools-call-mixed-content", "tools-call-error"),
     *("json-schema-2020-12", "server-sse-multiple-streams", "dns-rebinding-protection"),
+    "tools-call-with-progress",
     "http-header-validation",
     "input-required-result-unsupported-methods",
     "input-required-result-tampered-state",

@@ -246,6 +246,29 @@ def test_mcp_door_tells_the_progress_of_a_reply(serve: Serve, mode: str) -> None
     ]
 
 
+@MODES
+def test_mcp_door_tells_the_progress_of_an_action(serve: Serve, mode: str) -> None:
+    class Digger(Agent):
+        @action
+        async def dig(self, context: Context[Any]) -> str:
+            """Dig."""
+            context.progress("1 m")
+            context.progress("2 m")
+            return "deep"
+
+    told: list[tuple[float, str | None]] = []
+
+    async def main() -> str:
+        async def progress(number: float, total: float | None, message: str | None) -> None:
+            told.append((number, message))
+
+        async with mcp.Client(f"{serve(asgi(Digger('digger')))}/mcp", mode=mode) as client:
+            return text(await client.call_tool("dig", {}, progress_callback=progress))
+
+    assert asyncio.run(main()) == "deep"
+    assert told == [(1, "1 m"), (2, "2 m")]
+
+
 def test_mcp_door_sessions_have_threads_of_their_own(serve: Serve) -> None:
     async def main() -> None:
         url = f"{serve(asgi([talker(), Shop()]))}/mcp"

@@ -28,7 +28,6 @@ from moothall.reasoning.events import (
     CallStarted,
     Done,
 )
-
 from moothall.reasoning.loop.react import ReActAgent
 from moothall.reasoning.reply import Reply, gives
 from moothall.reasoning.reply_request import ReplyRequest

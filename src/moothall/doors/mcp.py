@@ -234,7 +234,7 @@ class MCPDoor:
         loop, tell = asyncio.get_running_loop(), job.news.put_nowait
         caller = Caller(loop, job.approve, job.answer, tell, name=job.caller)
         try:
-            value = await self._served.call(job.sender, to, action, args, caller)
+            value = await self._served.call(job.sender, to, action, args, caller, tell)
         except BudgetExceeded as spent:
             raise _refused(spent) from None
         except MoothallError as error:
@@ -262,8 +262,10 @@ class MCPDoor:
             if not kept:
                 job.task.cancel()
 
-    async def _progress(self, ctx: ServerRequestContext[Any], job: _Job, event: Event) -> None:
-        text = ""
+    async def _progress(
+        self, ctx: ServerRequestContext[Any], job: _Job, event: Event | str
+    ) -> None:
+        text = event if isinstance(event, str) else ""  # of the action itself
         if isinstance(event, CallStarted):
             text = f"{event.agent}: {event.action} {json_text(event.args)}"
         elif isinstance(event, CallProgress):

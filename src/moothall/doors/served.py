@@ -8,8 +8,9 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 from weakref import WeakSet
@@ -26,7 +27,7 @@ from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import Event
 from moothall.reasoning.replying import RUNS_NAMED
 from moothall.reasoning.threaded import Threaded
-from moothall.spaces.delivery import PAYERS, REQUEST, RUNNING, Delivery, of_chain
+from moothall.spaces.delivery import HEARERS, PAYERS, REQUEST, RUNNING, Delivery, of_chain
 from moothall.spaces.native import NativeSpace
 from moothall.threads import WORKERS, called, guard
 
@@ -196,9 +197,17 @@ class Served:
         ]
 
     async def call(
-        self, sender: str, to: str, action: str, args: dict[str, Any], caller: Caller
+        self,
+        sender: str,
+        to: str,
+        action: str,
+        args: dict[str, Any],
+        caller: Caller,
+        heard: Callable[[str], None] | None = None,
     ) -> Any:
         """Call an action for a caller, and return its value; if cancelled, cancel the action.
+
+        `heard` is told the action's own progress, on the caller's loop.
 
         Raises:
             RequestError: the action did not return a value
@@ -212,6 +221,8 @@ class Served:
                 budget.reserve(actions=1).settle()  # a reply counts what it does itself
             PAYERS[id] = budget
         self._calls[id] = caller
+        if heard is not None:
+            HEARERS[id] = partial(_hear, caller.loop, heard)
         if caller.run_id is not None:
             RUNS_NAMED[id, to] = caller.run_id
         self._busy[sender] += 1
@@ -225,6 +236,7 @@ class Served:
                 raise
         finally:
             self._calls.pop(id, None)
+            HEARERS.pop(id, None)
             PAYERS.pop(id, None)
             RUNS_NAMED.pop((id, to), None)
             self._busy -= Counter((sender,))
@@ -350,6 +362,12 @@ class CallerApprover:
             raise NobodyToAsk(f"agent {question.agent!r} has a question and nobody to ask")
         said: str = await _on_callers_loop(caller, caller.answer(question))
         return said
+
+
+def _hear(loop: asyncio.AbstractEventLoop, heard: Callable[[str], None], text: str) -> None:
+    """Pass the progress of an action on to the caller's loop, unless that is closed."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(heard, text)
 
 
 async def _on_callers_loop(caller: Caller, asked: Any) -> Any:

@@ -35,6 +35,8 @@ MAX_HOPS: Final = 32
 
 PAYERS: Final[dict[str, Budget]] = {}
 """The budgets of callers from outside, by the id of the message with which each came in."""
+HEARERS: Final[dict[str, Callable[[str], None]]] = {}
+"""What is told the progress of an action, by the id of the message that calls it."""
 
 
 class Delivery:

@@ -21,6 +21,7 @@ from moothall.spaces.delivery import (
     ANSWER,
     ASKING,
     ENDED,
+    HEARERS,
     PAYERS,
     REQUEST,
     Delivery,
@@ -80,7 +81,11 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
         if budget is None and PAYERS:
             budget = of_chain(PAYERS, delivery)
         context: Context[Any] = Context(
-            agent, message=delivery.message(), budget=budget, deps=agent.deps
+            agent,
+            message=delivery.message(),
+            budget=budget,
+            deps=agent.deps,
+            _told=HEARERS.get(delivery.envelope.id),
         )
         kwargs = filled(offer.injected, kwargs, context)
     value: Any = None
