@@ -85,7 +85,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
             message=delivery.message(),
             budget=budget,
             deps=agent.deps,
-            _told=HEARERS.get(delivery.envelope.id),
+            _told=HEARERS.get(delivery.envelope.id or ""),
         )
         kwargs = filled(offer.injected, kwargs, context)
     value: Any = None
