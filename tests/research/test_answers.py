@@ -340,6 +340,14 @@ def test_a_date_a_number_or_a_name_of_something_else_is_no_answer(question: str)
     assert not report_of(SHELL, question, title="The Tern manual").citations
 
 
+@pytest.mark.parametrize("licence", ("licence", "license"))
+def test_british_and_american_spelling_are_one_word(licence: str) -> None:
+    text = f"# Tern\n\nTern starts jobs.\n\n## {licence.title()}\n\nThe {licence} of Tern is ISC.\n"
+    for asked in ("licence", "license"):
+        report = report_of(text, f"Which {asked} does Tern use?")
+        assert "is ISC" in report.citations[0].sentence
+
+
 def test_licence_and_contents_answer_nothing_but_what_asks_for_them() -> None:
     text = (
         "# Tern\n\nStarting Tern ......... 3\n\nStopping Tern ......... 5\n\n## Licence\n\n"

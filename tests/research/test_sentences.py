@@ -94,6 +94,7 @@ def test_words_keep_identifiers_flags_and_numbers_whole() -> None:
         ("l’homme qu’il est", "homme"),
         ("the tower’s height", "tower height"),
         ("They filtered the orders, preferring", "filters ordering what they prefer"),
+        ("colours of the licensed centre, organised", "organize a color center’s licence"),
         ("Wann und wo beginnt welche Schicht?", "Schicht beginnt"),
         ("Quand et pourquoi fermer quelle usine ?", "fermer l’usine"),
     ),

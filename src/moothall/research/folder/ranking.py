@@ -7,7 +7,7 @@ from itertools import pairwise
 from sqlite3 import Connection
 from typing import Final
 
-from moothall.research.sentences import is_stop_word, subject
+from moothall.research.sentences import is_stop_word, other_spelling, subject
 from moothall.sqlite.fulltext import any_of, distinct, query_words
 
 QUERY_WORDS: Final = 32
@@ -39,6 +39,7 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
     said = list(query_words(subject(query[:_QUERY_CHARS])))
     given = [word.lower() for word in said]
     words = [word.lower() for word in said if not is_stop_word(word)] or given
+    words = [*words, *filter(None, map(other_spelling, words))]
     counted = sorted(
         (_count(db, f'"{word}"', _COMMON), word) for word in distinct(words, QUERY_WORDS)
     )
