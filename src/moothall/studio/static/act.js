@@ -1,6 +1,7 @@
 // Act and review: a run of `moothall act` as it happens, its steps on the left, H's decisions on the right.
 
 import { attempt, button, call, clock, count, day, duration, empty, fillWindow, h, json, parsed, replace, runState, sent, stateBadge, update } from "./dom.js";
+import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { arrange, cardKind, cardSlot, openCards } from "./inbox.js";
 import { ENDED, further, learn, listed, runs, stands } from "./journal.js";
@@ -201,6 +202,7 @@ export function mount(root) {
   const pick = h("select", { class: "s-input", "aria-label": "Run", onchange: () => go(["act", pick.value]) });
   const about = h("div", { class: "s-about" });
   const said = h("input", { class: "s-input", "aria-label": "Tell the agent", placeholder: "Send it a message while it works", required: true });
+  drafted(said, "steer");
   const post = (what, body = {}) => call(`act/${what}`, { run: view.outline.id, ...body });
   const buttons = {
     stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), unpause: button("Continue", () => post("unpause"), "primary"),

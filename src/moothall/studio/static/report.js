@@ -2,7 +2,7 @@
 // of a run that waits for a person to let it begin.
 
 import { attempt, button, call, clock, count, empty, h, plain, replace, sent, toast } from "./dom.js";
-import { draft, keep } from "./drafts.js";
+import { draft, drafted, keep } from "./drafts.js";
 import { cardKind, draftOf } from "./inbox.js";
 import { runs } from "./journal.js";
 import { go } from "./place.js";
@@ -26,6 +26,7 @@ export function besideReport(shown) {
   const asked = new Map(); // by run what was asked: [{ question, answer, fault, at }]
   const sources = h("div", { class: "s-sources" });
   const line = h("input", { class: "s-input", maxlength: 2000, placeholder: "Ask this report a question", "aria-label": "Question about the report" });
+  drafted(line, "ask");
   const answers = h("div", { class: "s-asked", role: "log", "aria-label": "Answers from the report" });
   const form = h("form", { class: "s-row s-ask", onsubmit: attempt(() => sent(line, question)) }, line,
     h("button", { class: "s-button primary" }, "Ask"), button("Research it", () => sent(line, follow)));

@@ -9,6 +9,7 @@ import { go, path } from "./place.js";
 import { showTimeline } from "./timeline.js";
 import { called, outcome } from "./values.js";
 
+const OFFERED = 200; // runs that the field to compare with offers
 const ROWS = 500; // entries of a run at once
 const BEFORE = 40; // entries before one that is opened by its address
 const CHARS = 100000; // of a text at once
@@ -59,7 +60,8 @@ export function shownRun(view, id, slot, back, wanted) {
   const seek = h("form", { class: "s-row", role: "search", onsubmit: (event) => { event.preventDefault(); find(); } }, search, h("button", { class: "s-button" }, "Search"));
   const bar = h("div", { class: "s-row s-run-bar" }, views, h("span", { class: "s-spacer" }), seek);
   const earlier = h("div", { class: "s-earlier" });
-  replace(view, back, head, slot, goes, fault, doubts, given, bar, results, earlier, tree, line, story, costs, more);
+  const choices = h("datalist", { id: "s-with" }); // apart from the head, which is drawn again
+  replace(view, back, head, slot, goes, fault, doubts, given, bar, results, earlier, tree, line, story, costs, more, choices);
   pick(which);
 
   function pick(name) {
@@ -226,13 +228,20 @@ export function shownRun(view, id, slot, back, wanted) {
 
   // The runs that it may be compared with: what it is a fork of, its forks, those of the same task, and the newest.
   function compareWith() {
-    const all = [...runs.values()].reverse().filter((each) => each.id !== id);
+    const others = [...runs.values()].filter((each) => each.id !== id);
+    if (!others.length) return null;
     const near = (each) => (each.id === about.forked_from || each.forked_from === id ? 2 : each.task === about.task ? 1 : 0);
-    const some = all.sort((one, two) => near(two) - near(one)).slice(0, 50);
-    if (!some.length) return null;
-    const pick = h("select", { class: "s-input s-with", "aria-label": "Compare with" },
-      some.map((each) => h("option", { value: each.id }, `${each.task.slice(0, 60)} (${each.id})`)));
-    return [pick, button("Compare", () => go(["runs", id, "compare", pick.value]))]; // by arrow keys, each run on the way would be chosen
+    const named = (each) => `${each.task.slice(0, 60)} (${each.id})`;
+    const all = () => [...runs.values()].reverse().filter((each) => each.id !== id).sort((one, two) => near(two) - near(one));
+    const pick = h("input", { class: "s-input s-with", list: "s-with", placeholder: "another run: its task or id", "aria-label": "Compare with",
+      onfocus: () => replace(choices, all().slice(0, OFFERED).map((each) => h("option", { value: named(each) }))) });
+    const compare = () => {
+      const said = pick.value.trim(), words = said.toLowerCase();
+      const found = all().find((each) => [each.id, named(each)].includes(said)) || (said && all().find((each) => each.task.toLowerCase().includes(words)));
+      if (!found) throw new Error(said ? `no other run has this id or these words: ${said.slice(0, 80)}` : "write which run to compare with, or choose one");
+      go(["runs", id, "compare", found.id]);
+    };
+    return h("form", { class: "s-row", onsubmit: attempt(compare) }, pick, h("button", { class: "s-button" }, "Compare"));
   }
 
   function doubt(each) {
