@@ -402,6 +402,13 @@ def test_a2a_agent_calls_no_other_server_that_a_card_names(serve: Serve, there: 
     assert asked == []
 
 
+def test_a2a_agent_calls_the_first_address_of_a_card_that_it_may(serve: Serve) -> None:
+    (usual,) = naming("/rpc")["supportedInterfaces"]
+    wrong = [{**usual, "url": each} for each in ("http://example.org/rpc", "ftp://x/rpc")]
+    far = A2AAgent("far", serve(broken({"supportedInterfaces": [*wrong, usual]}, answers())))
+    assert far.reply_sync("Hello").text == "Here."
+
+
 def test_a2a_agent_calls_an_allowed_host_that_a_card_names(serve: Serve) -> None:
     there = serve(broken(answer=answers()))
     port = there.rpartition(":")[2]

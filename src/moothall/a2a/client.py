@@ -269,7 +269,7 @@ class Server:
         return self._found
 
     def _joined(self, named: str) -> str:
-        """Return the address that a card names, which may be relative to the card's own."""
+        """Return an address that a card names, absolute; ModelError if it may not be called."""
         try:
             url = urljoin(self._url, named)
             _origin(url)  # a port that is none is found here
@@ -278,6 +278,12 @@ class Server:
                 f"{self._name}: its card at {self._url} names the address {named!r:.200}, which is "
                 f"none: {error}"
             ) from None
+        if not url.lower().startswith(("http://", "https://")):
+            raise ModelError(
+                f"{self._name}: its card at {self._url} names the address {url!r:.200}, which is "
+                "not of http or https"
+            )
+        self._check_server(url)
         return url
 
     def _check_server(self, url: str) -> None:
@@ -306,6 +312,7 @@ class Server:
             raise ModelError(f"{self._name}: {self._url} is no card of an A2A agent")
         interfaces = card.get("supportedInterfaces")
         offered: list[str] = []
+        refused: ModelError | None = None
         for each in interfaces if isinstance(interfaces, list) else ():
             if not isinstance(each, dict):
                 continue
@@ -315,16 +322,16 @@ class Server:
                 and str(each.get("protocolVersion")).partition(".")[0] == "1"
                 and isinstance(each.get("url"), str)
             ):
-                url = self._joined(each["url"])
-                if not url.lower().startswith(("http://", "https://")):
-                    raise ModelError(
-                        f"{self._name}: its card at {self._url} names the address {url!r:.200}, "
-                        "which is not of http or https"
-                    )
-                self._check_server(url)
+                try:
+                    url = self._joined(each["url"])
+                except ModelError as error:  # another one may do
+                    refused = refused or error
+                    continue
                 capabilities = card.get("capabilities")
                 streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
                 return url, streams
+        if refused is not None:
+            raise refused
         text = f"{self._name}: its card at {self._url} offers no A2A {VERSION} over JSON-RPC"
         if offered:
             text += f", but {one_line(', '.join(offered[:5]), 200)}"
