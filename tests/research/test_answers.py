@@ -340,6 +340,22 @@ def test_a_date_a_number_or_a_name_of_something_else_is_no_answer(question: str)
     assert not report_of(SHELL, question, title="The Tern manual").citations
 
 
+def test_sentence_with_an_address_or_a_name_in_angle_brackets_is_quoted() -> None:
+    text = (
+        "# tern(1)\n\nTern starts jobs.\n\n## Serving\n\n-l, --log <FILE> | file to write to\n\n"
+        "-p, --port <PORT> | port to listen on (default: 8000)\n\n## Author\n\n"
+        "Tern was written by Mika Holm <mika@example.org>.\n\nUse <b>care</b> with Tern's jobs.\n"
+    )
+    port = report_of(text, "What is the default port?", title="The Tern manual")
+    assert "--port" in port.citations[0].sentence
+    assert "default: 8000" in port.citations[0].sentence
+    assert "--port \\<PORT>" in port.markdown
+    author = report_of(text, "Who wrote Tern?")
+    assert "Mika Holm" in author.citations[0].sentence
+    assert "<mika@" not in author.markdown
+    assert "<b>" not in report_of(text, "What does one use with Tern's jobs?").markdown
+
+
 @pytest.mark.parametrize("licence", ("licence", "license"))
 def test_british_and_american_spelling_are_one_word(licence: str) -> None:
     text = f"# Tern\n\nTern starts jobs.\n\n## {licence.title()}\n\nThe {licence} of Tern is ISC.\n"

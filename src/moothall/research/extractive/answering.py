@@ -16,6 +16,7 @@ from moothall.research.extractive.units import Unit
 from moothall.research.findings import Passage
 from moothall.research.relevance import Index
 from moothall.research.sentences import terms
+from moothall.research.writing.safe_markdown import has_html
 
 QUOTES: Final = 8  # of an answer, at most
 FOUND: Final = 0.55  # the probability from which a question counts as answered
@@ -33,8 +34,10 @@ _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
 _COMMENTED: Final = re.compile(r"\n[ \t]*#[ \t]+")  # the next line of a comment
 _WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
 _DRAWN: Final = r"(?:\s[^\w\s…]{1,3}(?=\s)){3}"  # of a drawing: signs without a word
-_LINKED: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|\[\^")
-_MARKUP: Final = re.compile(rf"{_LINKED.pattern}|(?: - .*){{4}}|{_DRAWN}")  # or an index's list
+_LINKED: Final = re.compile(r"```|\]\(|!\[|\[\^")
+_MARKUP: Final = re.compile(
+    rf"{_LINKED.pattern}|(?: - .*){{4}}|(?: · .*){{2}}|{_DRAWN}"
+)  # or a list of pages
 
 # How much each fact of a sentence counts, as `python -m benchmarks.answers_fit` found from the
 # questions of the split `develop`, of the half `tune` of questions.jsonl, and, the last five, of
@@ -296,15 +299,15 @@ def _quotes(candidate: Candidate, asked: Asked) -> Iterator[Quote]:
     passage, text, unit = candidate.passage, candidate.passage.text, candidate.unit
     lead = " ".join(text[slice(*candidate.lead)].split()) if candidate.lead else ""
     if unit.kind == "code" and (code := _code(text, unit)):
-        if lead.endswith(":") and not _MARKUP.search(lead):
+        if lead.endswith(":") and not (_MARKUP.search(lead) or has_html(lead)):
             yield Quote(passage, lead, code)
         yield Quote(passage, "", code)
     start, end = candidate.window
     for first, last in dict.fromkeys(((start, end), (unit.start, unit.end))):
         said = shortened(text[first:last], asked.weights)
         for each in (f"{lead} … {said}", said) if lead else (said,):
-            # A page's links and images must not become links and images of the report.
-            if _MARKUP.search(each):
+            # A page's links, images and HTML must not become the report's.
+            if _MARKUP.search(each) or has_html(each):
                 continue
             if candidate.follows and last == end:
                 yield from _with_what_follows(candidate, each)
@@ -320,7 +323,7 @@ def _with_what_follows(candidate: Candidate, said: str) -> Iterator[Quote]:
             between = passage.text[before.end : each.start] if before else ""
             left_out = any(map(str.isalnum, between))
             items += f"{' … ' if left_out else between}{passage.text[each.start : each.end]}"
-        if not _LINKED.search(items):
+        if not (_LINKED.search(items) or has_html(items)):
             yield Quote(passage, f"{said} … {' '.join(items.split())}", "")
     elif code := _code(passage.text, follows[0]):
         yield Quote(passage, said, code)

@@ -69,7 +69,8 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
         if kind == "row":
             if heads is None or not made or made[-1].kind != "row":
                 heads = (start, end)
-            own = None if heads == (start, end) else heads
+            # A list of options has no row of heads.
+            own = None if heads == (start, end) or text[heads[0]] == "-" else heads
         else:
             heads = None
             beneath = new or (bool(made) and made[-1].kind == "term")

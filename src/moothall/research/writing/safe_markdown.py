@@ -74,6 +74,11 @@ def visible(text: str) -> str:
     return _HIDDEN.sub("", shown.replace("\r\n", "\n").replace("\r", "\n"))
 
 
+def has_html(text: str) -> bool:
+    """Return whether a text has an element or a comment of HTML; `<PORT>` is none."""
+    return bool(_TAG.search(text) or "<!" in text or "<?" in text)
+
+
 def safe_markdown(markdown: str, cited: Iterable[str] = (), *, hosts: bool = True) -> str:
     """Return Markdown without images, HTML and hidden characters; only `cited` addresses are links.
 
