@@ -111,7 +111,7 @@ def _place(scope: Scope) -> str:
     """Return the address at which the server got a request."""
     host, port = scope.get("server") or ("", None)
     name = f"[{host}]" if ":" in host else host
-    place = name if port is None else f"{scope['scheme']}://{name}:{port}"
+    place = name if port is None else f"{scope.get('scheme', 'http')}://{name}:{port}"
     return f"{place}{scope.get('root_path', '')}"
 
 
