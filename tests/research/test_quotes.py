@@ -137,3 +137,19 @@ def test_comments_of_source_are_sentences_and_no_headings(tmp_path: Path) -> Non
     assert first("By which step is it counted upwards?").startswith(
         "“Count upwards by a step that the caller may choose.”"
     )
+
+
+def test_text_below_a_title_that_tildes_underline_is_quoted() -> None:
+    text = (
+        "Harbour\n=======\n\nQuay depth\n~~~~~~~~~~\n\nThe quay is 14 metres deep at low tide.\n\n"
+        "~~~~~~~~~~~~~\nLight ships\n~~~~~~~~~~~~~\n\nThe light ships burn 3 lamps.\n\n"
+        "Crane load\n~~~~~~~~~~\n\nA crane of the quay lifts 40 tons.\n\n"
+        "~~~~~~\ncrane --tons 99\nquay --deep 77\n~~~~~~\n\nThe tide comes twice a day.\n"
+    )
+    assert quotes(text, "How deep is the quay?")[0] == "“The quay is 14 metres deep at low tide.”"
+    assert quotes(text, "How many lamps do the light ships burn?") == [
+        "“The light ships burn 3 lamps.”"
+    ]
+    assert quotes(text, "How many tons does a crane lift?")[0] == (
+        "“A crane of the quay lifts 40 tons.”"
+    )

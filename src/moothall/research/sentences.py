@@ -231,7 +231,9 @@ _CODE = re.compile(
 )
 _INDENT = 4
 _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
-UNDERLINED = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==)")  # after a title, a table's head
+_ADORNED = re.compile(r"^(?:(~{4,}) *\n)? *([^~\s](?:[^\n]*[^\n:])?)\n(~{4,}) *$", re.MULTILINE)
+# After a title, or the head of a table.
+UNDERLINED = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==|~{4}|\^{4}|\"{4})")
 _TABLE = re.compile(r"[ \t>]*\|[ \t|]*")
 COLUMNS = re.compile(r"[ \t]*\S+(?: \S+){0,2} {4,}(?=[^\W\d_])")
 """What a line of a manual explains, such as a code or an option, with the gap after it."""
@@ -283,18 +285,26 @@ def comments(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=64)
+def adornments(text: str) -> frozenset[int]:
+    """Return where the lines of `~` begin that are above or below a title, and fence no code."""
+    found = _ADORNED.finditer(text if "~~~~" in text else "")
+    titles = (each for each in found if len(each[2]) <= len(each[3]))
+    return frozenset(at for each in titles for at in (each.start(1), each.start(3)))
+
+
 def _blocks(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of paragraphs, headings, list items and table rows, without markers."""
     begin = -1  # of the paragraph that is being read
     at = 0
     fence = ""
-    commented = comments(text)
+    commented, titled = comments(text), adornments(text)
     is_comment = False
     lines = text.splitlines(keepends=True)
     for place, line in enumerate(lines):
         start, at = at, at + len(line)
         bare = line.rstrip()
-        found = _FENCE.match(bare)
+        found = None if not fence and start in titled else _FENCE.match(bare)
         if fence:
             if found and found[1].startswith(fence) and not bare[found.end() :]:
                 fence = ""

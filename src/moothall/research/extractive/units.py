@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from moothall.research.sentences import COLUMNS, UNDERLINED, comments, sentences
+from moothall.research.sentences import COLUMNS, UNDERLINED, adornments, comments, sentences
 
 _CODE: Final = re.compile(
     r">>> |(?:[({\[:=]\n[ \t]|;\n)(?![^;{}=]*\.$)|\n[ \t]*(?:[)}\]]|#(?! )|//)"
@@ -90,8 +90,13 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
 def _spans(text: str) -> Iterator[tuple[int, int, bool]]:
     """Yield sentences and blocks of fenced code, in the order of the text."""
     spans = [(start, end, False) for start, end in sentences(text)]
-    for found in _FENCED.finditer(text):
-        at = found.start(2)
+    titled = adornments(text)
+    end = 0
+    while found := _FENCED.search(text, end):
+        if found.start() in titled:
+            end = found.end(1)
+            continue
+        end, at = found.end(), found.start(2)
         for part in _GAP.split(found[2]) if len(found[2]) > _LONGEST_CODE else [found[2]]:
             start = text.index(part, at)
             at = start + len(part)
