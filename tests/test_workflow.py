@@ -185,7 +185,7 @@ def test_a_step_that_is_no_coroutine_function_is_told_so() -> None:
     assert raised.value.__notes__ == ["in agent 'a': forward, which must be `async def`"]
 
 
-@pytest.mark.parametrize("blocks", ([Block], ["walk"], "walk"))
+@pytest.mark.parametrize("blocks", ([Block], ["walk"], "walk", Block(), 5))
 def test_agent_wrong_blocks_are_refused(blocks: Any) -> None:
     with pytest.raises(DefinitionError, match="agent 'a': blocks= must be blocks, got"):
         Agent("a", blocks=blocks)
@@ -194,6 +194,13 @@ def test_agent_wrong_blocks_are_refused(blocks: Any) -> None:
 def test_a_model_is_no_toolbox() -> None:
     with pytest.raises(DefinitionError, match="agent 'a': toolbox= must be an AgentToolbox, got"):
         Agent("a", toolbox=ScriptedModel(["x"]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ("model", "embedder"))
+def test_toolbox_of_a_part_that_is_none_is_refused(kind: str) -> None:
+    for wrong in (5, ScriptedModel):
+        with pytest.raises(ConfigError, match=rf"^{kind}= must be an? {kind}.*, got"):
+            AgentToolbox(**{kind: wrong})
 
 
 def test_toolbox_of_an_unknown_argument_names_the_nearest() -> None:

@@ -88,7 +88,7 @@ def society(
         agents_of(people, blocks),
         city,
         seed=seed,
-        model=model_of(llm, None if answers is None else folder / answers),
+        model=model_of(llm, None if answers is None else folder / answers, folder),
         model_timeout_s=600,  # a model of this machine takes its time
         services=[*make_economy(city, seed=seed), Feed()],
     )

@@ -136,7 +136,7 @@ def society(
             "friends": [each.id for each in network.near(str(number), limit=friends)],
         }
         agents.append(Reader(number, memory=CitizenMemory(status), blocks=[ShareBlock()]))
-    model = model_of(llm, None if answers is None else folder / answers)
+    model = model_of(llm, None if answers is None else folder / answers, folder)
     made = Society(agents, seed=seed, model=model, model_timeout_s=600)
     if stops:
         made.intercept(Platform(stops, found, seed).look)

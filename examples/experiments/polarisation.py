@@ -116,7 +116,7 @@ def society(
         Debater(number, memory=CitizenMemory(status), blocks=[ArgueBlock()])
         for number, status in enumerate(people)
     ]
-    model = model_of(llm, None if answers is None else folder / answers)
+    model = model_of(llm, None if answers is None else folder / answers, folder)
     return Society(agents, seed=seed, model=model, model_timeout_s=600)
 
 

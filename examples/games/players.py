@@ -110,7 +110,7 @@ def group_of(
                 agent_params=CitizenAgentParams(decision_prompt=PROMPT),
             )
         )
-    model = model_of(llm, None if answers is None else folder / answers)
+    model = model_of(llm, None if answers is None else folder / answers, folder)
     return Society(agents, seed=seed, model=model, model_timeout_s=600)
 
 

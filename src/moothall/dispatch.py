@@ -56,6 +56,13 @@ class AgentToolbox:
             from moothall.models.names import model
 
             self.model = model(self.model)
+        parts = (
+            ("model", "a model or the name of one", self.model, "complete"),
+            ("embedder", "an embedder, such as HashEmbedder()", self.embedder, "embed"),
+        )
+        for name, what, part, method in parts:
+            if part is not None and (isinstance(part, type) or not hasattr(part, method)):
+                raise ConfigError(f"{name}= must be {what}, got {part!r:.80}")
 
     @property
     def llm(self) -> Model | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 from moothall.action import Action, ActionRegistry, MarkedOptions
 from moothall.block import Block, actions_of, checked_params
 from moothall.dispatch import DISPATCHER_PROMPT, KEPT, AgentToolbox, BlockDispatcher, named
-from moothall.errors import ActionNotFound, DefinitionError
+from moothall.errors import ActionNotFound, ConfigError, DefinitionError
 from moothall.memory.memory_config import first_status
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Workflow:
         blocks: Iterable[Any] | None,
     ) -> None:
         """Store only what was given; the class has the defaults: a city holds very many agents."""
-        params = checked_params(self.ParamsType, params)
+        params = self._checked(params)
         if not isinstance(toolbox, AgentToolbox | None):
             wrong = f"agent {self.id!r}: toolbox= must be an AgentToolbox, got {toolbox!r:.80}"
             raise DefinitionError(wrong)
@@ -104,13 +104,29 @@ class Workflow:
         if self.memory_config:
             self._begin_memory(memory)
         if blocks is not None:
-            self.blocks = [*blocks]
-            for block in self.blocks:
-                if inspect.isclass(block) or not hasattr(block, "after_forward"):
-                    wrong = f"agent {self.id!r}: blocks= must be blocks, got {block!r:.80}"
-                    raise DefinitionError(wrong)
+            made: list[Any] = [*blocks] if isinstance(blocks, Iterable) else []
+            none = [x for x in made if inspect.isclass(x) or not hasattr(x, "after_forward")]
+            if none or not isinstance(blocks, Iterable):
+                first = none[0] if none else blocks
+                wrong = f"agent {self.id!r}: blocks= must be blocks, got {first!r:.80}"
+                raise DefinitionError(wrong)
+            self.blocks = made
+            for block in made:
                 if getattr(block, "agent", self) is None:
                     block.agent = self
+
+    def _checked(self, params: Any) -> Any:
+        """Return parameters, made of a dict of fields; refuse what is no parameters at all."""
+        kind = self.ParamsType
+        params = checked_params(kind, params)
+        if kind is not None and not isinstance(params, kind | None):
+            from pydantic import BaseModel  # which takes long to import
+
+            if not isinstance(params, BaseModel):
+                what = f"{kind.__name__} or a dict of its fields"
+                whose = type(self).__name__
+                raise ConfigError(f"{whose}: agent_params= must be {what}, got {params!r:.80}")
+        return params
 
     def _begin_memory(self, memory: Any) -> None:
         """Set what `memory_config` states in the status of its memory, where that lacks it."""

@@ -9,7 +9,7 @@ import pytest
 
 from moothall import Agent, NativeSpace, ReActAgent, ScriptedModel
 from moothall.block import Block
-from moothall.errors import DefinitionError, NotInSpace, StateError
+from moothall.errors import ConfigError, DefinitionError, NotInSpace, StateError
 from moothall.society import (
     AgentType,
     CitizenAgent,
@@ -64,6 +64,11 @@ def test_a_block_that_is_not_enabled_is_left_out() -> None:
     with pytest.raises(ValueError, match="enable_mobilty"):
         CitizenAgent(1, agent_params={"enable_mobilty": False})
     assert citizen.type is AgentType.Citizen
+    for wrong in (5, "enable_mobility", [Walks()]):
+        with pytest.raises(ConfigError, match="agent_params= must be CitizenAgentParams or a dict"):
+            CitizenAgent(1, agent_params=wrong)
+    with pytest.raises(DefinitionError, match="agent 1: blocks= must be blocks, got"):
+        CitizenAgent(1, blocks=Walks())  # type: ignore[arg-type]
 
     class HomeParams(CitizenAgentParams):
         enable_mobility: bool = False

@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from moothall import ConfigError, ScriptedModel, Society
+from moothall.society.blocks import all_blocks
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
 from moothall.society.city.network import Network
@@ -131,8 +132,17 @@ def test_people_given_fields_are_kept_and_the_rest_is_drawn() -> None:
 def test_people_misplaced_field_is_refused() -> None:
     with pytest.raises(ConfigError, match="'age' must be in a citizen's `profile`"):
         completed([{"id": 1, "age": 30}])
-    with pytest.raises(ConfigError, match="a citizen must have an 'id', got"):
+    with pytest.raises(ConfigError, match="a citizen must have an 'id', in a dict, got"):
         completed([{"id": 1}, {"name": "Ada"}])
+    for rows in ([{"name": "Ada"}], ["Ada"], 5):
+        with pytest.raises(ConfigError, match="a citizen must have an 'id', in a dict, got"):
+            citizens(rows)  # type: ignore[arg-type]
+
+
+def test_people_with_blocks_instead_of_a_function_are_refused() -> None:
+    for blocks in (5, all_blocks()):
+        with pytest.raises(ConfigError, match=r"blocks= must be a function .* all_blocks, got"):
+            citizens([{"id": 1}], blocks)  # type: ignore[arg-type]
 
 
 def test_too_many_for_the_homes_are_refused(city: City) -> None:

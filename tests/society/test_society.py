@@ -421,6 +421,8 @@ async def test_a_recorded_run_has_its_length_of_a_step(tmp_path: Path) -> None:
         ({"days": 1e7}, "days must be a number, 0 or more"),
         ({"steps": 1, "save_every": 0}, "save_every must be"),
         ({"steps": 1, "progress": 3}, "progress must be a function of a row, got 3"),
+        ({"steps": 1, "run_id": 5}, "run_id must be 1–255 printable characters, got 5"),
+        ({"steps": 1, "run_id": ""}, 'run_id must be 1–255 printable characters, got ""'),
     ),
 )
 async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told: str) -> None:

@@ -26,7 +26,6 @@ _OWNER: Final = "_lives_in"
 """A service's attribute: what stands for the society that has used it."""
 _MOST: Final = 10_000_000  # as many as a city is made for
 _PARTS: Final = {
-    "model": ("a model or the name of one", "complete"),
     "engine": ("an engine, such as LocalEngine()", "run_rows"),
     "budget": ("a Budget", "reserve"),
     "facts": ("Facts, a dict, or a function of the Clock", "items", "__call__"),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from moothall import tracing
 from moothall.agent import Agent
 from moothall.approval import Approver
-from moothall.arguments import check_integer, names_checked
+from moothall.arguments import check_integer, check_text, names_checked
 from moothall.budget import Budget
 from moothall.clock import DAY_S, Clock, seconds_of
 from moothall.dispatch import AgentToolbox
@@ -129,7 +129,7 @@ class Society(Experiments):
         check_integer("seed", seed, 0, 2**64 - 1)
         limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
         model = AgentToolbox(model).model
-        given.check_parts(limits, model=model, engine=engine, budget=budget, facts=facts)
+        given.check_parts(limits, engine=engine, budget=budget, facts=facts)
         self.services: dict[str, Service] = given.services_of(services)
         parts: Any = {"model": model, "engine": engine, "journal": journal, "facts": facts}
         self._by_rows = type(self) is Society and columns_first.in_columns(
@@ -309,6 +309,8 @@ class Society(Experiments):
         count = given.steps_of(length, days, steps)
         every = max(1, DAY_S // length) if save_every is None else save_every
         check_integer("save_every", every, 1, None)
+        if run_id is not None:
+            check_text("run_id", run_id)
         if not (progress is None or callable(progress)):
             raise ConfigError(f"progress must be a function of a row, got {progress!r:.80}")
         if trajectories and out is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,18 @@ async def test_a_model_plays_each_game_and_an_answer_out_of_bounds_is_the_rules(
         rows = await society.run(steps=1)
         assert rows[0]["fallbacks"] == 8
         assert all(0 <= each.status["gave"] <= 20 for each in society.agents)
+
+
+def test_a_model_of_a_file_beside_the_game_plays_it(tmp_path: Path) -> None:
+    folder = shutil.copytree(GAMES, tmp_path / "games")
+    (folder / "mind.py").write_text(
+        "from moothall import ScriptedModel\n\n\n"
+        "def mind():\n    return ScriptedModel(lambda messages, actions: '{\"points\": 5}')\n"
+    )
+    for name, metric, value in (("trust", "sent", 0.5), ("public_goods", "gave", 0.25)):
+        instead: Any = {"parameters": {"llm": ["mind.py:mind"]}, "seeds": 1}
+        results = Experiment.from_yaml(folder / f"{name}.yaml", **instead).run_sync(jobs=0)
+        assert set(results.values(metric, results.conditions[0]).values()) == {value}
 
 
 def test_the_documentation_has_our_figures_beside_those_of_people() -> None:

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from moothall.action import action
 from moothall.agent import Agent
-from moothall.block import checked_params
 from moothall.dispatch import named
 from moothall.errors import BudgetExceeded, DefinitionError, ModelError, NotInSpace, StateError
 from moothall.memory.memory import Memory, last
@@ -191,8 +190,8 @@ class CitizenAgent(Agent):
         memory = CitizenMemory() if memory is None else memory
         if not isinstance(getattr(memory, "status", None), dict):
             raise DefinitionError(f"citizen {id!r}: memory must be a CitizenMemory, got {memory!r}")
-        agent_params = checked_params(self.ParamsType, agent_params)
-        if blocks is not None:
+        agent_params = self._checked(agent_params)
+        if isinstance(blocks, Iterable):
             may = agent_params or (self.ParamsType or object)()
             blocks = [
                 each for each in blocks if getattr(may, getattr(each, "enabled_by", ""), True)

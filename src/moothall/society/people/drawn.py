@@ -107,9 +107,7 @@ def completed(
     if not isinstance(params, PeopleParams):
         raise ConfigError(f"params= must be PeopleParams(…), got {params!r:.80}")
     wanted = None if margins is None else checked_margins(margins)
-    made = [copy.deepcopy(row) for row in rows]
-    if none := [row for row in made if "id" not in row]:
-        raise ConfigError(f"a citizen must have an 'id', got {none[0]!r:.80}")
+    made = [copy.deepcopy(row) for row in _rows(rows)]
     if flat := [name for row in made for name in row if name in IN_PROFILE]:
         raise ConfigError(f"{flat[0]!r} must be in a citizen's `profile`, as make_people has it")
     if city is not None:
@@ -152,16 +150,29 @@ def citizens(
         options: options of `CitizenAgent`: `toolbox=`, `agent_params=`, …
 
     Raises:
-        ConfigError: `citizen` is no class of `CitizenAgent`
+        ConfigError: `citizen` is no class of `CitizenAgent`, `blocks` no function, or a row is not
+            such a citizen
     """
     if not (isinstance(citizen, type) and issubclass(citizen, CitizenAgent)):
         raise ConfigError(f"citizen= must be a class of CitizenAgent, got {citizen!r:.80}")
     make = all_blocks if blocks is None else blocks
+    if not callable(make):
+        what = "a function that returns new blocks, such as all_blocks"
+        raise ConfigError(f"blocks= must be {what}, got {blocks!r:.80}")
     made = []
-    for row in rows:
+    for row in _rows(rows):
         memory = CitizenMemory({k: _own(v) for k, v in row.items() if k not in ("id", "name")})
         one = citizen(row["id"], row.get("name"), memory=memory, blocks=make(), **options)
         made.append(one)
+    return made
+
+
+def _rows(rows: Any) -> list[dict[str, Any]]:
+    """Return citizens as a list of dicts, each with an id."""
+    made = [*rows] if isinstance(rows, Iterable) else [rows]
+    for row in made:
+        if not isinstance(row, dict) or "id" not in row:
+            raise ConfigError(f"a citizen must have an 'id', in a dict, got {row!r:.80}")
     return made
 
 
