@@ -85,6 +85,20 @@ def test_the_options_of_a_marked_function_are_those_of_its_action():
     assert asyncio.run(made.execute(n=2)) == 4
 
 
+def test_options_that_are_none_are_as_if_left_out():
+    unstated = {"help": None, "access_policy": None, "timeout": None}
+
+    @action(name=None, **unstated)
+    def double(n: int) -> int:
+        """Double."""
+        return 2 * n
+
+    for made in (Action.of(double), Action("double", double, None, None, **unstated)):
+        assert made.name == "double"
+        assert made.access_policy == ACCESS_PERMITTED
+        assert made.help["description"] == "Double."
+
+
 def test_the_decorator_keeps_its_name_whatever_is_imported():
     import moothall.action
     from moothall import action as again

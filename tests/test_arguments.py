@@ -13,6 +13,7 @@ from moothall import (
     Agent,
     AMQPSpace,
     Budget,
+    ConfigError,
     Conversation,
     DefinitionError,
     DualActConfig,
@@ -71,6 +72,15 @@ def test_constructor_errors_of_its_own_stay_as_they_are() -> None:
     for kind in (Agent, ReActAgent, SQLiteMemory):
         with pytest.raises(TypeError, match=r"missing \d required"):
             kind()
+
+
+@pytest.mark.parametrize("given", ("no", None, 0))
+def test_own_broadcasts_are_received_or_not(given: Any) -> None:
+    told = f"agent 'a': receive_own_broadcasts= must be True or False, got {given!r}"
+    for make in (Agent, lambda id, **options: ReActAgent(id, ScriptedModel([]), **options)):
+        with pytest.raises(ConfigError) as raised:
+            make("a", receive_own_broadcasts=given)
+        assert str(raised.value) == told
 
 
 def test_a_wrong_public_name_is_told_with_the_one_that_is_near() -> None:

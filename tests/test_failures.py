@@ -22,6 +22,7 @@ from moothall import (
     CallbackApprover,
     ChattyAI,
     Conversation,
+    DefinitionError,
     DualActAgent,
     MaxTurns,
     Memory,
@@ -303,5 +304,5 @@ def test_a_method_without_the_mark_of_an_action_is_told_of() -> None:
         for name in ("subtract", "_secret", "send", "__init__"):
             with pytest.raises(ActionNotFound, match=f'^"{name}" not found on "A"$'):
                 me.ask("A", name).result(20)
-        with pytest.raises(TypeError, match="arguments by name"):
+        with pytest.raises(DefinitionError, match="arguments by name"):
             me.ask("A", "add", 1, 2)  # type: ignore[arg-type]

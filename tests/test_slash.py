@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from moothall import (
     Agent,
+    DefinitionError,
     InvalidMessage,
     MoothallError,
     NativeSpace,
@@ -176,7 +177,7 @@ def test_a_value_without_an_end_is_refused_at_once(text: str) -> None:
 
 
 def test_only_text_is_read() -> None:
-    with pytest.raises(TypeError, match="got bytes"):
+    with pytest.raises(DefinitionError, match="got bytes"):
         parse_slash(b"/*.help")  # type: ignore[arg-type]
 
 

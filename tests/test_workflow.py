@@ -293,7 +293,7 @@ class Legs(Block):
     name = "legs"
     description = "moves through the town"
 
-    @action
+    @action(access_policy=None)
     async def walk(self, to: str) -> str:
         """Walk to a place.
 

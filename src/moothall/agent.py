@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
 from moothall.action import Action, MarkedOptions, action
 from moothall.approval import ApprovalRequest, Approver, approve, check_approver
 from moothall.approval.approval import Decision
-from moothall.arguments import check_integer, unknown_argument
+from moothall.arguments import check_boolean, check_integer, unknown_argument
 from moothall.dispatch import AgentToolbox
-from moothall.errors import NotInSpace
+from moothall.errors import DefinitionError, NotInSpace
 from moothall.message import Envelope, Message, address, check_args, check_message, in_reply
 from moothall.threads import plain_or_async
 from moothall.workflow import Workflow, block_actions, not_found, note_on, own_actions
@@ -179,16 +179,15 @@ class Agent(Workflow):
         if others:
             raise unknown_argument(self.__class__, others) or TypeError(f"unexpected {[*others]}")
         address(id)
-        if concurrency is not None:
-            check_integer(f"agent {id!r}: concurrency=", concurrency)
+        check_boolean(f"agent {id!r}: receive_own_broadcasts=", receive_own_broadcasts)
         self.id = id
         # Only what differs from the class is stored: a city holds very many agents.
         if not receive_own_broadcasts:
             self.receive_own_broadcasts = False
-        if concurrency is not None and (
-            overrides(self, "_lane") or concurrency != self.concurrency
-        ):
-            self.concurrency = self._lanes = concurrency
+        if concurrency is not None:
+            check_integer(f"agent {id!r}: concurrency=", concurrency)
+            if overrides(self, "_lane") or concurrency != self.concurrency:
+                self.concurrency = self._lanes = concurrency
         if approver is not None:
             check_approver(approver, f"agent {id!r}")
             self.approver = approver
@@ -329,7 +328,8 @@ class Agent(Workflow):
     def ask(self, to: str | int, action: str, /, *unnamed: Never, **args: Any) -> Pending[Any]:
         """Call an action of another agent with these arguments, by name: a short `request`."""
         if unnamed:
-            raise TypeError(f"ask({to!r}, {action!r}, …) takes the action's arguments by name: a=1")
+            text = f"ask({to!r}, {action!r}, …) takes the action's arguments by name: a=1"
+            raise DefinitionError(text)
         mailbox = self._mailbox
         if mailbox is None:
             raise self._not_in_space("ask")

@@ -1,4 +1,4 @@
-"""Checks of arguments: unknown names of a constructor, whole numbers, one of some words."""
+"""Checks of arguments: unknown names of a constructor, whole numbers, one of some values."""
 
 from __future__ import annotations
 
@@ -100,6 +100,12 @@ def check_integer(
     if type(value) is not int or value < low or (high is not None and value > high):
         bounds = f"from {low} up" if high is None else f"from {low} to {high}"
         raise ConfigError(f"{name} must be a whole number {bounds}, got {excerpt(value)}")
+
+
+def check_boolean(name: str, value: object) -> None:
+    """Raise ConfigError unless a value is True or False."""
+    if type(value) is not bool:
+        raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
 
 
 def check_text(name: str, value: object) -> None:

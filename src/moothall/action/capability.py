@@ -159,7 +159,8 @@ class Action:
 
     def _take(self, name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         for option, given in options.items():
-            setattr(self, "_help" if option == "help" else option, given)
+            if option != "access_policy" or given is not None:  # None states none
+                setattr(self, "_help" if option == "help" else option, given)
         self.name = name
         self.function = function
 

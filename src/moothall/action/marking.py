@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
-from moothall.arguments import unknown_argument
+from moothall.arguments import check_boolean, unknown_argument
 from moothall.errors import ConfigError, DefinitionError
 from moothall.jsonvalue import copy_json
 from moothall.signature import check_parameters, check_returns
@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class ActionOptions(TypedDict, total=False):
     """The options of `@action` and `Action`. To add one, add an attribute of `Action`, too."""
 
-    access_policy: AccessPolicy
+    access_policy: AccessPolicy | None
     idempotent: bool
     timeout: float | None
     detached: bool
@@ -56,7 +56,8 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
     Args:
         name: the action's name; the method's name if left out
         help: replaces the whole generated help object
-        access_policy: `ACCESS_PERMITTED`, `ACCESS_DENIED` or `ACCESS_REQUESTED`
+        access_policy: `ACCESS_PERMITTED`, `ACCESS_DENIED` or `ACCESS_REQUESTED`; if left out or
+            None, everybody may call it
         terminal: a successful call ends a model's run; its result is the reply
         idempotent: two calls have the effect of one, so a call may be repeated after a crash
         timeout: seconds that one call may take
@@ -108,13 +109,13 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
 
 def check_options(where: str, options: Mapping[str, Any]) -> None:
     """Raise unless each option has one of its values."""
-    access_policy = options.get("access_policy", ACCESS_PERMITTED)
-    if access_policy not in (ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED):
+    access_policy = options.get("access_policy")
+    if access_policy not in (None, ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED):
         wanted = "access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED"
         raise DefinitionError(f"{where}: {wanted}, not {access_policy!r}")
     for option, given in options.items():
-        if type(given) is not bool and option in _BOOLEANS:
-            raise ConfigError(f"{where}: {option}= must be True or False, got {given!r:.80}")
+        if option in _BOOLEANS:
+            check_boolean(f"{where}: {option}=", given)
     own = options.get("own", False)
     if not isinstance(own, bool) and (
         isinstance(own, str)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import BinaryIO, Final
 
 from moothall.agents.sandbox import Sandbox
+from moothall.arguments import check_boolean
 from moothall.errors import CommandError, CommandTimeout, ConfigError, TooManyThreads
 from moothall.threads import WORKERS, guard
 
@@ -38,8 +39,7 @@ def check_limits(
         raise ConfigError(f"{name}= must be above 0 seconds, or None, got {seconds!r:.80}")
     if max_file_bytes is not None and not (type(max_file_bytes) is int and max_file_bytes >= 0):
         raise ConfigError(f"max_file_bytes= must be 0 or more, or None, got {max_file_bytes!r}")
-    if type(network) is not bool:
-        raise ConfigError(f"network= must be True or False, got {network!r:.80}")
+    check_boolean("network=", network)
 
 
 async def run(

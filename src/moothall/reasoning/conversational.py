@@ -13,8 +13,9 @@ from typing_extensions import TypeVar
 from moothall import tracing
 from moothall.action import Action, action
 from moothall.agent import CURRENT, leads_to
+from moothall.arguments import check_boolean
 from moothall.context import Context
-from moothall.errors import ConfigError, HopLimitExceeded
+from moothall.errors import HopLimitExceeded
 from moothall.jsonvalue import readable
 from moothall.message import REPLYING
 from moothall.provenance import OUTSIDE
@@ -107,10 +108,7 @@ class ConversationalAgent(Threaded):
     ) -> None:
         super().__init__(id, **options)
         if shared is not False:
-            if shared is not True:
-                raise ConfigError(
-                    f"agent {id!r}: shared= must be True or False, got {shared!r:.80}"
-                )
+            check_boolean(f"agent {id!r}: shared=", shared)
             self.shared = True
         if trusted != ():
             self.trusted: frozenset[str] = checked_trusted(trusted, id)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from moothall import tracing
+from moothall.arguments import check_boolean
 from moothall.errors import ConfigError, MissingExtra, TelemetryError
 from moothall.http.network import check_allowed
 from moothall.text import error_text
@@ -54,8 +55,7 @@ def instrument(
         ConfigError: `content` is neither True nor False, or a provider is none
         MissingExtra: OpenTelemetry is not installed
     """
-    if type(content) is not bool:
-        raise ConfigError(f"instrument: content= must be True or False, got {content!r:.80}")
+    check_boolean("instrument: content=", content)
     for name, given, makes in (
         ("tracer_provider", tracer_provider, "get_tracer"),
         ("meter_provider", meter_provider, "get_meter"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from moothall.arguments import check_integer, names_checked
+from moothall.arguments import check_boolean, check_integer, names_checked
 from moothall.budget.limits import LIMITS
 from moothall.errors import ConfigError
 from moothall.reasoning.dualact.briefing import Briefing
@@ -211,9 +211,7 @@ class DualActConfig:
         check_integer("max_hr_loops=", self.max_hr_loops)
         if self.first not in ("human", "reactive"):
             raise ConfigError(f'first= must be "human" or "reactive", got {self.first!r:.80}')
-        if type(self.shared_memory) is not bool:
-            given = f"{self.shared_memory!r:.80}"
-            raise ConfigError(f"shared_memory= must be True or False, got {given}")
+        check_boolean("shared_memory=", self.shared_memory)
         self.briefing()
         review_rule(self.review)
         if self.shared_memory:

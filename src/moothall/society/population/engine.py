@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError
+from moothall.arguments import check_boolean, check_integer
 from moothall.society.columns.rows import Moment
 from moothall.society.kernel.router import SocietyMailbox, SocietyRouter
 from moothall.society.population.population import Population
@@ -58,8 +57,7 @@ class LocalEngine:
     def __init__(self, *, concurrency: int = 64, threads: int = 1, rows: bool = True) -> None:
         check_integer("concurrency", concurrency, 1, None)
         check_integer("threads", threads, 1, None)
-        if type(rows) is not bool:
-            raise ConfigError(f"rows must be True or False, got {rows!r:.40}")
+        check_boolean("rows", rows)
         self.concurrency = concurrency
         self.threads = threads
         self.rows = rows

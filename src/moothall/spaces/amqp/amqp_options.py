@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from moothall.arguments import check_integer
+from moothall.arguments import check_boolean, check_integer
 from moothall.errors import ConfigError
 
 _VARIABLES = {
@@ -95,8 +95,7 @@ class AMQPOptions:
                 raise ConfigError(
                     f"AMQPOptions: {name}= must be UTF-8 text of 1 to {most} bytes{got}"
                 )
-        if type(self.use_ssl) is not bool:
-            raise ConfigError(f"AMQPOptions: use_ssl= must be True or False, got {self.use_ssl!r}")
+        check_boolean("AMQPOptions: use_ssl=", self.use_ssl)
         if self.port is None:
             object.__setattr__(self, "port", _TLS_PORT if self.use_ssl else _PORT)
         for name in ("port", "heartbeat"):

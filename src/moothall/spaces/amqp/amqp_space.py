@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from moothall.approval import Approver
-from moothall.arguments import names_checked
+from moothall.arguments import check_boolean, names_checked
 from moothall.errors import ConfigError, MissingExtra, RequestError
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Names
 from moothall.spaces.amqp.inbox import Inbox
@@ -97,8 +97,7 @@ class AMQPSpace(Space):
                 )
         if inbox is not None and (not isinstance(inbox, str | os.PathLike) or not os.fspath(inbox)):
             raise ConfigError(f"AMQPSpace: inbox= must be a file's path, got {inbox!r}")
-        if type(quorum) is not bool:
-            raise ConfigError(f"AMQPSpace: quorum= must be True or False, got {quorum!r}")
+        check_boolean("AMQPSpace: quorum=", quorum)
         if on_connection is not None and (not callable(on_connection) or is_async(on_connection)):
             raise ConfigError(
                 f"AMQPSpace: on_connection= must be a plain function, got {on_connection!r}"
