@@ -125,6 +125,16 @@ def test_a_line_that_cannot_be_sent_is_told_and_the_next_is_read(space: NativeSp
     assert shown.getvalue().count("\n") == 1
 
 
+def test_a_line_to_an_agent_that_is_not_there_is_told(space: NativeSpace) -> None:
+    ann, shown = user("/Bob.help", "/*.help", "/User.help", '/"Bo\\u001b".help', "Hello!")
+    space.add(ann)
+    ann.run_sync()
+    assert [line for line in shown.getvalue().splitlines() if "returned" not in line] == [
+        'There is no agent "Bob" here, so nobody gets this.',
+        'There is no agent "Bo\\u001b" here, so nobody gets this.',
+    ]
+
+
 def test_the_end_of_the_input_waits_no_longer_than_it_is_told(space: NativeSpace) -> None:
     release = threading.Event()
 

@@ -177,8 +177,8 @@ def test_a_long_line_is_sent_whole(space: NativeSpace, studio: Studio) -> None:
     sent = asked(studio, "line", {"line": f'/Clerk.say content: "{said}"'})["sent"]
     assert sent["action"]["args"] == {"content": said}
     lines = ("/Clerk.help", "/User.help", "/*.help", "Hello", "/Nobody.help")
-    strangers = [asked(studio, "line", {"line": each})["stranger"] for each in lines]
-    assert strangers == [None] * 4 + ["Nobody"]
+    notices = [asked(studio, "line", {"line": each})["notice"] for each in lines]
+    assert notices == [None] * 4 + ['There is no agent "Nobody" here, so nobody gets this.']
 
 
 def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: Page) -> None:
@@ -211,7 +211,7 @@ def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: 
     expect(field).to_have_value("/Clerk.add a:1 b:x")
     assert field.evaluate("each => each.selectionStart") == 17
     write(page, "/Nobody.add")
-    expect(page.get_by_text("There is no agent Nobody here")).to_be_visible()
+    expect(page.get_by_text('There is no agent "Nobody" here')).to_be_visible()
 
 
 def test_a_call_that_asks_first_is_permitted_or_refused(
@@ -336,7 +336,7 @@ def test_over_a_broker_who_is_written_to_may_be_elsewhere(broker: Broker, studio
     with AMQPSpace(amqp_options=options, exchange=exchange) as space:
         space.add(studio.user)
         told = asked(studio, "line", {"line": "/Far.add a:1 b:2"})
-    assert (told["sent"]["to"], told["stranger"]) == ("Far", None)
+    assert (told["sent"]["to"], told["notice"]) == ("Far", None)
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from moothall.action import action
 from moothall.agent import SPECIAL, Agent
 from moothall.agents.terminal import Terminal
+from moothall.agents.you import unheard
 from moothall.errors import MoothallError, RequestTimeout
 from moothall.message import BROADCAST
 from moothall.slash import parse_slash
@@ -106,7 +107,8 @@ class User(Agent):
     async def run(self, patience_s: float = PATIENCE_S) -> None:
         """Read lines and send them, until the input ends.
 
-        If a line is not a message, an error is shown, and the next line is read. When the input
+        If a line is not a message, an error is shown, and the next line is read. A line to an agent
+        that is not in a `NativeSpace` is told to have been heard by nobody. When the input
         ends, the agents of the space have time to answer earlier messages.
 
         Args:
@@ -124,6 +126,8 @@ class User(Agent):
                 if message is not None:
                     self.send(message)
                     addressed[message["to"]] = None
+                    if notice := unheard(self, message["to"]):
+                        self._terminal.show(notice)
             except MoothallError as error:
                 if self._mailbox is None:
                     raise

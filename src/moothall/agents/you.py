@@ -10,8 +10,17 @@ from moothall.errors import AgentNotFound, RequestError
 from moothall.message import BROADCAST
 from moothall.spaces.complete import Help
 from moothall.spaces.native import NativeSpace
+from moothall.text import escaped_json
 
 _HELP_S: Final = 2.0
+
+
+def unheard(agent: Agent, to: str) -> str | None:
+    """Return why nobody gets a message, if its receiver is surely not there; else None."""
+    space = agent.space  # of a space of several processes, none knows who is there
+    if not isinstance(space, NativeSpace) or to == BROADCAST or to in space.ids():
+        return None
+    return f"There is no agent {escaped_json(to)} here, so nobody gets this."
 
 
 class You(Agent):

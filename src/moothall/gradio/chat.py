@@ -11,6 +11,7 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall.agents.you import unheard
 from moothall.errors import MissingExtra, MoothallError
 from moothall.jsonvalue import json_text
 from moothall.message import BROADCAST
@@ -216,8 +217,12 @@ class GradioChat(Served):
         return {"role": "user" if is_mine else "assistant", "content": escape(_visible(who + text))}
 
     def _say(self, line: str) -> str:
+        import gradio
+
         with _TellsErrors():
-            self._space.send(line)
+            sent = self._space.send(line)
+            if sent is not None and (notice := unheard(self.user, sent["to"])):
+                gradio.Warning(escape(notice))
         return ""
 
     def _decides(self, permits: bool) -> Callable[[int, str], str]:

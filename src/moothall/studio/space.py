@@ -9,9 +9,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from moothall.agents.you import You
+from moothall.agents.you import You, unheard
 from moothall.errors import ConfigError
-from moothall.message import BROADCAST
 from moothall.slash import parse_slash
 from moothall.spaces.complete import Help, completions
 from moothall.studio.page import Form
@@ -160,10 +159,7 @@ class SpaceTab:
         @router.post("/line")
         def line(line: str = Body(embed=True)) -> dict[str, Any]:
             sent = self.send(line)
-            to = BROADCAST if sent is None else sent["to"]
-            here = (BROADCAST, str(self.user.id), *self.user.others())
-            knows = self.user.is_shared or to in here
-            return {"sent": sent, "stranger": None if knows else to}
+            return {"sent": sent, "notice": sent and unheard(self.user, sent["to"])}
 
     def forms(self) -> list[Form]:
         """Return none: a person writes a line."""

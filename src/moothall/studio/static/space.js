@@ -252,8 +252,8 @@ export function mount(root) {
     if (!text.trim()) return;
     hide();
     try {
-      const { stranger } = await sent(line, () => call("space/line", { line: text }));
-      if (stranger) toast(`There is no agent ${stranger} here, so nobody gets this.`);
+      const { notice } = await sent(line, () => call("space/line", { line: text }));
+      if (notice) toast(notice);
     } catch (error) {
       fault.hidden = false;
       fault.textContent = error.message;

@@ -61,8 +61,8 @@ function made(id, thread, key) {
   drafted(line, `talk/${key}`);
   const say = attempt(async () => {
     if (!line.value.trim()) return;
-    const { stranger } = await sent(line, (text) => call("space/line", { line: `/${quoted(id)}.say content:${JSON.stringify(text)}${thread === null ? "" : ` thread:${JSON.stringify(thread)}`}` }));
-    if (stranger) toast(`There is no agent ${stranger} here, so nobody gets this.`);
+    const { notice } = await sent(line, (text) => call("space/line", { line: `/${quoted(id)}.say content:${JSON.stringify(text)}${thread === null ? "" : ` thread:${JSON.stringify(thread)}`}` }));
+    if (notice) toast(notice);
     line.focus();
   });
   const root = h("section", { class: "s-talk", "aria-label": `With ${name}` },
