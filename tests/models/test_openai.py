@@ -36,6 +36,7 @@ from models.openai_server import (
 )
 from moothall import Agent, NativeSpace, action
 from moothall.errors import (
+    ConfigError,
     ContextOverflow,
     DefinitionError,
     ModelError,
@@ -613,6 +614,19 @@ def test_cancelled_it_closes_the_connection_and_answers_the_next() -> None:
 def test_a_missing_key_says_which() -> None:
     with pytest.raises(ModelError, match=r"^openai:gpt: .*set OPENAI_API_KEY, or pass api_key="):
         OpenAIModel("gpt")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    (
+        ({"temperature": "hot"}, "temperature= must be a number from 0 to 10, got 'hot'"),
+        ({"seed": "7"}, "seed= must be an integer, got '7'"),
+        ({"api_key": 5}, "the key must be text, got int"),
+    ),
+)
+def test_a_setting_of_a_wrong_type_is_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        OpenAIModel("m", "http://127.0.0.1:1/v1", **options)
 
 
 def test_a_key_from_the_environment_is_not_for_strangers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,10 @@ def check_sampling(what: str, temperature: Any, seed: Any) -> None:
         raise ConfigError(f"{what}: seed= must be an integer, got {seed!r}")
 
 
-def check_key(key: str | None, name: str) -> None:
+def check_key(key: Any, name: str) -> None:
     """Check that a key can stand in a header; the error does not show it."""
+    if key is not None and not isinstance(key, str):
+        raise ConfigError(f"{name}: the key must be text, got {type(key).__name__}")
     if key is not None and (not key.isascii() or not key.isprintable() or " " in key):
         raise ModelError(f"{name}: the key holds a character that no key has, such as a line break")
 

@@ -93,6 +93,8 @@ class AnthropicModel(HTTPModel):
         check_named("AnthropicModel", name, options)
         if max_tokens is None:
             raise ConfigError("AnthropicModel: max_tokens= must be a number of tokens, got None")
+        if not isinstance(cache, bool):
+            raise ConfigError(f"AnthropicModel: cache= must be True or False, got {cache!r:.80}")
         given = base_url_of("AnthropicModel", base_url, "ANTHROPIC_BASE_URL", _ANTHROPIC)
         super().__init__(
             f"anthropic:{name}",

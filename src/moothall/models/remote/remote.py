@@ -18,7 +18,7 @@ from moothall.models.chat_answer import overflows, server_text
 from moothall.models.plain_chat import add_schema
 from moothall.models.protocol import ModelReply, StreamPart, calls_in
 from moothall.models.remote.chat_format import chat_messages, response_format, tools
-from moothall.models.settings import check_key
+from moothall.models.settings import check_key, check_sampling
 
 if TYPE_CHECKING:
     from moothall.models.remote.rate_limit import RateLimit
@@ -57,6 +57,8 @@ class RemoteModel(Answering):
             raise ConfigError(f"{kind}: timeout= must be seconds above 0, got {timeout!r}")
         if rate_limit is not None and not callable(getattr(rate_limit, "acquire", None)):
             raise ConfigError(f"{kind}: rate_limit= must be a RateLimit, got {rate_limit!r}")
+        temperature = fields.get("temperature")  # None: the server decides
+        check_sampling(kind, 0 if temperature is None else temperature, fields.get("seed"))
         if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
             raise DefinitionError(
                 f"{kind}: options= cannot set {', '.join(wrong)}, which it sets itself: leave them "
