@@ -23,6 +23,7 @@ from moothall import (
     Budget,
     Call,
     CallbackApprover,
+    ConfigError,
     DefinitionError,
     InvalidArguments,
     MCPServerError,
@@ -339,7 +340,8 @@ def test_mcp_agent_that_nobody_uses_ends_its_server(tmp_path: Path) -> None:
     ),
 )
 def test_mcp_wrong_argument_is_named(options: dict[str, object], told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
+    kind = ConfigError if "must" in told or "target" in told else DefinitionError
+    with pytest.raises(kind, match=told):
         MCPAgent("x", **options)  # type: ignore[arg-type]
 
 

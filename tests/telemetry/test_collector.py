@@ -16,7 +16,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from commands import run as moothall
-from moothall import ReActAgent, ScriptedModel
+from moothall import ConfigError, ReActAgent, ScriptedModel
+from moothall.telemetry import export_otlp
 from telemetry.conftest import Traced
 from test_docs import ROOT, blocks
 
@@ -118,6 +119,12 @@ def test_command_sends_the_spans_of_a_run_to_a_collector(
     live = [span.context for span in traced.spans if span.context]
     assert [int.from_bytes(span.span_id, "big") for span in sent] == [one.span_id for one in live]
     assert {int.from_bytes(span.trace_id, "big") for span in sent} == {live[0].trace_id}
+
+
+def test_export_to_an_address_that_is_none_says_so(tmp_path: Path) -> None:
+    for url in (5, None, "", "http://[x"):
+        with pytest.raises(ConfigError, match="the address of a collector must be an http URL"):
+            export_otlp(tmp_path / "runs.db", "r", url)  # type: ignore[arg-type]
 
 
 def test_command_without_a_collector_says_so(tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ class MCPAgent(Agent):
 
     Raises:
         InvalidId: the id is not valid
-        DefinitionError: an argument is not valid
-        ConfigError: the lock file is none
+        ConfigError: an argument is not valid, or the lock file is none
+        DefinitionError: `env=` is given with an address, or `headers=` with a command
         MissingExtra: the extra `mcp` is not installed
     """
 
@@ -114,7 +114,7 @@ class MCPAgent(Agent):
         policies = access.values() if isinstance(access, Mapping) else (access,)
         for policy in policies:
             if policy not in _POLICIES:
-                raise DefinitionError(
+                raise ConfigError(
                     f"{where}: access= must be ACCESS_PERMITTED, ACCESS_REQUESTED or "
                     f"ACCESS_DENIED, or these by the tools' names, got {policy!r:.80}"
                 )
@@ -122,16 +122,16 @@ class MCPAgent(Agent):
         self._unknown = set[str]()  # the names of it that the log has told of
         number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
         if not number or not timeout_s > 0:
-            raise DefinitionError(f"{where}: timeout_s= must be above 0, got {timeout_s!r:.80}")
+            raise ConfigError(f"{where}: timeout_s= must be above 0, got {timeout_s!r:.80}")
         self._timeout_s = float(timeout_s)
         named = not isinstance(idempotent, str) and isinstance(idempotent, Iterable)
         self._idempotent = frozenset(idempotent if named else ())
         if not named or not all(isinstance(each, str) for each in self._idempotent):
-            raise DefinitionError(
+            raise ConfigError(
                 f"{where}: idempotent= must be a list of the tools' names, got {idempotent!r:.80}"
             )
         if lock is not None and not isinstance(lock, str | os.PathLike):
-            raise DefinitionError(f"{where}: lock= must be a path, got {lock!r:.80}")
+            raise ConfigError(f"{where}: lock= must be a path, got {lock!r:.80}")
         self._lock = None if lock is None else os.fspath(lock)
         if self._lock is not None:
             Lock(self._lock)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from moothall.errors import DefinitionError
+from moothall.errors import ConfigError
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -25,18 +25,18 @@ def checked_target(target: object, where: str) -> str | list[str]:
                     raise ValueError("it names no host")
                 _ = parts.port  # which raises ValueError
             except ValueError as error:
-                raise DefinitionError(f"{where}: target= {target!r:.200}: {error}") from None
+                raise ConfigError(f"{where}: target= {target!r:.200}: {error}") from None
             return target
         try:
             command = shlex.split(target)
         except ValueError as error:
-            raise DefinitionError(f"{where}: target= is no command: {error}") from None
+            raise ConfigError(f"{where}: target= is no command: {error}") from None
     elif isinstance(target, Sequence) and all(isinstance(each, str) for each in target):
         command = list(target)
     else:
         command = []
     if not command or not command[0]:
-        raise DefinitionError(
+        raise ConfigError(
             f"{where}: target= must be a command, as text or a list of texts, or an address "
             f"(https://…), got {target!r:.80}"
         )
@@ -44,22 +44,22 @@ def checked_target(target: object, where: str) -> str | list[str]:
 
 
 def checked_texts(given: object, name: str, where: str) -> dict[str, str]:
-    """Return texts by name; raise DefinitionError if they are none."""
+    """Return texts by name; raise ConfigError if they are none."""
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not all(
         isinstance(key, str) and isinstance(value, str) for key, value in given.items()
     ):
-        raise DefinitionError(f"{where}: {name}= must be texts by name, got {type(given).__name__}")
+        raise ConfigError(f"{where}: {name}= must be texts by name, got {type(given).__name__}")
     return dict(given)
 
 
 def checked_headers(given: object, where: str) -> dict[str, str]:
-    """Return headers; raise DefinitionError for one that no request can have."""
+    """Return headers; raise ConfigError for one that no request can have."""
     headers = checked_texts(given, "headers", where)
     for name, value in headers.items():
         if not (name + value).isascii() or not (name + value).isprintable():  # it may be a secret
-            raise DefinitionError(
+            raise ConfigError(
                 f"{where}: headers= must be ASCII texts of one line; that of {name!r:.80} is none"
             )
     return headers

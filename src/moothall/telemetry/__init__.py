@@ -139,8 +139,12 @@ def export_otlp(journal: Journal | str | os.PathLike[str], run_id: str, url: str
         RemoteForbidden: `MOOTHALL_OFFLINE=1`, and the collector is not on this machine
         NoSuchRun, JournalError, TelemetryError, MissingExtra: as for `export`
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        plain = isinstance(url, str) and parts.scheme in ("http", "https") and bool(parts.hostname)
+    except (AttributeError, TypeError, ValueError):
+        plain = False
+    if not plain:
         raise ConfigError(f"the address of a collector must be an http URL, got {url!r:.200}")
     MissingExtra.unless("export by OTLP", "otel", "opentelemetry.exporter.otlp.proto.http")
     check_allowed(url, "export by OTLP")
