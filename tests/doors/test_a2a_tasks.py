@@ -103,6 +103,8 @@ def test_a2a_forged_or_altered_answers_to_an_approval_are_refused(serve: Serve) 
         assert error["code"] == -32602
     mine = data({"approval": asked(task)["approval"], "permit": True}, taskId=task["id"])
     assert rpc(url, "SendMessage", mine, source="127.0.0.2")["error"]["code"] == -32001
+    mine["message"]["parts"].append({"text": "but only if it is green"})
+    assert rpc(url, "SendMessage", mine)["error"]["code"] == -32602
     assert BOUGHT == []
     assert state(rpc(url, "GetTask", {"id": task["id"]})["result"]) == "TASK_STATE_INPUT_REQUIRED"
 

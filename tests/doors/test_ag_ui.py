@@ -126,6 +126,38 @@ def test_ag_ui_approval_is_an_interrupt_that_a_resume_answers(serve: Serve) -> N
 
 
 @pytest.mark.parametrize(
+    ("answer", "result"),
+    (
+        ({"payload": {"answer": "red"}}, "painted red"),
+        ({"payload": {"answer": "red"}, "status": "cancelled"}, "nobody answered"),
+        ({"payload": {"answer": 5}}, "nobody answered"),
+        ({"payload": {"answer": "red", "approved": True}}, "nobody answered"),
+        ({"payload": {"approved": True}}, "nobody answered"),
+        ({"payload": "red"}, "nobody answered"),
+        ({}, "nobody answered"),
+    ),
+)
+def test_ag_ui_question_is_an_interrupt_that_a_resume_answers(
+    serve: Serve, answer: dict[str, Any], result: str
+) -> None:
+    async def paint(context: Context[Any]) -> str:
+        """Paint the door."""
+        return f"painted {await context.ask_person('What colour?')}"
+
+    script = ScriptedModel([Call("c", "paint", {}), "Done."])
+    url = serve(asgi(ReActAgent("bot", script, actions=[paint])))
+    (asked,) = run(url, user("paint"))[-1]["outcome"]["interrupts"]
+    assert (asked["reason"], asked["toolCallId"]) == ("question", "c")
+    assert asked["metadata"] == {"agent": "bot", "text": "What colour?"}
+    entry = {"interruptId": asked["id"], "status": "resolved", **answer}
+    events = run(url, user("paint"), resume=[entry], runId="r2")
+    (told,) = [each["content"] for each in events if each["type"] == "TOOL_CALL_RESULT"]
+    assert result in told
+    assert events[-1]["outcome"] == {"type": "success"}
+    run(url, user("paint"), resume=[entry], status=400)  # once
+
+
+@pytest.mark.parametrize(
     "change",
     (
         {"payload": {"approved": True, "args": {"item": "car"}}},

@@ -290,6 +290,8 @@ def test_session_of_one_caller_is_none_of_anothers(serve: Serve) -> None:
         ({"rate": 0}, "rate= must be"),
         ({"rate": 1.5}, "rate= must be"),
         ({"budget": 5}, "budget= must be"),
+        ({"title": ""}, "title= must be"),
+        ({"title": 5}, "title= must be"),
     ),
 )
 def test_doors_with_a_wrong_argument_say_which(options: Any, told: str) -> None:

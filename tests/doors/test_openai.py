@@ -312,7 +312,7 @@ def test_openai_responses_continue_and_branch(serve: Serve) -> None:
     responses = client(serve(asgi([bot(), bot("other")]))).responses
 
     def ask(text: str, previous: str | None = None, **options: Any) -> Any:
-        told: Any = {"previous_response_id": previous} if previous else {}
+        told: Any = {} if previous is None else {"previous_response_id": previous}
         return responses.create(model="bot", input=text, **told, **options)
 
     one = ask("a")
@@ -322,7 +322,7 @@ def test_openai_responses_continue_and_branch(serve: Serve) -> None:
     assert "user:c" in ask("d", three.id).output_text
     assert "user:c" not in ask("d", two.id).output_text
     unkept = ask("x", store=False)
-    for wrong in (unkept.id, "resp_x", "x", f"resp_{'0' * 32}.1", two.id + "/../x"):
+    for wrong in (unkept.id, "resp_x", "x", "", f"resp_{'0' * 32}.1", two.id + "/../x"):
         with pytest.raises(openai.BadRequestError, match="not found") as caught:
             ask("y", wrong)
         assert caught.value.code == "previous_response_not_found"

@@ -32,6 +32,7 @@ class Calculator(Agent):
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "sums.py").write_text(AGENTS)
+    (tmp_path / "binary").write_bytes(b"ada \xff")
     return tmp_path
 
 
@@ -87,9 +88,11 @@ def test_serve_speaks_mcp_over_http_until_it_is_interrupted(folder: Path) -> Non
         (("--http", "127.0.0.1:8100", "--mcp-stdio"), "either --http or --mcp-stdio"),
         (("--http", "127.0.0.1:8100", "--inbox", "x"), "are for RabbitMQ"),
         (("--rate", "5"), "are for --http"),
+        (("--token", "x"), "--token are for --http"),
         (("--http", "127.0.0.1:8100", "--per", "day"), "--per is for --max-tokens"),
         (("--http", "127.0.0.1:8100", "--callers", "sums.py"), "must be a name and a token"),
         (("--http", "127.0.0.1:8100", "--callers", "sums.py", "--token", "x"), "either --token"),
+        (("--http", "127.0.0.1:8100", "--callers", "binary"), "binary must be text in UTF-8"),
         (("--mcp-stdio", "--rate", "5"), "--callers, --token and --rate are for --http"),
         (("--mcp-stdio", "--token", "x"), "--callers, --token and --rate are for --http"),
         (("sums:Calculator", "--mcp-stdio"), "two of the agents have the id 'Calculator'"),

@@ -37,18 +37,47 @@ SENDER: Final = "ag-ui"
 _WAITS_S: Final = 600.0
 """How long a run waits for the answer to its interrupt."""
 _MOST_WAITING: Final = 1000
-_ANSWER: Final = {
-    "type": "object",
-    "properties": {"approved": {"type": "boolean"}},
-    "required": ["approved"],
-    "additionalProperties": False,
-}
+
+
+def _form(name: str, kind: str) -> dict[str, Any]:
+    """Return the schema of an answer."""
+    return {
+        "type": "object",
+        "properties": {name: {"type": kind}},
+        "required": [name],
+        "additionalProperties": False,
+    }
 
 
 @dataclass(eq=False)
 class _Asked:
-    request: ApprovalRequest
-    answer: asyncio.Future[bool]
+    """An approval, or a question of an action, that the person at the client answers."""
+
+    request: ApprovalRequest | Question
+    answer: asyncio.Future[Any]  # True or False; of a question its text, or None
+
+    def read(self, entry: dict[str, Any]) -> bool | str | None:
+        """Return what a `resume` answers; whatever has another form permits and answers nothing."""
+        name = "approved" if isinstance(self.request, ApprovalRequest) else "answer"
+        payload, said = entry.get("payload"), None
+        if entry.get("status") == "resolved" and isinstance(payload, dict) and len(payload) == 1:
+            said = payload.get(name)
+        if isinstance(self.request, ApprovalRequest):
+            return said is True
+        return said if isinstance(said, str) else None
+
+    def shown(self) -> dict[str, Any]:
+        """Return what the client is told of it."""
+        request, about = self.request, dict[str, Any]()
+        if isinstance(request, Question):
+            about = {"agent": request.agent, "text": request.text}
+            asks = {"reason": "question", "message": str(request), "metadata": about}
+            return {**asks, "responseSchema": _form("answer", "string")}
+        about = {"agent": request.agent, "action": request.action, "args": request.args}
+        if request.note:
+            about["note"] = request.note
+        asks = {"reason": "approval", "message": f"Permit {request}", "metadata": about}
+        return {**asks, "responseSchema": _form("approved", "boolean")}
 
 
 @dataclass(eq=False)
@@ -66,13 +95,21 @@ class _Job:
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask the person at the client, and wait for the answer."""
-        asked = _Asked(request, asyncio.get_running_loop().create_future())
-        self.news.put_nowait(asked)
-        return True if await asked.answer else Refused("the person at the client has refused it")
+        if await self._ask(request):
+            return True
+        return Refused("the person at the client has refused it")
 
     async def answer(self, question: Question) -> str:
-        """Raise `NobodyToAsk`: only approvals are interrupts."""
-        raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody can be asked")
+        """Ask the person at the client a question, and wait for the answer."""
+        said = await self._ask(question)
+        if said is None:
+            raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody answered")
+        return str(said)
+
+    async def _ask(self, request: ApprovalRequest | Question) -> Any:
+        asked = _Asked(request, asyncio.get_running_loop().create_future())
+        self.news.put_nowait(asked)
+        return await asked.answer
 
 
 class AGUIDoor:
@@ -167,7 +204,7 @@ class AGUIDoor:
         return job
 
     async def _told(self, job: _Job, about: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """Yield the protocol's events of the reply, until it ends or needs an approval."""
+        """Yield the protocol's events of the reply, until it ends or asks the person something."""
         open_kind, open_id, speaker = "", "", ""  # of the message whose pieces come
         text = ""  # the last one that was told
         while True:
@@ -228,23 +265,14 @@ class AGUIDoor:
 
     def _interrupt(self, job: _Job, asked: _Asked) -> dict[str, Any]:
         """Keep a waiting run under an id that cannot be guessed; return the interrupt."""
-        id = f"{secrets.token_urlsafe(24)}.{asked.request.fingerprint}"
+        id = secrets.token_urlsafe(24)
+        if isinstance(asked.request, ApprovalRequest):
+            id += f".{asked.request.fingerprint}"
         job.asked, self._waiting[id] = asked, job
         asyncio.get_running_loop().call_later(_WAITS_S, self._drop, id)
         while len(self._waiting) > _MOST_WAITING:
             self._drop(next(iter(self._waiting)))
-        request = asked.request
-        action = {"agent": request.agent, "action": request.action, "args": request.args}
-        if request.note:
-            action["note"] = request.note
-        return {
-            "id": id,
-            "reason": "approval",
-            "message": f"Permit {request}",
-            "toolCallId": job.call_id,
-            "responseSchema": _ANSWER,
-            "metadata": action,
-        }
+        return {"id": id, "toolCallId": job.call_id, **asked.shown()}
 
     def _drop(self, id: str) -> None:
         job = self._waiting.pop(id, None)
@@ -252,7 +280,7 @@ class AGUIDoor:
             job.task.cancel()
 
     def _resumed(self, agent: str, caller: str, thread: str, given: dict[str, Any]) -> _Job:
-        """Give a waiting run its answer, which permits that one call once."""
+        """Give a waiting run its answer, which counts for what it asks, once."""
         entries = given["resume"]
         entry = entries[0] if isinstance(entries, list) and len(entries) == 1 else None
         id = entry.get("interruptId") if isinstance(entry, dict) else None
@@ -262,15 +290,8 @@ class AGUIDoor:
             raise Wrong("no run of this thread waits for this answer, or no longer")
         del self._waiting[str(id)]
         assert isinstance(entry, dict)
-        payload = entry.get("payload")
-        approved = (
-            entry.get("status") == "resolved"
-            and isinstance(payload, dict)
-            and payload.keys() == {"approved"}
-            and payload["approved"] is True
-        )
         if not job.asked.answer.done():
-            job.asked.answer.set_result(approved)
+            job.asked.answer.set_result(job.asked.read(entry))
         return job
 
 

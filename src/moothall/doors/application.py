@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from moothall.agent import Agent
+from moothall.arguments import check_text
 from moothall.doors.a2a import A2ADoor
 from moothall.doors.a2a_rest import A2ARest
 from moothall.doors.ag_ui import AGUIDoor
@@ -62,6 +63,7 @@ def asgi(
             of which the callers' budget is not a part
         MissingExtra: the extra `mcp` is not installed
     """
+    check_text("title=", title)
     MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")
     callers = Callers(token, budget, rate)
     return application(Served(agents, callers), callers, title)

@@ -164,6 +164,7 @@ def response_request(given: dict[str, Any]) -> Asked:
     else:
         messages = _items(_taken(given, "input", list))
     form = _taken(_taken(given, "text", dict, {}), "format", dict, {})
+    continues = given.get("previous_response_id") is not None
     return Asked(
         _taken(given, "model", str),
         messages,
@@ -171,7 +172,7 @@ def response_request(given: dict[str, Any]) -> Asked:
         _schema(form, form, "text.format"),
         _taken(given, "stream", bool, False),
         instructions=_taken(given, "instructions", str, ""),
-        previous=_taken(given, "previous_response_id", str, "") or None,
+        previous=_taken(given, "previous_response_id", str) if continues else None,
         store=_taken(given, "store", bool, True),
         given=given,
     )

@@ -206,9 +206,10 @@ class _Limits:
 
     def check_none(self) -> None:
         """Refuse the options where they say nothing to a door."""
-        if self.spend or self.per or self.rate is not None or self.callers is not None:
+        of_a_door = self.spend or self.per or self.rate is not None or self.callers is not None
+        if of_a_door or is_typed("token"):
             raise click.UsageError(
-                f"--callers, {', '.join(_OPTIONS)}, --per and --rate are for --http"
+                f"--callers, {', '.join(_OPTIONS)}, --per, --rate and --token are for --http"
             )
 
     def tokens(self, token: str | None) -> str | dict[str, str] | None:
@@ -217,8 +218,12 @@ class _Limits:
             return token
         if is_typed("token"):
             raise click.UsageError("give either --token or --callers")
+        try:
+            lines = Path(self.callers).read_text("utf-8").splitlines()
+        except UnicodeDecodeError:
+            raise click.UsageError(f"{self.callers} must be text in UTF-8") from None
         named: dict[str, str] = {}
-        for number, line in enumerate(Path(self.callers).read_text("utf-8").splitlines(), 1):
+        for number, line in enumerate(lines, 1):
             words = line.split()
             if words and len(words) != 2:
                 raise click.UsageError(f"{self.callers}, line {number}: must be a name and a token")
