@@ -1,15 +1,18 @@
-"""A wrong name in a constructor: the error says which one is near."""
+"""A wrong name in a constructor: the error says which is near. A wrong value: it is shown."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import moothall
 from moothall import (
+    Action,
     Agent,
     AMQPSpace,
     Budget,
@@ -17,13 +20,19 @@ from moothall import (
     Conversation,
     DefinitionError,
     DualActConfig,
+    Goal,
+    Journal,
+    Memory,
     NativeSpace,
     OpenAIModel,
     ReActAgent,
     Researcher,
+    RuleApprover,
     ScriptedModel,
     Society,
     SQLiteMemory,
+    parse_slash,
+    show,
     workflow,
 )
 from moothall.reasoning.loop import parts
@@ -100,3 +109,51 @@ def test_constructor_signatures_have_every_agents_options(name: str) -> None:
             options = str(each.annotation).removeprefix("Unpack[").removesuffix("]")
             named |= set((vars(workflow) | vars(parts))[options].__annotations__)
     assert {"approver", "deps", "concurrency", "receive_own_broadcasts"} <= named
+
+
+CALLS: dict[str, Callable[[], Any]] = {
+    "text": lambda: agent().reply_sync(None),
+    "no blocks": lambda: agent().reply_sync([]),
+    "block of an object": lambda: agent().reply_sync([object()]),
+    "block of a text": lambda: agent().reply_sync(["x"]),
+    "block without text": lambda: agent().reply_sync([{"type": "text"}]),
+    "thread": lambda: agent().reply_sync("x", thread=""),
+    "run_id": lambda: agent().reply_sync("x", run_id=5),
+    "interrupt": lambda: agent().interrupt(None),
+    "observe": lambda: asyncio.run(agent().observe(5)),
+    "show": lambda: asyncio.run(show(None)),  # type: ignore[arg-type]
+    "goal's name": lambda: agent(goals=[Goal(1, None, "Be kind.")]),  # type: ignore[arg-type]
+    "goal's description": lambda: agent(goals=[Goal(1, "kindness", ["Be kind."])]),  # type: ignore[arg-type]
+    "action's description": lambda: Action("add", print, 5),  # type: ignore[arg-type]
+    "memory": lambda: Memory().add_memory("x"),  # type: ignore[arg-type]
+    "limit of text": lambda: Memory().get_memories("2"),  # type: ignore[arg-type]
+    "negative limit": lambda: Memory().get_memories(-1),
+    "memory's thread": lambda: Memory().thread(5),  # type: ignore[arg-type]
+    "rules": lambda: RuleApprover(5),  # type: ignore[arg-type]
+    "slash line": lambda: parse_slash(5),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_a_value_that_is_not_allowed_is_a_config_error(what: str) -> None:
+    with pytest.raises(ConfigError):
+        CALLS[what]()
+
+
+def test_a_recall_or_a_journal_refuses_a_value_as_a_config_error(tmp_path: Path) -> None:
+    with SQLiteMemory(tmp_path / "m.db") as memory, Journal(tmp_path / "r.db") as journal:
+        agent(journal=journal).reply_sync("x", run_id="r")
+        memory.add_memory({"role": "user", "content": "x"})
+        calls: tuple[Callable[[], Any], ...] = (
+            lambda: memory.get_memories("2"),  # type: ignore[arg-type]
+            lambda: memory.recall(5),  # type: ignore[arg-type]
+            lambda: memory.recall("x", limit=-1),
+            lambda: memory.recall("x", by="sense"),  # type: ignore[arg-type]
+            lambda: journal.entries("r", after="x"),  # type: ignore[arg-type]
+            lambda: journal.fork("r", "r"),
+            lambda: journal.kept("../r.db"),
+            lambda: journal.kept(5),  # type: ignore[arg-type]
+        )
+        for call in calls:
+            with pytest.raises(ConfigError):
+                call()

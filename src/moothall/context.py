@@ -68,10 +68,10 @@ class Context(Generic[T]):
             text: how far, in words, such as "page 3 of 10"
 
         Raises:
-            DefinitionError: it is not a text
+            ConfigError: it is not a text
         """
         if not isinstance(text, str):
-            raise DefinitionError(f"progress takes a text, got {type(text).__name__}")
+            raise ConfigError(f"progress takes a text, got {type(text).__name__}")
         if self._told is None or self._loop is None:
             return
         if asyncio._get_running_loop() is self._loop:
@@ -93,10 +93,10 @@ class Context(Generic[T]):
             it returns the answer, or raises `NobodyToAsk`.
 
         Raises:
-            DefinitionError: the question is not a text
+            ConfigError: the question is not a text
         """
         if not isinstance(question, str):
-            raise DefinitionError(f"ask_person takes a text, got {type(question).__name__}")
+            raise ConfigError(f"ask_person takes a text, got {type(question).__name__}")
         asked = Question(str(self.agent.id), question, self.run_id)
         return PendingQuestion(self.agent, asked, self._loop, self._heard)
 

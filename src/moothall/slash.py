@@ -17,7 +17,7 @@ import json
 import re
 from typing import Any
 
-from moothall.errors import DefinitionError, SlashError
+from moothall.errors import ConfigError, SlashError
 from moothall.jsonvalue import DECODER, NotJSON, copy_json
 from moothall.message import BROADCAST, MAX_ID, Message, check_message
 from moothall.text import escaped_json, shorten
@@ -44,7 +44,7 @@ def parse_slash(line: str) -> dict[str, Any] | None:
         line: at most 1,000,000 characters
 
     Raises:
-        DefinitionError: it is not a text
+        ConfigError: the line is not a text
         SlashError: the line is not a message; `column` and the text say where and what was expected
 
     Example:
@@ -61,7 +61,7 @@ def parse_slash(line: str) -> dict[str, Any] | None:
         moothall.errors.SlashError: column 18: expected ":" and the value of "a", not ...
     """
     if not isinstance(line, str):
-        raise DefinitionError(f"parse_slash takes a line of text, got {type(line).__name__}")
+        raise ConfigError(f"parse_slash takes a line of text, got {type(line).__name__}")
     if len(line) > MAX_LINE:
         raise _too_long()
     if not line.strip():

@@ -100,8 +100,7 @@ def test_only_exactly_one_object_is_a_decision(text: str) -> None:
     except Unreadable:
         return
     value = json.loads(text)
-    assert set(value) == {"action", "new_instruction", "reasoning"}
-    assert decision.to_json() == value
+    assert decision.to_json() == {"reasoning": "", **value}
 
 
 class Odd:

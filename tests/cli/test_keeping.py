@@ -124,7 +124,9 @@ def test_old_runs_are_pruned_but_for_the_newest(folder: Path) -> None:
 def test_runs_are_found_by_options(folder: Path) -> None:
     assert listed(folder, "--thread", "anna") == ["two", "three"]
     assert listed(folder, "--text", "SECRET anna", "--sort", "-began") == ["three", "two"]
-    assert listed(folder, "--state", "done, stopped", "--limit", "1") == ["one"]
+    assert listed(folder, "--state", "done, stopped", "--limit", "1") == ["three"]
+    assert listed(folder, "--limit", "2") == ["two", "three"]  # the last ones, as without --limit
+    assert listed(folder, "--limit", "2", "--sort", "began") == ["one", "two"]
     assert listed(folder, "--since", "1h", "--kind", "ReActAgent", "--agent", "clerk") != []
     assert listed(folder, "--until", "2020-01-01") == []
     assert listed(folder, "--needs-me") == []
@@ -137,6 +139,8 @@ def test_runs_are_found_by_options(folder: Path) -> None:
         (("one", "--state", "done"), "an ID is one run"),
         (("--since", "yesterday"), "must be a date"),
         (("--sort", "age"), "must be began"),
+        (("--state", ""), "must be running, waiting"),
+        (("--state", "done,,error"), "must be running, waiting"),
         (("one", "two"), "unexpected extra argument"),
     ):
         done = moothall("runs", *args, cwd=folder)

@@ -112,3 +112,15 @@ def test_schedule_of_any_interval_comes_to_each_time_once(every: float) -> None:
         assert schedule.latest(last, following) == following
         assert schedule.latest(last, following - timedelta(microseconds=1)) is None
         last = following
+
+
+@pytest.mark.parametrize("schedule", (Schedule(every=60), Schedule(cron="0 7 * * *")))
+@pytest.mark.parametrize("moment", (datetime(2026, 5, 1), 1.5))
+def test_schedule_refuses_a_moment_without_a_time_zone(schedule: Schedule, moment: Any) -> None:
+    told = "moment must be a datetime with a time zone, got"
+    with pytest.raises(ConfigError, match=told):
+        next(schedule.after(moment))
+    with pytest.raises(ConfigError, match=told):
+        schedule.due(moment, datetime(2026, 5, 2, tzinfo=UTC))
+    with pytest.raises(ConfigError, match=told):
+        schedule.latest(datetime(2026, 5, 1, tzinfo=UTC), moment)

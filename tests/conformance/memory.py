@@ -113,7 +113,7 @@ class MemoryConformance:
 
     def test_a_negative_limit_is_refused(self, memory: Any) -> None:
         memory.add_memory(user("a"))
-        with pytest.raises(ValueError, match="limit= must be 0 or more, got -1"):
+        with pytest.raises(ValueError, match="limit= must be a whole number from 0 up, got -1"):
             memory.get_memories(-1)
         assert memory.get_memories() == [user("a")]
 

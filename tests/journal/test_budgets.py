@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from journal.conftest import Place
-from moothall import Budget, BudgetExceeded, Journal
+from moothall import Budget, BudgetExceeded, DeadlineExceeded, Journal
 from moothall.budget import StoredBudget
-from moothall.errors import DefinitionError, JournalError
+from moothall.errors import ConfigError, DefinitionError, JournalError
+from standing_clock import StandingClock
 
 
 @pytest.fixture
@@ -118,6 +119,8 @@ def test_budget_that_releases_dead_gives_back_what_killed_processes_had_reserved
     assert new.child(name="child", tokens=5).left.tokens == 5
     with pytest.raises(DefinitionError, match="release_dead= needs a journal="):
         Budget(tokens=1, release_dead=True)
+    with pytest.raises(ConfigError, match="release_dead= must be True or False, got"):
+        Budget(journal=journal, name="team", release_dead="no")  # type: ignore[arg-type]
 
 
 def test_a_budget_is_reset_while_somebody_holds_some_of_it(journal: Journal, place: Place) -> None:
@@ -174,3 +177,37 @@ def test_a_journal_that_is_opened_again_shows_its_budgets(journal: Journal, plac
         journal.budgets.list()
     with Journal(place("j")) as again:
         assert only(again).spent.tokens == 1
+
+
+def test_a_deleted_budget_begins_anew_in_a_process_that_uses_it(
+    journal: Journal, place: Place
+) -> None:
+    team = Budget(tokens=100, journal=journal, name="team")
+    team.reserve(tokens=60).settle()
+    held, given_back = team.reserve(tokens=10), team.reserve(tokens=10)
+    journal.budgets.limit("team", tokens=90)
+    journal.budgets.delete("team")
+    assert (team.left.tokens, team.spent.tokens) == (100, 0)
+    with Journal(place("j")) as another:
+        Budget(tokens=100, journal=another, name="team").reserve(tokens=1).settle()
+    held.settle(tokens=12)  # what was reserved before counts in the budget that is gone
+    given_back.release()
+    team.reserve(tokens=2).settle()
+    assert team.left.tokens == 97
+    shown = only(journal)
+    assert (shown.spent.tokens, shown.reserved.tokens, shown.over.tokens) == (3, 0, 0)
+    assert shown.limits.tokens == 100
+
+
+def test_a_budget_that_is_reset_begins_its_seconds_anew_in_a_process_that_uses_it(
+    journal: Journal,
+) -> None:
+    clock = StandingClock()
+    team = Budget(seconds=60, journal=journal, name="team", clock=clock)
+    team.reserve(actions=1).settle()
+    clock.over()
+    with pytest.raises(DeadlineExceeded):
+        team.reserve(actions=1)
+    journal.budgets.reset("team")
+    team.reserve(actions=1).settle()
+    assert team.spent.seconds < 60

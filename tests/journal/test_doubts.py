@@ -11,7 +11,7 @@ import pytest
 import moothall
 from journal.crash import crash
 from moothall import Action, Call, Journal, ModelReply, ReActAgent, ScriptedModel
-from moothall.errors import DefinitionError
+from moothall.errors import ConfigError
 from moothall.journal.doubt import Done
 
 BOTH = ModelReply("", (Call("1", "pay", {"who": "ann"}), Call("2", "pay", {"who": "bob"})))
@@ -84,7 +84,7 @@ def test_a_decision_that_is_none_is_refused(broken: Path) -> None:
             ({1: "perhaps"}, 'must be "repeat", "skip" or Done'),
             ({1: Done(object())}, "the result of call 1 is not JSON"),
         ):
-            with pytest.raises(DefinitionError, match=told):
+            with pytest.raises(ConfigError, match=told):
                 journal.decide("R", wrong)  # type: ignore[arg-type]
         assert len(journal.in_doubt("R")) == 2
 

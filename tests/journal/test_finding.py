@@ -187,6 +187,10 @@ def test_entries_limit_reads_no_further_entries(tmp_path: Path) -> None:
         ({"since": "yesterday"}, "since= must be seconds since 1970 or a datetime"),
         ({"text": 3}, "text= must be a text"),
         ({"state": [None]}, "state= must be a text"),
+        ({"state": 5}, "state= must be a text or several, got 5"),
+        ({"sort": 5}, "sort= must be one of began, changed"),
+        ({"since": float("nan")}, "since= must be seconds since 1970 or a datetime, got nan"),
+        ({"until": float("nan")}, "until= must be seconds since 1970 or a datetime, got nan"),
         (
             {"state": "finished"},
             "state= must be running, waiting, stopped, done, .* got 'finished'",

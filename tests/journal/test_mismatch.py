@@ -20,7 +20,7 @@ from moothall import (
     ScriptedModel,
     SQLiteMemory,
 )
-from moothall.errors import DefinitionError, JournalError, RunMismatch
+from moothall.errors import ConfigError, DefinitionError, JournalError, RunMismatch
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
@@ -359,3 +359,14 @@ def test_an_agent_that_may_fork_goes_on_though_it_has_changed(tmp_path: Path) ->
         # Another task is not a program that has changed.
         with pytest.raises(RunMismatch, match="task"):
             agent("Yes.").reply_sync("something else", run_id="R")
+
+
+def test_an_agent_with_an_unknown_on_mismatch_is_refused_before_its_run_begins(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
+        agent.on_mismatch = "forks"  # type: ignore[assignment]
+        with pytest.raises(ConfigError, match=r"on_mismatch must be 'stop' or 'fork', got 'forks'"):
+            agent.reply_sync("go", run_id="R")
+        assert journal.runs() == []

@@ -37,7 +37,7 @@ def test_a_limit_gives_the_last_so_many(limit: int | None, texts: str) -> None:
 
 def test_a_negative_limit_is_refused() -> None:
     memory = Memory()
-    with pytest.raises(ValueError, match="limit= must be 0 or more, got -1"):
+    with pytest.raises(ValueError, match="limit= must be a whole number from 0 up, got -1"):
         memory.get_memories(-1)
     memory.add_memory({"role": "user", "content": "a"})
     assert memory.get_memories(limit=1) == items("a")

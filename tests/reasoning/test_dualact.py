@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from moothall import (
     Conclusion,
     ConclusionReached,
     ConfigError,
+    Conversation,
     DecisionAction,
     DecisionMade,
     DualActAgent,
@@ -26,6 +28,7 @@ from moothall import (
     Memory,
     ModelReply,
     NativeSpace,
+    Person,
     ReActAgent,
     Reply,
     ScriptedModel,
@@ -459,8 +462,23 @@ def test_memories_are_apart_or_one() -> None:
         human, reactive = dual.human_agent, dual.reactive_agent
         assert (human.memory is reactive.memory) == shared
         assert len(reactive.memory.get_memories()) == (6 if shared else 2)
-    with pytest.raises(ConfigError, match="shared_memory= needs agents with a memory"):
-        DualActConfig(Speaker(), ReActAgent("R", "local"), shared_memory=True)
+
+
+@pytest.mark.parametrize(
+    "other",
+    (
+        lambda: Speaker(),
+        lambda: Person("you"),
+        lambda: Conversation([ReActAgent("c", "local")]),
+        lambda: DualActAgent(human=ReActAgent("h", "local"), reactive=ReActAgent("r", "local")),
+    ),
+    ids=("own class", "person", "conversation", "dual act"),
+)
+def test_dualact_memory_is_not_shared_with_who_has_none(other: Callable[[], Any]) -> None:
+    one, two = ReActAgent("one", "local"), ReActAgent("two", "local")
+    for human, reactive in ((other(), one), (one, other()), (one, [two, other()])):
+        with pytest.raises(ConfigError, match="shared_memory= needs agents with a memory"):
+            DualActConfig(human, reactive, shared_memory=True)
 
 
 class Speaker:

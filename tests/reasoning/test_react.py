@@ -396,7 +396,7 @@ def test_a_memory_that_gives_no_chat_messages_is_named(
     reply = thinker.reply_sync("go")
     assert reply.stop_reason == "error"
     assert shown in reply.detail
-    assert "the memory of agent 'thinker' failed: TypeError: " in caplog.text
+    assert "the memory of agent 'thinker' failed: ConfigError: " in caplog.text
     assert "the model" not in caplog.text
 
 

@@ -547,7 +547,7 @@ def test_an_interruption_is_of_one_thread() -> None:
         it = ReActAgent("it", gate)
         work = [asyncio.create_task(it.reply("go", thread=id)) for id in ("Ann", "Bo")]
         await gate.begun.wait()
-        with pytest.raises(ValueError, match=r"in the threads 'Ann', 'Bo': say which"):
+        with pytest.raises(ConfigError, match=r"in the threads 'Ann', 'Bo': say which"):
             it.interrupt("Stop!")
         assert await it.interrupt("Faster!", thread="Ann")
         gate.open.set()

@@ -78,6 +78,8 @@ class Action:
             raise unknown or TypeError(f"unexpected {wrong}")
         check_name(name, "Action")
         where = f"action {name!r}"
+        if not isinstance(description, str | None):
+            raise ConfigError(f"{where}: description must be a text, got {description!r:.80}")
         if not callable(function):
             raise ConfigError(f"{where}: function must be callable, not {function!r}")
         check_returns(function, where)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, TextIO, overload
 
+from moothall.errors import ConfigError
 from moothall.jsonvalue import json_text
 from moothall.reasoning.events import Done, Event
 from moothall.reasoning.reply import ANSWERED, Reply
@@ -38,7 +39,7 @@ async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Any:
         the reply
     """
     if not hasattr(stream, "aclose"):
-        raise TypeError(f"show takes a stream, such as agent.stream(text), got {stream!r:.80}")
+        raise ConfigError(f"show takes a stream, such as agent.stream(text), got {stream!r:.80}")
     shown = _Printer(file)
     reply: Reply | None = None
     async with aclosing(stream) as events:  # type: ignore[type-var]

@@ -295,8 +295,8 @@ class RuleApprover:
     """Decides by the first matching rule; without one, `otherwise` decides or it is refused."""
 
     def __init__(self, rules: Iterable[Rule], otherwise: Approver | None = None) -> None:
-        if isinstance(rules, Rule):
-            raise DefinitionError("RuleApprover takes a list of rules, got one: put it in a list")
+        if not isinstance(rules, Iterable):
+            raise ConfigError(f"RuleApprover takes a list of rules, got {rules!r:.80}")
         self.rules: tuple[Rule, ...] = tuple(rules)
         for rule in self.rules:
             if not isinstance(rule, Rule):

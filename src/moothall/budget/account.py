@@ -32,6 +32,11 @@ class Account:
     period: str = ""  # of which it counts; empty: of all time, so far
     key: str | None = None  # by which processes share it
 
+    @property
+    def term(self) -> str:
+        """Return that for which a reservation counts: it does so in no later one."""
+        return self.period
+
     def is_same(self, other: Account) -> bool:
         """Return whether an account of the same ledger counts the same."""
         return self is other or (self.key is not None and self.key == other.key)

@@ -97,6 +97,10 @@ class Budget:
         self.prices = prices
         self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
         utc = time.time if clock is None else clock.now
+        if not isinstance(release_dead, bool):
+            raise ConfigError(
+                f"Budget: release_dead= must be True or False, got {excerpt(release_dead)}"
+            )
         if journal is None:
             if release_dead:
                 raise DefinitionError("Budget: release_dead= needs a journal=, which has who died")

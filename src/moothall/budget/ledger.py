@@ -80,10 +80,10 @@ class Ledger:
         rest: tuple[int, ...] = (),
     ) -> Reservation:
         """Reserve from all accounts or none; `rest`: the kinds of which to take all."""
-        amounts, periods = least, None
+        amounts, terms = least, None
 
         def work() -> None:
-            nonlocal amounts, periods
+            nonlocal amounts, terms
             if rest:
                 amounts = tuple(
                     max(most, least[kind], 1) if kind in rest and most is not None else least[kind]
@@ -91,10 +91,10 @@ class Ledger:
                 )
             take(accounts, amounts, now)
             if self.has_periods:
-                periods = tuple(account.period for account in accounts)
+                terms = tuple(account.term for account in accounts)
 
         self.change(accounts, work, lambda: add(accounts, amounts, -1))
-        return Reservation(self, accounts, amounts, periods)
+        return Reservation(self, accounts, amounts, terms)
 
     def settle(self, reservation: Reservation, spent: Amounts) -> None:
         """End a reservation."""
@@ -187,7 +187,7 @@ class Reservation(Held):
     """
 
     __slots__ = (
-        *("__weakref__", "_accounts", "_ledger", "_periods", "_spent", "_waits"),
+        *("__weakref__", "_accounts", "_ledger", "_terms", "_spent", "_waits"),
         "open",
     )
 
@@ -196,12 +196,12 @@ class Reservation(Held):
         ledger: Ledger,
         accounts: Accounts,
         amounts: Amounts,
-        periods: tuple[str, ...] | None = None,
+        terms: tuple[str, ...] | None = None,
     ) -> None:
         self._ledger = ledger
         self._accounts = accounts
         self._amounts = amounts
-        self._periods = periods  # of its accounts, where one may be renewed
+        self._terms = terms  # of its accounts, where one may be renewed
         self._spent = amounts  # until it is settled
         self.open = True
         self._waits = 0  # how many of its inner reservations wait in turn
@@ -238,10 +238,10 @@ class Reservation(Held):
 
     def _counting(self) -> Accounts:
         """Return the accounts that were not renewed since: those in which it counts."""
-        if self._periods is None:
+        if self._terms is None:
             return self._accounts
-        pairs = zip(self._accounts, self._periods, strict=True)
-        return tuple(account for account, period in pairs if account.period == period)
+        pairs = zip(self._accounts, self._terms, strict=True)
+        return tuple(account for account, term in pairs if account.term == term)
 
     def __enter__(self) -> Reservation:
         return self
@@ -277,7 +277,7 @@ def end(reservation: Reservation, spent: Amounts) -> list[tuple[Account, int]]:
     reservation._ledger._open[0] -= 1
     reservation._ledger._held.pop(id(reservation), None)
     closed = []
-    accounts = reservation._accounts if reservation._periods is None else reservation._counting()
+    accounts = reservation._accounts if reservation._terms is None else reservation._counting()
     for kind in KINDS:
         beyond = spent[kind] - reservation._amounts[kind]
         if not spent[kind] and not beyond:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -195,10 +196,16 @@ class SharedAccount(Account):
     _held: dict[str, list[int]] = field(default_factory=dict)  # by process, what it has reserved
     _stated: tuple[Any, ...] = ()  # the limits that this process states
     _set: dict[str, int | float] = field(default_factory=dict)  # those that a person set instead
+    _made: str = ""  # by which an account is known from a deleted one of its key
 
     def __post_init__(self) -> None:
         """Note the limits that the program states."""
         self._stated = (*self.limits, self.seconds)
+
+    @property
+    def term(self) -> str:
+        """Return the account and its period: a deletion begins anew, as a period does."""
+        return f"{self._made}/{self.period}"
 
     def reserved(self) -> list[int]:
         """Return what is reserved, by all processes."""
@@ -216,8 +223,9 @@ class SharedAccount(Account):
 
     def put(self, state: dict[str, Any] | None, now: float) -> None:
         """Take over the state that stands in the books."""
-        if state is None:
-            return
+        if state is None:  # it was never used, or a person has deleted it
+            state = {name: [*NOTHING] for name in _COUNTS}
+            state |= {"fault": None, "begun": None, "made": secrets.token_hex(4)}
         try:
             for name in _COUNTS:
                 setattr(self, name, _counts(name, state[name]))
@@ -229,11 +237,15 @@ class SharedAccount(Account):
             self.fault = fault
             if period != self.period:
                 self.period, self.begun = period, None
-            if begun is not None:
+            if begun is None:
+                self.begun = None
+            else:
                 begun = begun if isinstance(begun, dict) else {"at": begun}  # of an older moothall
                 since = now - passed(begun)
-                self.begun = since if self.begun is None else min(since, self.begun)
+                again = self._begun is None or self._begun["at"] != begun["at"]  # as by a reset
+                self.begun = since if again or self.begun is None else min(since, self.begun)
             self._begun = begun
+            self._made = str(state.get("made", ""))
             held = state.get("held", {}).items()
             self._held = {str(name): _counts("held", each) for name, each in held}
             self._set = dict(state.get("set", {}))
@@ -269,6 +281,8 @@ class SharedAccount(Account):
             state["held"] = self._held
         if self._set:
             state["set"] = self._set
+        if self._made:
+            state["made"] = self._made
         if self.per:
             state["per"] = self.per
         return state | {"period": self.period} if self.period else state

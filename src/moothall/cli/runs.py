@@ -89,7 +89,8 @@ class _Runs(click.Group):
     "--limit",
     metavar="N",
     type=Whole(min=0),
-    help=f"At most N runs, 0 for all.  [default: the last {_SHOWN}; all with --json]",
+    help="At most N runs, without --sort the last ones; 0 for all.  "
+    f"[default: {_SHOWN}; all with --json]",
 )
 @click.option(
     "--citizen", metavar="N", help="Show what citizen N of a society asked its model, by step."
@@ -156,7 +157,7 @@ def _chosen(wanted: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of `Journal.runs` that choose runs."""
     state = wanted.pop("state")
     if state is not None:
-        wanted["state"] = [each.strip() for each in state.split(",") if each.strip()]
+        wanted["state"] = [each.strip() for each in state.split(",")]
     return {"needs_person": wanted.pop("needs_me"), **wanted}
 
 
@@ -202,7 +203,7 @@ def _list(
     journal: Journal, wanted: dict[str, Any], sort: str | None, limit: int | None, as_json: bool
 ) -> None:
     most = limit if limit is not None else None if as_json else _SHOWN
-    newest = sort is None and limit is None and most is not None
+    newest = sort is None and bool(most)
     order = "-began" if newest else sort or "began"
     with usage():
         outlines: Sequence[Outline] = journal.runs(**wanted, sort=order, limit=most or None)

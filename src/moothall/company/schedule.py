@@ -70,6 +70,7 @@ class Schedule:
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """Yield the times of the firings after a moment, in UTC, in order."""
+        _check_moment(moment)
         if self.every is not None:
             number = self._number(moment) + 1
             while True:
@@ -99,6 +100,8 @@ class Schedule:
 
     def latest(self, last: datetime, now: datetime) -> datetime | None:
         """Return the last firing after `last` and up to `now`, or None."""
+        _check_moment(last)
+        _check_moment(now)
         if self.every is not None:
             at = self._time(self._number(now))
         else:
@@ -145,6 +148,12 @@ class Schedule:
             raise ConfigError(f"cron {self.cron!r:.80}: {str(error).lower()}") from None
         if first is None:
             raise ConfigError(f"cron {self.cron!r:.80} never fires")
+
+
+def _check_moment(moment: object) -> None:
+    """Raise ConfigError unless a moment is the same everywhere."""
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise ConfigError(f"moment must be a datetime with a time zone, got {moment!r:.80}")
 
 
 def stamp(at: datetime) -> str:

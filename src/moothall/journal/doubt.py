@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from moothall.errors import ConfigError, DefinitionError
+from moothall.errors import ConfigError
 from moothall.journal.entry import WAYS, Entry
 from moothall.jsonvalue import NotJSON, to_json
 
@@ -88,15 +88,13 @@ def decisions_for(
     for number, decision in wanted.items():
         if number not in by_number:
             there = f"1 to {len(doubts)}" if doubts else "none"
-            raise DefinitionError(f"no call in doubt has the number {number!r}: there are {there}")
+            raise ConfigError(f"no call in doubt has the number {number!r}: there are {there}")
         data: dict[str, Any] = {"key": by_number[number].key, "decision": "done"}
         if isinstance(decision, Done):
             try:
                 data["value"] = to_json(decision.value)
             except NotJSON as error:
-                raise DefinitionError(
-                    f"the result of call {number} is not JSON: {error}"
-                ) from error
+                raise ConfigError(f"the result of call {number} is not JSON: {error}") from error
         elif decision in WAYS:
             data["decision"] = decision
         else:

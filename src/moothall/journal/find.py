@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from math import isnan
 from typing import Any, Final, TypeAlias
 
 from moothall.arguments import check_integer, none_of
@@ -68,7 +69,7 @@ class Wanted:
     def rows(self, taken: Callable[[], Iterable[int]]) -> tuple[str, list[Any]]:
         """Return the query for the wanted runs; `taken` returns those that processes work on."""
         where, values = self._where(taken)
-        column, descending = self.sort.removeprefix("-"), self.sort.startswith("-")
+        column = self.sort.removeprefix("-") if isinstance(self.sort, str) else ""
         if column not in SORTS:
             names = ", ".join(SORTS)
             raise ConfigError(
@@ -76,6 +77,7 @@ class Wanted:
                 f"largest first, got {self.sort!r:.80}"
             )
         column = {"began": "number", "entries": "last"}.get(column, column)
+        descending = self.sort.startswith("-")
         order = f"{column} DESC, number DESC" if descending else f"{column}, number"
         limit = ""
         if self.limit is not None:
@@ -132,7 +134,7 @@ def moment(name: str, given: object) -> float:
     """Return a moment as seconds since 1970."""
     if isinstance(given, datetime):
         return given.timestamp()
-    if isinstance(given, bool) or not isinstance(given, int | float):
+    if isinstance(given, bool) or not isinstance(given, int | float) or isnan(given):
         raise ConfigError(
             f"runs: {name}= must be seconds since 1970 or a datetime, got {given!r:.80}"
         )
@@ -142,6 +144,8 @@ def moment(name: str, given: object) -> float:
 def _states(given: str | Iterable[str] | None) -> list[str] | tuple[str, ...] | None:
     if given is None:
         return None
+    if not isinstance(given, Iterable):
+        raise ConfigError(f"runs: state= must be a text or several, got {given!r:.80}")
     return [_text("state", each) for each in ((given,) if isinstance(given, str) else given)]
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from moothall.arguments import check_integer
 from moothall.database import Database
+from moothall.errors import ConfigError
 from moothall.journal.books import SharedBudgets
 from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
@@ -26,6 +28,8 @@ from moothall.journal.run_parts import Part, ReadPart, reply_of
 from moothall.journal.store.opened import opened
 from moothall.journal.tally import TASK_CHARS, Tally, searched
 from moothall.jsonvalue import readable
+
+_SHA256: Final = re.compile("[0-9a-f]{64}")
 
 
 class Journal:
@@ -207,10 +211,11 @@ class Journal:
             most: at most so many; only these are read
 
         Raises:
-            ConfigError: `most` is not a whole number from 0 on
+            ConfigError: `after` or `most` is not a whole number from 0 on
             NoSuchRun: there is no run of that id
             JournalError: the file cannot be read, or is damaged
         """
+        check_integer("after=", after, 0)
         check_integer("most=", most, 0, optional=True)
         with self._file.reading() as db:
             number = self._file.number(db, run_id)
@@ -227,9 +232,11 @@ class Journal:
             after: only entries with a higher sequence number
 
         Raises:
+            ConfigError: `after` is not a whole number from 0 on
             NoSuchRun: there is no run of that id
             JournalError: the file cannot be read, or is damaged
         """
+        check_integer("after=", after, 0)
         loop = asyncio.get_running_loop()
         written = asyncio.Event()
 
@@ -267,8 +274,11 @@ class Journal:
         """Return a large value that an entry names by its sha256.
 
         Raises:
+            ConfigError: it is not a sha256 in hexadecimal digits
             JournalError: it is missing or damaged, or the file cannot be read
         """
+        if not isinstance(hash, str) or not _SHA256.fullmatch(hash):
+            raise ConfigError(f"hash= must be a sha256 in hexadecimal digits, got {hash!r:.80}")
         return self._file.kept(hash)
 
     def replay(self, run_id: str) -> Any:
@@ -344,7 +354,7 @@ class Journal:
 
         Raises:
             NoSuchRun: there is no run of that id
-            ValueError: there is a run of the new id, or the new id is not valid
+            ConfigError: there is a run of the new id, or the new id is not valid
             ConfigError: `upto` is not the number of an entry
             JournalError: the file cannot be written, or is damaged
         """
@@ -370,7 +380,7 @@ class Journal:
                 ids = (f"{run_id[: MAX_ID - 10]}.{number}" for number in itertools.count(1))
                 new_id = next(id for id in ids if not db.execute(there, (id,)).fetchone())
             elif db.execute(there, (new_id,)).fetchone():
-                raise ValueError(f"there is a run {new_id!r} already: give the copy another id")
+                raise ConfigError(f"there is a run {new_id!r} already: give the copy another id")
             made = db.insert(
                 "INSERT INTO runs (id, kind, agent, task, thread, began, forked_from, key) "
                 "SELECT ?, kind, agent, task, thread, began, id, ? FROM runs WHERE number = ?",
@@ -485,7 +495,7 @@ class Journal:
 
         Raises:
             FileError: the file cannot be read, or is not an exported run; the text says where
-            ValueError: there is a run of that id
+            ConfigError: there is a run of that id
             ConfigError: `run_id` is not a valid id
             JournalError: the journal cannot be written
         """

@@ -130,7 +130,7 @@ class _Import:
         id: str = head["id"] if run_id is None else run_id
         with self._file.writing() as db:
             if db.execute("SELECT 1 FROM runs WHERE id = ?", (id,)).fetchone():
-                raise ValueError(f"there is a run {id!r} already: give the imported one another id")
+                raise ConfigError(f"there is a run {id!r} already: give the import another id")
             self._file.insert(db, dict(self._value() for _ in range(head["values"])))
             number = self._made(db, id, head)
             tally = self._put(db, number, head)

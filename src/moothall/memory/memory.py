@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, Self
 from weakref import WeakValueDictionary
 
-from moothall.errors import DefinitionError, StateError
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, StateError
 from moothall.threads import guard
 
 _MOST_THREADS: Final = 1000
@@ -70,7 +71,7 @@ class Memory:
         """Add a chat message, `{"role": …, "content": …}`.
 
         Raises:
-            TypeError: the message is not a dict
+            ConfigError: the message is not a dict
         """
         if type(memory) is not dict:
             check_memory(memory)
@@ -122,7 +123,7 @@ class Memory:
             limit: return only this many, the last ones
 
         Raises:
-            ValueError: the limit is negative
+            ConfigError: the limit is not a whole number from 0 up
         """
         return last(self.items, limit)
 
@@ -136,7 +137,7 @@ class Memory:
             id: any text; None is this memory itself, as replies without `thread=` use it
 
         Raises:
-            DefinitionError: the id is not a text, or empty
+            ConfigError: the id is not a text, or empty
         """
         if id is None:
             return self
@@ -186,15 +187,13 @@ class _Threads:
 def check_thread(id: object) -> None:
     """Raise unless the value can be a thread's id."""
     if not isinstance(id, str) or not id:
-        raise DefinitionError(
-            f"a thread's id must be a text of at least 1 character, got {id!r:.80}"
-        )
+        raise ConfigError(f"a thread's id must be a text of at least 1 character, got {id!r:.80}")
 
 
 def check_memory(memory: object) -> None:
     """Raise unless the value can be a chat message."""
     if not isinstance(memory, dict):
-        raise TypeError(
+        raise ConfigError(
             f'a memory is a chat message {{"role": …, "content": …}}, not {type(memory).__name__}'
         )
 
@@ -203,18 +202,17 @@ def check_memories(memories: object) -> None:
     """Raise unless the value can be the messages of a prompt."""
     if not isinstance(memories, list):
         given = type(memories).__name__
-        raise TypeError(f"get_memories must give a list of chat messages, got {given}")
+        raise ConfigError(f"get_memories must give a list of chat messages, got {given}")
     for memory in memories:
         if type(memory) is not dict:
             check_memory(memory)
         if "role" not in memory:
-            raise TypeError(f"a chat message of get_memories has no role: {memory!r:.80}")
+            raise ConfigError(f"a chat message of get_memories has no role: {memory!r:.80}")
 
 
 def last(items: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
     """Return a copy of the list, or of its last `limit` items."""
     if limit is None:
         return items[:]
-    if limit < 0:
-        raise ValueError(f"get_memories: limit= must be 0 or more, got {limit}")
+    check_integer("get_memories: limit=", limit, 0)
     return items[len(items) - limit :] if limit < len(items) else items[:]

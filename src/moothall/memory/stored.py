@@ -95,7 +95,7 @@ class StoredMemory(Memory):
         """Add a chat message. When this returns, it is in the file.
 
         Raises:
-            TypeError: the message is not a dict
+            ConfigError: the message is not a dict
             NotJSON: a part of it has no JSON form, or it has more than 16 MiB; it is not added
             MemoryFileError: the file cannot be written; the message is not added
         """
@@ -131,7 +131,7 @@ class StoredMemory(Memory):
         """Return the messages for a prompt, at most `limit`: the last ones that fit, oldest first.
 
         Raises:
-            ValueError: the limit is negative
+            ConfigError: the limit is not a whole number from 0 up
             MemoryFileError: the file cannot be read
         """
         last([], limit)  # raises for a wrong limit
@@ -322,17 +322,15 @@ class StoredMemory(Memory):
             everywhere: search in every thread of the file
 
         Raises:
-            ValueError: the limit is negative, or `by` is neither of these
+            ConfigError: an argument is not one of its values
             DefinitionError: `by` is meaning without an embedder, or it returned no vectors
             MemoryFileError: the file cannot be read
         """
-        if not isinstance(text, str) or not isinstance(limit, int):
-            given = f"{type(text).__name__} and {type(limit).__name__}"
-            raise TypeError(f"recall: text must be a text and limit= an integer, got {given}")
-        if limit < 0:
-            raise ValueError(f"recall: limit= must be 0 or more, got {limit}")
+        if not isinstance(text, str):
+            raise ConfigError(f"recall: text must be a text, got {text!r:.80}")
+        check_integer("recall: limit=", limit, 0)
         if by not in (None, "words", "meaning"):
-            raise ValueError(f'recall: by= must be "words" or "meaning", got {by!r}')
+            raise ConfigError(f'recall: by= must be "words" or "meaning", got {by!r:.80}')
         if by is None:
             by = "words" if self._embedder is None else "meaning"
         limit = min(limit, sys.maxsize)

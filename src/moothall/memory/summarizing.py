@@ -136,7 +136,7 @@ class SummarizingMemory(TokenBoundedMemory):
         """Return the summary, if any, and the last messages, the oldest first; at most `limit`.
 
         Raises:
-            ValueError: the limit is negative
+            ConfigError: the limit is not a whole number from 0 up
         """
         with self._lock:
             summary = self._summary_message()

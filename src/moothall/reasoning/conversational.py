@@ -15,7 +15,7 @@ from moothall.action import Action, action
 from moothall.agent import CURRENT, leads_to
 from moothall.arguments import check_boolean
 from moothall.context import Context
-from moothall.errors import HopLimitExceeded
+from moothall.errors import ConfigError, HopLimitExceeded
 from moothall.jsonvalue import readable
 from moothall.message import REPLYING
 from moothall.provenance import OUTSIDE
@@ -203,10 +203,9 @@ class ConversationalAgent(Threaded):
             budget: what this reply may spend, within the agent's own budget
 
         Raises:
-            TypeError, ValueError: an argument is not valid
+            ConfigError: an argument is not valid, or the budget is not part of the agent's own
             DefinitionError: the schema is not valid, the memory has no threads, or the budget
                 limits a cost that is not known
-            ConfigError: the budget is not part of the agent's own
             RunHeld: the run is in use elsewhere
             RunMismatch: another program began it
             JournalError: the journal cannot be used, or is damaged; once the run is under way, it
@@ -292,7 +291,7 @@ class ConversationalAgent(Threaded):
             cancels the reply.
 
         Raises:
-            TypeError, ValueError: an argument is not valid
+            ConfigError: an argument is not valid
             DefinitionError: the schema is not valid
         """
         request = ReplyRequest(text, schema, thread, run_id, deps, budget)
@@ -363,8 +362,7 @@ class ConversationalAgent(Threaded):
             thread: the id of the conversation that it belongs to; defaults to the agent's own
 
         Raises:
-            TypeError: the message is none of these
-            ValueError: the thread's id is not valid
+            ConfigError: the message is none of these, or the thread's id is not valid
             DefinitionError: the memory has no threads
             HookError: a hook failed
         """
@@ -397,12 +395,12 @@ class ConversationalAgent(Threaded):
             heard the text.
 
         Raises:
-            TypeError: `text` is not a text
-            ValueError: several replies are under way, and no thread is named
+            ConfigError: `text` is not a text, or several replies are under way and no thread is
+                named
             MailboxFull: no reply is under way, and a hundred texts wait for the next one already
         """
         if not isinstance(text, str):
-            raise TypeError(f"interrupt takes a text, got {type(text).__name__}")
+            raise ConfigError(f"interrupt takes a text, got {type(text).__name__}")
         return steer(self._thread_to_steer(thread), readable(text), self._keep)
 
     # -- hooks -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from moothall import tracing
 from moothall.agent import CURRENT
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from moothall.journal import Entry, Journal, Outline, Part
     from moothall.reasoning.reply_request import ReplyRequest
 
+OnMismatch: TypeAlias = Literal["stop", "fork"]
 _FIRST = 8
 """Among so many entries is the beginning of a run's own part."""
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
@@ -66,7 +67,7 @@ class RecordedAgent(ConversationalAgent):
     _state_type: type
     """The dataclass that its state is in a record."""
     _journal: Journal | None = None
-    on_mismatch: Literal["stop", "fork"] = "stop"
+    on_mismatch: OnMismatch = "stop"
     """What happens where a run of another program is resumed: `RunMismatch`, or the agent goes on
     in a fork of the run, with what is recorded so far."""
 
@@ -256,6 +257,11 @@ class RecordedAgent(ConversationalAgent):
 
     async def _begin(self, journal: Journal, request: ReplyRequest) -> Part:
         """Open the run of a request, new or resumed."""
+        if self.on_mismatch not in get_args(OnMismatch):
+            raise ConfigError(
+                f"agent {self.id!r}: on_mismatch must be 'stop' or 'fork', "
+                f"got {self.on_mismatch!r:.80}"
+            )
         task = json_text(request.content)
         return await journal.begin(request.run_id, self._kind, str(self.id), task, request.thread)
 

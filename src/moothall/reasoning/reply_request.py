@@ -110,21 +110,21 @@ def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return readable(content)
     if not isinstance(content, list):
-        raise TypeError(f"{what} takes a text or a list of blocks, got {type(content).__name__}")
+        raise ConfigError(f"{what} takes a text or a list of blocks, got {type(content).__name__}")
     if not content:
-        raise ValueError(f"{what} was given an empty list of blocks")
+        raise ConfigError(f"{what} was given an empty list of blocks")
     try:
         blocks: list[dict[str, Any]] = copy_json(content)
     except NotJSON as error:
-        raise ValueError(f"{what} takes blocks that are JSON: {error}") from None
+        raise ConfigError(f"{what} takes blocks that are JSON: {error}") from None
     for number, block in enumerate(blocks):
         if not isinstance(block, dict) or not isinstance(block.get("type"), str):
-            raise TypeError(
+            raise ConfigError(
                 f"{what} takes blocks such as {{'type': 'text', 'text': …}}; "
                 f"block {number} is {block!r:.80}"
             )
         if block["type"] == "text" and not isinstance(block.get("text"), str):
-            raise TypeError(f"{what}: block {number} is of type 'text' and has no text")
+            raise ConfigError(f"{what}: block {number} is of type 'text' and has no text")
     return blocks
 
 
@@ -137,7 +137,7 @@ def thread_id(thread: str | int | None) -> str | None:
 
 def _text(given: Any, what: str) -> str:
     if not isinstance(given, str) or not 0 < len(given) <= 255:
-        raise ValueError(f"{what}= must be a text of 1 to 255 characters, got {given!r:.80}")
+        raise ConfigError(f"{what}= must be a text of 1 to 255 characters, got {given!r:.80}")
     return given
 
 
@@ -179,7 +179,7 @@ def as_memory(message: str | Mapping[str, Any]) -> dict[str, Any]:
             else:
                 text = f"{action['name']} {json_text(args)}"
             return {"role": "user", "content": f"{readable(str(sender))}: {text}"}
-    raise TypeError(
+    raise ConfigError(
         "observe takes a text, a chat message with `role` and `content`, or a message of a space, "
         f"not {cut(repr(message), 100)}"
     )

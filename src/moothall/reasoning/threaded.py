@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.agent import CURRENT, Agent, Handling
-from moothall.errors import DefinitionError, InvalidArguments, MailboxFull
+from moothall.errors import ConfigError, DefinitionError, InvalidArguments, MailboxFull
 from moothall.message import Message, check_message, in_reply
 from moothall.models.base import prepare
 from moothall.reasoning.reply_request import AnswerSchema, thread_id
@@ -117,7 +117,7 @@ class Threaded(Agent):
         under_way = threads.under_way()
         if len(under_way) > 1:
             ids = ", ".join(repr(each.id or "") for each in under_way)
-            raise ValueError(
+            raise ConfigError(
                 f"agent {self.id!r} has replies under way in the threads {ids}: say which one is "
                 "meant, interrupt(text, thread=…)"
             )

@@ -216,7 +216,7 @@ class DualActConfig:
         review_rule(self.review)
         if self.shared_memory:
             for agent in (self.human, *self.reactives):
-                if not hasattr(type(agent), "memory"):
+                if not _has_memory(agent):
                     raise ConfigError(
                         f"shared_memory= needs agents with a memory, such as ReActAgent, and "
                         f"{agent!r:.80} has none"
@@ -256,3 +256,9 @@ def _check_agent(agent: Any, what: str) -> None:
         raise ConfigError(
             f"{what}= needs an agent that replies, such as ReActAgent, got {agent!r:.80}"
         )
+
+
+def _has_memory(agent: Any) -> bool:
+    # A property is not read: of a ReActAgent it may load the model.
+    of_class = getattr(type(agent), "memory", None)
+    return isinstance(of_class, property) or getattr(agent, "memory", None) is not None

@@ -194,6 +194,11 @@ def checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
     checked = list(goals)
     for goal in checked:
         check_part(goal, ("priority", "name", "description"), "goals", id)
+        for part in ("name", "description"):
+            if not isinstance(given := getattr(goal, part), str):
+                raise ConfigError(
+                    f"agent {id!r}: the {part} of a goal must be a text, got {given!r:.80}"
+                )
         rank: Any = goal.priority
         # A priority that cannot be ordered. Only NaN and the like differ from themselves.
         if not isinstance(rank, Real) or isinstance(rank, bool) or rank != rank:
