@@ -300,6 +300,8 @@ def test_a_rule_permits_what_matches(rule, permitted):
 def test_a_pattern_that_is_no_text_is_refused_where_it_is_written():
     with pytest.raises(ConfigError, match="Rule: the pattern of amount must be a text, got 5"):
         Rule(action="refund", args={"amount": 5})
+    with pytest.raises(ConfigError, match="Rule: args= must be patterns by name, got 5"):
+        Rule(action="refund", args=5)
 
 
 def test_the_first_rule_that_matches_speaks():
@@ -329,9 +331,15 @@ def test_rule_approver_of_what_is_no_rule_is_refused(rule):
         RuleApprover([rule])
 
 
-def test_rule_approver_of_a_single_rule_is_refused():
-    with pytest.raises(DefinitionError, match="takes a list of rules"):
-        RuleApprover(Rule("Host"))
+@pytest.mark.parametrize("rules", (Rule("Host"), "", None, 5, {}))
+def test_rule_approver_of_what_is_no_list_of_rules_is_refused(rules):
+    with pytest.raises(ConfigError, match="RuleApprover takes a list of rules, got"):
+        RuleApprover(rules)
+
+
+def test_rule_approver_otherwise_is_an_approver():
+    with pytest.raises(DefinitionError, match="RuleApprover: otherwise= needs an object with a"):
+        RuleApprover([], otherwise=True)
 
 
 def test_a_reason_is_a_text():
@@ -341,7 +349,8 @@ def test_a_reason_is_a_text():
 
 @pytest.mark.parametrize("permit", ("yes", 1, None))
 def test_a_rule_permits_or_refuses_and_nothing_else(permit):
-    assert ask(RuleApprover([Rule(permit=permit)])) is False
+    with pytest.raises(ConfigError, match=r"Rule: permit= must be True, False, Refused"):
+        Rule(permit=permit)
 
 
 def test_a_pattern_matches_the_whole_text_with_its_lines():

@@ -8,14 +8,13 @@ An approver with a person behind it also has `answer(question)`, for actions tha
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import hashlib
 import io
 import json
 import logging
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO, runtime_checkable
@@ -27,7 +26,6 @@ from moothall.approval.decision import Decision as Decision
 from moothall.approval.decision import Refused as Refused
 from moothall.approval.decision import not_permitted as not_permitted
 from moothall.errors import (
-    ConfigError,
     DefinitionError,
     InvalidMessage,
     NobodyToAsk,
@@ -164,12 +162,12 @@ class Approver(Protocol):
         """Return True to permit; anything else refuses, `Refused("…")` with a reason."""
 
 
-def check_approver(approver: object, whose: str) -> None:
+def check_approver(approver: object, whose: str, name: str = "approver") -> None:
     """Raise unless the value is an approver: otherwise every request would be refused later."""
     if isinstance(approver, type) or not callable(getattr(approver, "approve", None)):
         given = f"the class {approver.__name__}" if isinstance(approver, type) else repr(approver)
         raise DefinitionError(
-            f"{whose}: approver= needs an object with a method approve(request), such as "
+            f"{whose}: {name}= needs an object with a method approve(request), such as "
             f"TerminalApprover() or CallbackApprover(function), not {given:.80}"
         )
 
@@ -248,71 +246,6 @@ class CallbackApprover:
         """Return the function's decision."""
         decision: Decision = await called(self.function, request)
         return decision
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Permits matching requests, or refuses them with `permit=False`.
-
-    Each pattern is a shell pattern (`*`, `?`, `[…]`) that must match the whole text, including
-    case. An argument that is not a string is matched as its JSON.
-
-    Attributes:
-        agent: pattern of the agent's id
-        action: pattern of the action's name
-        args: patterns by argument name; all these arguments must exist and match
-        permit: the decision for a match; `Refused("…")` refuses with a reason
-
-    Raises:
-        ConfigError: a pattern is not a text
-    """
-
-    agent: str = "*"
-    action: str = "*"
-    args: Mapping[str, str] | None = None
-    permit: Decision = True
-
-    def __post_init__(self) -> None:
-        given = (("agent", self.agent), ("action", self.action), *(self.args or {}).items())
-        for name, pattern in given:
-            if not isinstance(pattern, str):
-                raise ConfigError(f"Rule: the pattern of {name} must be a text, got {pattern!r}")
-
-    def matches(self, request: ApprovalRequest) -> bool:
-        """Return whether the rule matches this request."""
-        texts = [(request.agent, self.agent), (request.action, self.action)]
-        for name, pattern in (self.args or {}).items():
-            if name not in request.args:
-                return False
-            value = request.args[name]
-            if not isinstance(value, str):
-                value = json.dumps(value, sort_keys=True, ensure_ascii=False)
-            texts.append((value, pattern))
-        return all(fnmatch.fnmatchcase(text, pattern) for text, pattern in texts)
-
-
-class RuleApprover:
-    """Decides by the first matching rule; without one, `otherwise` decides or it is refused."""
-
-    def __init__(self, rules: Iterable[Rule], otherwise: Approver | None = None) -> None:
-        if not isinstance(rules, Iterable):
-            raise ConfigError(f"RuleApprover takes a list of rules, got {rules!r:.80}")
-        self.rules: tuple[Rule, ...] = tuple(rules)
-        for rule in self.rules:
-            if not isinstance(rule, Rule):
-                raise DefinitionError(f"RuleApprover takes Rule(…), got {rule!r}")
-        self.otherwise = otherwise
-
-    async def approve(self, request: ApprovalRequest) -> Decision:
-        """Return the first matching rule's decision."""
-        for rule in self.rules:
-            if rule.matches(request) and not (request.note and rule.permit is True):
-                return rule.permit
-        return await approve(self.otherwise, request)
-
-    async def answer(self, question: Question) -> str:
-        """Return the answer of `otherwise`, since rules have no answers."""
-        return await answer(self.otherwise, question)
 
 
 class TerminalApprover:
