@@ -434,6 +434,9 @@ def test_a_closed_space(make_space: Any) -> None:
         space.add(Doer("late"))
     with pytest.raises(AgentNotFound):
         space.remove("doer")
+    for everywhere in (False, True):
+        with pytest.raises(SpaceClosed):
+            space.observe(print, everywhere=everywhere)
     other = make_space()
     other.add(doer)
     assert other.add(me).ask("doer", "echo", value=1).result(timeout=WAIT_S) == 1

@@ -106,6 +106,7 @@ def test_replace_by_one_that_fails_to_come_keeps_messages_for_the_next(
     (
         (lambda: Agent("other"), "cannot take the place of agent 'worker': make it with that id"),
         (lambda: ReActAgent("worker", ScriptedModel([])), "messages are in other lanes"),
+        (lambda: Agent, "replace takes an agent for an agent, got <class"),
     ),
 )
 def test_replace_refuses_another_id_and_other_lanes(

@@ -133,6 +133,9 @@ class Space:
                 where the old one does not
             RuntimeError: called where an event loop is running, which it would block
         """
+        for each in (agent, new):
+            if not isinstance(each, Agent):
+                raise DefinitionError(f"replace takes an agent for an agent, got {each!r:.80}")
         refuse_on_loop("replace", "it in a thread: asyncio.to_thread(space.replace, …)")
         mailbox = self._of(agent)
         check_successor(agent, new)
@@ -203,6 +206,7 @@ class Space:
 
         Raises:
             DefinitionError: the callback is not a plain function
+            SpaceClosed: the space is closed
             BrokerError: `everywhere`, and the broker cannot be reached
         """
         if not callable(callback) or is_async(callback):
@@ -214,6 +218,7 @@ class Space:
 
     def _observe(self, callback: Callable[[dict[str, Any]], Any]) -> None:
         with self._starting:
+            self._check_open()
             if self._router is None:
                 self._observers = (*self._observers, callback)
             else:
@@ -271,9 +276,7 @@ class Space:
 
     def _start(self) -> Router:
         with self._starting:
-            if self._closed:
-                self._thread.check_process()
-                raise SpaceClosed("the space is closed; make another")
+            self._check_open()
             if self._router is not None:
                 return self._router
             self._prepare()
@@ -286,6 +289,11 @@ class Space:
                 self._thread.stop()
         WATCHDOG.watch(router)
         return router
+
+    def _check_open(self) -> None:
+        if self._closed:
+            self._thread.check_process()
+            raise SpaceClosed("the space is closed; make another")
 
     def _prepare(self) -> None:
         """Create what the space needs, or raise why that fails."""
