@@ -134,7 +134,7 @@ async def test_a_hundred_citizens_remember(tmp_path: Path, stop: bool) -> None:
 
 async def test_a_day_of_a_citizen_led_by_a_model_costs_few_tokens() -> None:
     model, count = Mind(BUSY), 12
-    city = City.generate(seed=7, citizens=count)
+    city = City.generate(seed=7, citizens=1000)  # which has several shops
     people = citizens(make_people(city, count, seed=7))
     services = [*make_economy(city, seed=7), Feed()]
     async with Society(people, city, seed=7, model=model, services=services) as society:

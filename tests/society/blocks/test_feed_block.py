@@ -65,6 +65,17 @@ def test_a_model_reads_and_writes_and_its_nonsense_falls_back() -> None:
     assert block.fallbacks == 1
 
 
+def test_a_model_is_shown_the_name_of_who_posted() -> None:
+    answer = {"like": [], "follow": [], "post": "", "topic": ""}
+    block = FeedBlock(llm=ScriptedModel([json.dumps(answer)]))
+    agent = citizen([block], plan=BROWSE)
+    live(agent, feed=POSTS, name_of=lambda id: "Mary" if id == "2" else "")
+    assert shown(block.llm)["posts"] == [
+        "post 1 of Mary (2) about music (0 likes): a song",
+        "post 2 of 3 about sport (0 likes): a match",
+    ]
+
+
 def test_a_model_that_is_shown_nothing_likes_and_follows_nobody() -> None:
     answer = {"like": [0], "follow": [""], "post": "", "topic": "sport"}
     block = FeedBlock(llm=ScriptedModel([json.dumps(answer)]))

@@ -147,6 +147,12 @@ def test_a_model_chooses_among_the_places() -> None:
     assert block.fallbacks == 0
 
 
+def test_a_model_is_not_asked_where_there_is_one_place() -> None:
+    block = MobilityBlock(llm=ScriptedModel([]))
+    assert live(going("restaurant", block), 12, city=town())[0].to == "restaurant-1"
+    assert (block.fallbacks, block.llm.received) == (0, [])
+
+
 @pytest.mark.parametrize("answer", ("the shop", json.dumps({"place": "the moon"}), OSError("gone")))
 def test_nonsense_of_a_model_falls_back_to_the_rule_and_is_counted(answer: Any) -> None:
     block = MobilityBlock(llm=ScriptedModel([answer]))

@@ -177,7 +177,7 @@ class FeedBlock(TalkBlock):
                 post={"type": "string", "maxLength": LONGEST},
                 topic={"type": "string", "maxLength": 80},
             ),
-            posts=[str(each) for each in shown],
+            posts=[each.of(self.perceived.label(each.author)) for each in shown],
         )
         if answer is None:
             return False

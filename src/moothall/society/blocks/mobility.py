@@ -199,7 +199,7 @@ class MobilityBlock(CitizenBlock):
         return 1 if holds is None else int(holds)
 
     async def _by_model(self, kind: str, found: Sequence[Near]) -> str | None:
-        if self.llm is None:
+        if self.llm is None or len(found) == 1:  # one place is no choice
             return None
         answer = await self.decide(
             f"Choose the {kind} to go to.",

@@ -56,8 +56,12 @@ class Posted:
     heat: int = 0
 
     def __str__(self) -> str:
+        return self.of(self.author)
+
+    def of(self, author: str) -> str:
+        """Return the post in words, its author called so."""
         about = f" about {self.topic}" if self.topic else ""
-        return f"post {self.number} of {self.author}{about} ({len(self.liked)} likes): {self.text}"
+        return f"post {self.number} of {author}{about} ({len(self.liked)} likes): {self.text}"
 
 
 class PostsById:
