@@ -579,6 +579,57 @@ async def test_an_answer_that_was_interrupted_counts_after_a_crash(tmp_path: Pat
         assert len(broken.steps) == len(whole.steps) == 2
 
 
+@on_a_loop
+async def test_a_scripted_model_goes_on_after_the_answer_that_was_interrupted(
+    tmp_path: Path,
+) -> None:
+    begun = asyncio.Event()
+
+    async def hang(*_: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    with Journal(tmp_path / "j") as journal:
+
+        def agent() -> ReActAgent:
+            script = [hang, ValueError("down"), "Yes."]
+            return ReActAgent("a", ScriptedModel(script), journal=journal)
+
+        first = agent()
+        task = asyncio.ensure_future(first.reply("go", run_id="R"))
+        await begun.wait()
+        first.interrupt("Rather so.")
+        assert (await task).stop_reason == "error"
+        assert (await agent().reply("go", run_id="R")).text == "Yes."
+
+
+@on_a_loop
+async def test_a_scripted_model_gives_the_answer_again_with_which_a_run_was_cancelled(
+    tmp_path: Path,
+) -> None:
+    begun = asyncio.Event()
+    hanging = True
+
+    async def first(*_: Any) -> str:
+        begun.set()
+        if hanging:
+            await asyncio.Event().wait()
+        return "First."
+
+    with Journal(tmp_path / "j") as journal:
+
+        def agent() -> ReActAgent:
+            return ReActAgent("a", ScriptedModel([first, "Second."]), journal=journal)
+
+        task = asyncio.ensure_future(agent().reply("go", run_id="R"))
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        hanging = False
+        assert (await agent().reply("go", run_id="R")).text == "First."
+
+
 def _family() -> Any:
     root: dict[str, Any] = {"name": "root", "children": []}
     root["children"] = [{"name": "leaf", "parent": root}]

@@ -67,7 +67,7 @@ def test_what_is_said_at_the_last_allowed_answer_gets_an_answer(
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
-                model = ScriptedModel(["In French then."])
+                model = ScriptedModel(["The one that was cut off.", "In French then."])
                 agent = ReActAgent("thinker", model, max_iterations=1, journal=journal)
                 reply = await agent.reply("Tell me a story.", run_id="r")
             else:

@@ -55,9 +55,13 @@ def spending(entries: Iterable[Entry]) -> Spending:
     """Return what one agent's part in a run has spent, without calls that a budget refused."""
     spent = Spending()
     reserved: dict[str, Mapping[str, Any]] = {}  # for the steps without an end
+    interrupted = False  # the last answer was cut off, and nothing says yet that the run was too
     for entry in entries:
         data = entry.data
         about = data.get("about", {})
+        if interrupted:
+            spent.answers += entry.kind == "state"  # the run goes on without that answer
+            interrupted = False
         if entry.kind == "started" and "part" not in data:
             if data["key"] in reserved:  # the one before was cut off
                 spent.add(reserved.pop(data["key"]).get("reserved"))
@@ -70,9 +74,10 @@ def spending(entries: Iterable[Entry]) -> Spending:
             usage = (data.get("result") or {}).get("usage")
             cost = data.get("charged")
             spent.add(cost, None if usage is None else Usage(*usage))
-            # Calls that a budget refused, or that were cut off, do not count.
-            if not data.get("cancelled") and (cost is None or cost["model_calls"]):
-                spent.answers += 1
+            # Calls that a budget refused, or that were cut off with their run, do not count.
+            if cost is None or cost["model_calls"]:
+                interrupted = bool(data.get("cancelled"))
+                spent.answers += not interrupted
     for left in reserved.values():
         spent.add(left.get("reserved"))
     return spent
