@@ -201,6 +201,8 @@ def test_wrong_places_are_refused_by_field(field: str, wrong: object, text: str)
     (
         ({"places": [HOME, HOME]}, 'places[1]: id "home" appears twice'),
         ({"places": ["home"]}, 'places[0] must be a Place, got "home"'),
+        ({"places": 5}, "places must be a list of Place, got 5"),
+        ({"roads": 5}, "roads must be a list of Road or (a, b, metres), got 5"),
         ({"nodes": {}}, 'place "office": node "n2" does not exist'),
         ({"nodes": {**NODES, "home": (0, 0)}}, '"home" is the id of a place too'),
         ({"nodes": {**NODES, "n3": (0,)}}, 'nodes: "n3": must be (x, y)'),

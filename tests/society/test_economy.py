@@ -383,6 +383,13 @@ def test_wrong_numbers_are_refused(make: Any) -> None:
     assert BRACKETS[0][0] == 0
 
 
+@pytest.mark.parametrize("wrong", ({"seed": "x"}, {"days": -1}, {"wage": "x"}, {"labour": 5}))
+def test_an_economy_of_wrong_arguments_is_refused(wrong: Any) -> None:
+    (name,) = wrong
+    with pytest.raises(ConfigError, match=f"^{name}=? must be .*, got"):
+        make_economy(City.generate(seed=1, citizens=20), **wrong)
+
+
 def test_a_service_is_asked_by_messages_too() -> None:
     heard: list[Any] = []
 

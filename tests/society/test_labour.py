@@ -53,6 +53,7 @@ async def test_labour_jobless_without_benefits_find_work_sooner() -> None:
         ({"layoff_day": 0}, "layoff_day must be a whole number from 1 up"),
         ({"layoffs": 1001}, "layoffs must be a whole number from 0 to 1000"),
         ({"elasticity": -1}, "elasticity must be"),
+        ({"seed": -1}, "seed must be a whole number from 0"),
     ),
 )
 def test_wrong_rates_of_a_labour_market_are_refused(rates: dict[str, int], why: str) -> None:

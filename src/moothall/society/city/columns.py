@@ -36,6 +36,8 @@ class PlaceColumns(Sequence[Place]):
         node_of: dict[str | None, int] = {node: number for number, node in enumerate(nodes)}
         node_of[None] = -1
         rows = array("i")
+        if not isinstance(places, Iterable):
+            raise ConfigError(f"places must be a list of Place, got {excerpt(places)}")
         for number, place in enumerate(places):
             if not isinstance(place, Place):
                 raise ConfigError(f"places[{number}] must be a Place, got {excerpt(place)}")

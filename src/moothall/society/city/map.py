@@ -191,6 +191,8 @@ def checked_roads(
 ) -> tuple[Road, ...]:
     """Return roads; check that their ends and modes exist. `numbers` are those of the places."""
     found = []
+    if not isinstance(roads, Iterable):
+        raise ConfigError(f"roads must be a list of Road or (a, b, metres), got {excerpt(roads)}")
     for number, road in enumerate(roads):
         if not isinstance(road, Road):
             if not isinstance(road, (tuple, list)) or len(road) != 3:

@@ -327,9 +327,13 @@ def make_economy(
         labour: a labour market of your own; None for one with the usual rates
 
     Raises:
-        ConfigError: the city has no such places
+        ConfigError: the city has no such places, or an argument is wrong
     """
     needs(city, Places, who="make_economy")
+    for name, value in (("seed", seed), ("days", days), ("wage", wage)):
+        check_integer(name, value, 0, None)
+    if not isinstance(labour, LabourMarket | None):
+        raise ConfigError(f"labour= must be a LabourMarket(…), got {labour!r:.80}")
     firms: list[Service] = []
     public = 0
     for place in sorted(place for kind in STAFF for place in city.by_kind(kind)):

@@ -80,6 +80,7 @@ class LabourMarket(Service):
     ) -> None:
         super().__init__(id)
         for name, value, most in (
+            ("seed", seed, 2**64 - 1),
             ("leaves", leaves, _MILLION),
             ("moves", moves, _MILLION),
             ("finds", finds, _MILLION),
