@@ -384,6 +384,7 @@ def test_openai_door_errors_have_the_form_and_the_status_of_the_protocol(serve: 
         ("chat/completions", {"messages": [{"role": "king", "content": "x"}]}, "role"),
         ("chat/completions", {"messages": [{"role": "user"}]}, "content"),
         ("chat/completions", {"messages": [message], "n": 2}, "n must be 1"),
+        ("chat/completions", {"messages": [message], "modalities": ["text", "audio"]}, "sound"),
         ("chat/completions", {"messages": [message, tool]}, "no call"),
         ("chat/completions", {"messages": [message], "tools": [{"type": "web"}]}, "function"),
         ("chat/completions", {"messages": [message], "tool_choice": "required"}, "tool_choice"),

@@ -135,6 +135,8 @@ def chat_completion(given: dict[str, Any]) -> Asked:
     if given.get("n") not in (None, 1):
         raise Wrong("n must be 1: an agent gives one answer", "n")
     _none_of(given, "functions", "audio", "logprobs")
+    if given.get("modalities") not in (None, ["text"]):
+        raise Wrong('modalities must be ["text"]: this server gives no sound', "modalities")
     messages = [
         _chat_message(each, f"messages[{number}]")
         for number, each in enumerate(_taken(given, "messages", list))
