@@ -11,9 +11,10 @@ import copy
 import io
 import os
 import random
+import re
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ ANSWERS = {"act": [LIST, text("milk")], "dual": [LIST, text("milk"), ACCEPT]}
 AGENT = {"team": ("--agent", "teams:team")}
 KINDS = (*COMMANDS, *AGENT)
 
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/v1")
 GONE = object()
 VALUES = (GONE, None, True, 7, -1, 1e300, "x", "9" * 5000, [], [None], {}, {"x": 1})
 READ = (
@@ -128,13 +130,14 @@ def changed(data: Any, at: tuple[Any, ...], value: Any) -> Any:
 
 
 def at_server(data: Any, url: str) -> Any:
-    """Data in which a model's address is that of the server that still runs."""
+    """Data in which a model's address is that of the server that still runs: in the fingerprint, too,
+    as nothing is resumed otherwise.
+    """
     if isinstance(data, dict):
         return {key: at_server(value, url) for key, value in data.items()}
     if isinstance(data, list):
         return [at_server(value, url) for value in data]
-    is_address = isinstance(data, str) and data.startswith("http://127.0.0.1:")
-    return f"{url}#m" if is_address else data
+    return ADDRESS.sub(url, data) if isinstance(data, str) else data
 
 
 async def write(path: Path, outline: Outline, entries: list[Entry], ended: bool) -> None:
@@ -207,6 +210,73 @@ def test_every_second_made_up_entry_ends_in_a_sentence(
 ) -> None:
     monkeypatch.chdir(recorded.folder)
     try_out(recorded, tmp_path, kind, changes(recorded.runs[kind][1])[::2])
+
+
+CALLED = ("appended", "messages", 0, "tool_calls")
+"""Where the state after the first answer has its call."""
+
+
+def first(entries: list[Entry], kind: str, says: str) -> int:
+    """The number of the first entry of this kind whose data say this."""
+    return next(n for n, e in enumerate(entries) if e.kind == kind and says in str(e.data))
+
+
+@pytest.mark.parametrize(
+    ("kind", "says", "at", "value"),
+    (
+        ("started", "'action'", ("args",), "x"),
+        ("started", "'action'", ("about", "id"), GONE),
+        ("state", "'tool_calls'", CALLED, 7),
+        ("state", "'tool_calls'", (*CALLED, 0), "x"),
+        ("state", "'tool_calls'", (*CALLED, 0, "id"), GONE),
+        ("state", "'tool_calls'", (*CALLED, 0, "id"), []),
+    ),
+)
+def test_a_made_up_part_of_a_call_is_resumed_or_ends_in_a_sentence(
+    recorded: Recorded,
+    tmp_path: Path,
+    kind: str,
+    says: str,
+    at: tuple[Any, ...],
+    value: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(recorded.folder)
+    number = first(recorded.runs["act"][1], kind, says)
+    read_and_resume(recorded, tmp_path / "j", "act", (number, at, value), ended=False)
+
+
+@pytest.mark.parametrize("kind", ("state", "started"))
+def test_an_entry_of_a_kind_that_nobody_writes_is_named_when_its_run_is_resumed(
+    recorded: Recorded, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(recorded.folder)
+    outline, entries = recorded.runs["act"]
+    number = first(entries, kind, {"state": "'messages'", "started": "'model'"}[kind])
+    made = [replace(e, data=at_server(e.data, recorded.url)) for e in entries[: number + 1]]
+    made[number] = replace(made[number], kind="sung")
+    asyncio.run(write(tmp_path / "j", outline, made, ended=False))
+    code, said = moothall("resume", "m", "--journal", str(tmp_path / "j"))
+    assert code == 1
+    assert f"entry {number + 1} of run 'm' is of the kind 'sung', which this moothall" in said
+
+
+def test_a_damaged_state_is_told_in_one_line_with_its_place(
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(recorded.folder)
+    outline, entries = recorded.runs["act"]
+    number = first(entries, "state", "'messages'")
+    made = [replace(e, data=at_server(e.data, recorded.url)) for e in entries[: number + 1]]
+    made[number] = replace(
+        made[number], data=changed(made[number].data, ("state", "iteration"), "x")
+    )
+    asyncio.run(write(tmp_path / "j", outline, made, ended=False))
+    code, said = moothall("resume", "m", "--journal", str(tmp_path / "j"))
+    assert code == 1
+    assert "run 'm': the state of a LoopState is damaged: iteration: " in said
+    assert said.count("\n") == 1
+    assert "pydantic" not in said
 
 
 def test_the_error_names_the_entry_and_what_is_wrong_with_it(

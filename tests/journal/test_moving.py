@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from journal.conftest import Place
-from moothall import FileError, Journal, ReActAgent, ScriptedModel
+from moothall import FileError, Journal, ModelReply, ReActAgent, ScriptedModel, Usage
 from moothall.errors import DefinitionError, NoSuchRun
 from moothall.models.protocol import Call
 
@@ -232,3 +232,15 @@ def test_journal_that_root_writes_changes_no_owner_through_a_link(tmp_path: Path
     with Journal(path) as journal:
         reply(journal, "s", "y")
     assert target.stat().st_uid == os.geteuid()
+
+
+def test_a_call_of_more_tokens_than_a_database_counts_is_recorded_and_imported(
+    journal: Journal, place: Place, tmp_path: Path
+) -> None:
+    model = ScriptedModel([ModelReply("Yes.", usage=Usage(10**30, 1))])
+    assert ReActAgent("a", model, journal=journal).reply_sync("go", run_id="R").text == "Yes."
+    assert journal.run("R").tokens > 10**12
+    journal.export("R", tmp_path / "r.jsonl")
+    with Journal(place("other")) as other:
+        assert other.import_run(tmp_path / "r.jsonl") == "R"
+        assert other.run("R").tokens == journal.run("R").tokens

@@ -22,6 +22,7 @@ from moothall import (
     ReActAgent,
     RoundRobin,
     ScriptedModel,
+    Skills,
     User,
     action,
     ask_person,
@@ -81,6 +82,7 @@ registry = ActionRegistry()
 registry.register(my_order)
 registry.register(Action("refund", refund, "Pay back.", {"type": "object"}, terminal=True))
 registry.register(Calculator("Calculator"))
+registry.register(Skills("skills"))
 
 desk = ReActAgent(
     "desk",
@@ -99,6 +101,8 @@ desk = ReActAgent(
     deps=Shop({}),
 )
 by_registry = ReActAgent("desk", "local", actions=registry)
+skilled = ReActAgent("desk", MODEL, actions=[my_order, Skills("skills"), Calculator("Calculator")])
+ReActAgent("desk", MODEL, actions=[Skills("skills")])
 desk.system_prompt = "You know everything."
 desk.goals.append(Goal(2, "be brief", "One sentence."))
 print(desk.actions.get_actions()[0].name, desk.reply_sync("Hello", deps=Shop({})).text)

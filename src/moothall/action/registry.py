@@ -11,12 +11,16 @@ from moothall.action.capability import Action
 from moothall.errors import DefinitionError
 
 
-class _Offering(Protocol):
+class Offering(Protocol):
+    """What registers all actions that it offers, such as an agent or `Skills`."""
+
     @property
-    def offers(self) -> dict[str, Action]: ...
+    def offers(self) -> dict[str, Action]:
+        """Its actions, by name."""
+        ...
 
 
-class _Joining(_Offering, Protocol):
+class _Joining(Offering, Protocol):
     @property
     def guidance(self) -> str: ...
 
@@ -41,7 +45,7 @@ class ActionRegistry:
     def __init__(self) -> None:
         self.actions: dict[str, Action] = {}
 
-    def register(self, action: Action | Callable[..., Any] | _Offering) -> None:
+    def register(self, action: Action | Callable[..., Any] | Offering) -> None:
         """Add an action; it replaces one of the same name.
 
         Args:

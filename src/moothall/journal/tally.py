@@ -12,6 +12,9 @@ TASK_CHARS: Final = 500
 _SEARCHED_CHARS: Final = 1000
 """So many characters of the task, and of the reply, are searched."""
 
+_MOST_OF_A_CALL: Final = 2**40
+"""A call of more tokens counts as one of so many: a database has no place for any number."""
+
 
 class Tally:
     """What entries that were noted, and not yet written, add to the sums of their run."""
@@ -45,9 +48,9 @@ class Tally:
             usage = result.get("usage") if isinstance(result, dict) else None
             input, output = (0, 0) if usage is None else usage[:2]
             charged = data.get("charged") or {}
-            tokens = max(input + output, charged.get("tokens", 0))
+            tokens = min(max(input + output, charged.get("tokens", 0)), _MOST_OF_A_CALL)
             usd = float(charged.get("usd", 0))
-            calls = charged.get("model_calls", 1)
+            calls = min(charged.get("model_calls", 1), _MOST_OF_A_CALL)
             if tokens and not usd:
                 usd = _price(data["about"]["model"], input, tokens - input)
             self.tokens += tokens

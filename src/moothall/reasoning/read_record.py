@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from moothall.errors import RunMismatch
+from moothall.errors import RunMismatch, StateError
 from moothall.jsonvalue import as_json
 from moothall.reasoning.state import APPENDED, LIVE, loaded
 from moothall.reasoning.step import Past
@@ -22,6 +22,8 @@ _SORTED: Final = json.JSONEncoder(sort_keys=True)
 _SHOWN = 80
 """A part that is no longer than this, as JSON, stands in the fingerprint as it is."""
 _MEMBERS = "members"
+_STEPS: Final = ("started", "ended", "failed", "permitted", "decided")
+"""The kinds of entries about a step."""
 
 S = TypeVar("S")
 
@@ -104,8 +106,13 @@ class ReadRecord(Generic[S]):
             self.over = data
         elif "part" in data:
             self.members[data["part"]] = data
-        else:
+        elif kind in _STEPS:
             self._take_step(kind, data)
+        else:
+            raise StateError(
+                f"entry {entry.sequence} of run {self.run_id!r} is of the kind {kind!r:.80}, which "
+                "this moothall does not know: resume it with the program that wrote it"
+            )
         return state
 
     def _take_step(self, kind: str, data: dict[str, Any]) -> None:

@@ -133,7 +133,12 @@ def loaded(kind: type[S], data: Any, whose: str) -> S:
             text = text_of(deep_json(held))
         made: S = _adapter(cast(Any, kind)).validate_json(text, strict=True)
     except (ValidationError, TypeError, ValueError) as error:
-        raise StateError(f"{whose}: the state of a {kind.__name__} is damaged: {error}") from error
+        why = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            why = f"{place}: {first['msg']}, got {first['input']!r:.80}"
+        raise StateError(f"{whose}: the state of a {kind.__name__} is damaged: {why}") from error
     return made
 
 

@@ -15,6 +15,7 @@ from moothall.action import (
     Action,
     ActionRegistry,
 )
+from moothall.action.registry import Offering
 from moothall.agent import CURRENT, Agent
 from moothall.context import Context, SystemPrompt
 from moothall.environment import AnyEnvironment
@@ -81,8 +82,10 @@ class AnyRegistry(Protocol):
         ...
 
 
-Actions: TypeAlias = ActionRegistry | AnyRegistry | Iterable[Callable[..., Any] | AnyAction | Agent]
-"""What a model may call: a registry, or functions, `@action` methods, actions and whole agents."""
+Actions: TypeAlias = (
+    ActionRegistry | AnyRegistry | Iterable[Callable[..., Any] | AnyAction | Agent | Offering]
+)
+"""What a model may call: a registry, or functions, `@action` methods, actions, agents, `Skills`."""
 
 
 class LoopOptions(ReplyingOptions, total=False):

@@ -180,6 +180,14 @@ def replayed(part: RecordedPart) -> Reply:
     return as_it_ended(ReadRecord(part, LoopState))
 
 
+def call_ids(messages: Iterable[Any]) -> set[str]:
+    """Return the ids of the calls in recorded messages, as far as these are what we write."""
+    listed = (each.get("tool_calls") for each in messages)
+    calls = (call for each in listed if isinstance(each, list) for call in each)
+    ids = (call.get("id") for call in calls if isinstance(call, dict))
+    return {each for each in ids if isinstance(each, str)}
+
+
 def tell_past(agent: str, request: ReplyRequest, entries: Sequence[Entry]) -> None:
     """Emit the recorded calls and messages as past events."""
     begun: set[tuple[str, str]] = set()
@@ -197,14 +205,15 @@ def call_events(agent: str, entry: Entry, begun: set[tuple[str, str]]) -> Iterat
     `begun` has the calls that have begun so far.
     """
     data, about = entry.data, entry.data.get("about", {})
-    if entry.kind not in ("started", "ended") or not {"action", "iteration"} <= about.keys():
+    if entry.kind not in ("started", "ended") or not {"action", "iteration", "id"} <= about.keys():
         return
     common = (agent, about["iteration"], about["id"], about["action"])
     is_over = entry.kind == "ended"
     # A refused call has no recorded start.
     if (entry.path, data["key"]) not in begun:
         args = data["result"]["args"] if is_over else data.get("args")
-        yield CallStarted, *common, args or {}, origins_of(data.get("origins"))
+        known = args if isinstance(args, dict) else {}
+        yield CallStarted, *common, known, origins_of(data.get("origins"))
     begun.add((entry.path, data["key"]))
     if is_over:
         result = data["result"]["result"]

@@ -42,6 +42,7 @@ from moothall.reasoning.loop.provenance import Shown, look, mark_fault, mark_res
 from moothall.reasoning.loop.recording import (
     LoopState,
     as_it_ended,
+    call_ids,
     catch_up,
     mark_known,
     over,
@@ -269,8 +270,7 @@ class Run:
             self.state = record.state
             self.request.allowed = self.state.allowed
             look(self.thread, self.request, self.state.messages, self._named)
-            calls = (call for each in record.state.messages for call in each.get("tool_calls", ()))
-            self._ids = {call["id"] for call in calls}
+            self._ids = call_ids(record.state.messages)
             self._saved = self._remembered = len(record.state.messages)
         if self.emit is not None:
             tell_past(self.id, self.request, record.entries())
