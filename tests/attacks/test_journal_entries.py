@@ -130,9 +130,7 @@ def changed(data: Any, at: tuple[Any, ...], value: Any) -> Any:
 
 
 def at_server(data: Any, url: str) -> Any:
-    """Data in which a model's address is that of the server that still runs: in the fingerprint, too,
-    as nothing is resumed otherwise.
-    """
+    """Data in which a model's address, also in a fingerprint, is of the server that still runs."""
     if isinstance(data, dict):
         return {key: at_server(value, url) for key, value in data.items()}
     if isinstance(data, list):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,41 @@ def test_wrong_usage_is_exit_code_2_and_says_how_it_is_used(
     assert usage.startswith(f"Usage: moothall {args[0]} ") or usage.endswith(f" moothall {args[0]}")
     assert help.endswith(f" {args[0]} --help' for help.")
     assert said in error
+
+
+@pytest.mark.parametrize(
+    ("args", "command"),
+    (
+        (("research", "Why?", "--folder", ".", "--out", "--json"), "research"),
+        (("runs", "export", "R", "--jsonl", "--journal", "j.db"), "runs export"),
+        (("runs", "--journal", "--json"), "runs"),
+        (("act", "X", "--root", "-h"), "act"),
+    ),
+)
+def test_an_option_in_the_place_of_a_value_is_none(
+    args: tuple[str, ...], command: str, tmp_path: Path
+) -> None:
+    done = moothall(*args, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"Try 'moothall {command} --help' for help.\n" in done.stderr
+    option = next(a for a, b in pairwise(args) if a[:2] == "--" and b[:1] == "-")
+    assert done.stderr.endswith(f"Error: Option '{option}' requires an argument.\n")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_value_that_is_spelled_as_an_option_is_taken_after_an_equals_sign(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("The lighthouse of Genoa is 77 metres tall.")
+    asked = "How tall is the lighthouse of Genoa?"
+    done = moothall("research", asked, "--folder", ".", "--out=--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "77 metres" in (tmp_path / "--json").read_text()
+
+
+def test_what_a_command_passes_on_may_be_spelled_as_its_own_options(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text("import sys; sys.exit(f'got {sys.argv[1:]}')")
+    given = ("mcp", "tools", sys.executable, "server.py", "--header", "--timeout")
+    done = moothall(*given, cwd=tmp_path)
+    assert "requires an argument" not in done.stderr
 
 
 def test_a_command_that_is_misspelled_is_told_the_near_one() -> None:

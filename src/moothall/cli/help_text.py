@@ -99,3 +99,12 @@ class Context(click.Context):
     def make_formatter(self) -> click.HelpFormatter:
         """Return what formats the help."""
         return Formatter()
+
+    @property
+    def command_path(self) -> str:
+        """The words that name the command, as they are typed.
+
+        click puts the arguments of the commands above between them.
+        """
+        above = "" if self.parent is None else f"{self.parent.command_path} "
+        return f"{above}{self.info_name or ''}".lstrip()

@@ -8,6 +8,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise, takewhile
 from typing import Any, NoReturn
 
 import click
@@ -51,6 +52,26 @@ def _fitting(command: click.Command) -> click.Command:
     return command
 
 
+def _check_values(context: click.Context, args: Sequence[str]) -> None:
+    """Refuse an option in the place of another one's value, which click would take as that value.
+
+    `--out --json` would write a file of the name `--json`.
+    """
+    command = context.command
+    if isinstance(command, click.Group) and args and args[0] in command.commands:
+        below = command.commands[args[0]]
+        return _check_values(Context(below, context, info_name=args[0], **_SETTINGS), args[1:])
+    if not command.context_settings.get("allow_interspersed_args", True):
+        return None  # what follows may be another program's
+    options = [each for each in command.get_params(context) if isinstance(each, click.Option)]
+    names = {name for each in options for name in (*each.opts, *each.secondary_opts)}
+    valued = {name for each in options if not (each.is_flag or each.count) for name in each.opts}
+    for option, value in pairwise(takewhile("--".__ne__, args)):
+        if option in valued and value in names:
+            raise click.BadOptionUsage(option, f"Option {option!r} requires an argument.", context)
+    return None
+
+
 class _Lazy(click.Group):
     """A group whose commands are imported when they are used, and listed without that."""
 
@@ -78,7 +99,10 @@ class _Lazy(click.Group):
             raise click.UsageError(f"No such command {args[0]!r}. Did you mean {near[0]!r}?", ctx)
         if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise click.UsageError(f"No such command {args[0]!r}.", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:
+            _check_values(Context(command, ctx, info_name=name, **_SETTINGS), rest)
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
