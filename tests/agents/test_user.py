@@ -71,6 +71,17 @@ def test_a_line_is_said_to_everyone_and_the_answers_are_shown(space: NativeSpace
     assert shown.getvalue() == "Chatty: Good morning!\nChatty: Bye!\n"
 
 
+def test_run_sync_of_a_user_refuses_where_a_loop_runs_as_in_a_notebook(space: NativeSpace) -> None:
+    ann, _ = user("Hello")
+    space.add(ann)
+
+    async def cell() -> None:
+        with pytest.raises(RuntimeError, match=r"run_sync of agent 'User' was .* await run\(\)"):
+            ann.run_sync()
+
+    asyncio.run(cell())
+
+
 def test_user_shows_each_message_with_its_sender(space: NativeSpace) -> None:
     class Offering(User):
         @action

@@ -244,6 +244,15 @@ def test_a_made_up_part_of_a_call_is_resumed_or_ends_in_a_sentence(
     read_and_resume(recorded, tmp_path / "j", "act", (number, at, value), ended=False)
 
 
+def test_a_turn_without_its_agent_ends_in_a_sentence(
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(recorded.folder)
+    for kind in ("dual", "team"):
+        number = first(recorded.runs[kind][1], "started", "'part'")
+        read_and_resume(recorded, tmp_path / kind, kind, (number, ("agent",), GONE), ended=False)
+
+
 @pytest.mark.parametrize("kind", ("state", "started"))
 def test_an_entry_of_a_kind_that_nobody_writes_is_named_when_its_run_is_resumed(
     recorded: Recorded, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -310,6 +310,18 @@ def test_people_table_faults_are_named(tmp_path: Path, city: City, table: str, f
     assert "people.csv" in str(raised.value)
 
 
+def test_relations_to_citizens_that_a_table_does_not_have_are_told(
+    tmp_path: Path, city: City, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("id,relations\n1,2:500;77:500\n2,1:500\n")
+    Society(file, city).close()
+    told = (
+        "people.csv: 1 relation of citizens to others that it does not have, such as of 1 to '77'"
+    )
+    assert [told in each.message for each in caplog.records] == [True]
+
+
 def test_other_files_and_other_values_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"must be \.csv or \.parquet"):
         read_people(tmp_path / "people.txt")

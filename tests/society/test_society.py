@@ -465,6 +465,10 @@ def sharing(status: dict[str, Any]) -> list[CitizenAgent]:
         ),
         ({"citizens": [living(print, id="city")]}, "id of a service"),
         ({"citizens": ["somebody"]}, "add takes an agent"),
+        (
+            {"citizens": make_people(None, 2)},
+            r"rows of a table: citizens\(completed\(rows, city\)\)",
+        ),
         ({"citizens": Population(2), "city": town()}, "city= and the population's are two"),
         ({"citizens": Population(2), "city": None, "seed": 1}, "seed=1, and the population's is 0"),
         ({"model": 3}, "model= must be a model or the name of one, got 3"),

@@ -16,7 +16,7 @@ from moothall.errors import MoothallError, RequestTimeout
 from moothall.message import BROADCAST
 from moothall.slash import parse_slash
 from moothall.text import escaped, escaped_json
-from moothall.threads import WORKERS
+from moothall.threads import WORKERS, refuse_on_loop
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -140,7 +140,9 @@ class User(Agent):
 
         Raises:
             NotInSpace: the person is in no space, or no longer in one
+            RuntimeError: called where an event loop is running, which it would block
         """
+        refuse_on_loop(f"run_sync of agent {self.id!r}", "run()")
         asyncio.run(self.run(patience_s))
 
     async def _answered(self, patience_s: float, addressed: dict[str, None]) -> None:

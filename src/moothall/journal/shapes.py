@@ -147,6 +147,8 @@ def _of_ours(kind: str, entry: str, data: dict[str, Any]) -> Shape:
         return _ASKED if kind in _REPLIES else {}
     if entry == "started" and {"action", "iteration"} <= data.get("about", {}).keys():
         return {"args?": (dict, str, None)}
+    if entry == "started" and "part" in data:
+        return {"agent": str}  # whose part it is
     if entry == "state":
         messages = {"messages?": [_MESSAGE], "rows?": [{"step": int, "time": str}]}
         rounds = {"conclusions?": [_CONCLUSION], "decisions?": [_DECISION]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -21,6 +22,9 @@ from moothall.society.people import drawn
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.table import read_people
 from moothall.society.population.population import Population
+from moothall.text import counted
+
+logger: logging.Logger = logging.getLogger("moothall.society")
 
 _OWNER: Final = "_lives_in"
 """A service's attribute: what stands for the society that has used it."""
@@ -72,15 +76,35 @@ def agents_of(
         return drawn.citizens(drawn.make_people(city, citizens, seed=seed, params=people))
     if isinstance(citizens, str | PathLike):
         rows = read_people(Path(citizens), city)
+        _tell_unknown(rows, Path(citizens).name)
         return drawn.citizens(drawn.completed(rows, city, seed=seed, params=people))
     if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
         what = f"agents, a number from 0 to {_MOST:,}, or the path of a table"
         raise ConfigError(f"citizens must be {what}, got {citizens!r:.80}")
+    agents: tuple[Any, ...] = tuple(citizens)
+    if any(isinstance(each, Mapping) for each in agents):
+        made = "citizens(completed(rows, city)) of moothall.society makes agents of rows"
+        raise ConfigError(f"citizens must be agents, and has rows of a table: {made}")
     if people is not USUAL_PEOPLE:
         raise ConfigError(
             "people= is for citizens that are drawn: give it to make_people, or to the Population"
         )
-    return citizens
+    return agents
+
+
+def _tell_unknown(rows: Iterable[Mapping[str, Any]], source: str) -> None:
+    """Log relations to citizens that a table does not have."""
+    rows = tuple(rows)
+    ids = {str(each["id"]) for each in rows}
+    unknown = [(r["id"], to) for r in rows for to in r.get("relations", ()) if to not in ids]
+    if unknown:
+        logger.warning(
+            "%s: %s of citizens to others that it does not have, such as of %r to %r: what they "
+            "say to these reaches nobody",
+            source,
+            counted(len(unknown), "relation"),
+            *unknown[0],
+        )
 
 
 def of_population(population: Population, city: Any, seed: int) -> tuple[Any, int]:
