@@ -140,6 +140,23 @@ def test_a_value_that_is_not_allowed_is_a_config_error(what: str) -> None:
         CALLS[what]()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    (
+        ("max_iterations", "5", "max_iterations= must be a whole number from 1 up"),
+        ("max_iterations", 0, "max_iterations= must be a whole number from 1 up"),
+        ("system_prompt", 5, "system_prompt= must be a text or a function of the Context"),
+    ),
+)
+def test_an_attribute_with_a_value_that_is_not_allowed_is_told_before_the_run(
+    name: str, value: Any, wanted: str
+) -> None:
+    changed = agent()
+    setattr(changed, name, value)
+    with pytest.raises(ConfigError, match=wanted):
+        changed.reply_sync("x")
+
+
 def test_a_recall_or_a_journal_refuses_a_value_as_a_config_error(tmp_path: Path) -> None:
     with SQLiteMemory(tmp_path / "m.db") as memory, Journal(tmp_path / "r.db") as journal:
         agent(journal=journal).reply_sync("x", run_id="r")

@@ -348,6 +348,8 @@ class ReActAgent(RecordedAgent):
     # -- the loop ----------------------------------------------------------------------------------
 
     def _check_request(self, request: ReplyRequest) -> None:
+        check_integer(f"agent {self.id!r}: max_iterations=", self.max_iterations)
+        check_system_prompt(self.system_prompt, self.id)
         if request.memory is None:
             request.memory = self._memory_of(request.state)
 
