@@ -357,3 +357,11 @@ def test_mcp_policy_of_a_tool_that_is_none_is_told(
     assert "echo" in server(access={"ehco": ACCESS_DENIED, "add": ACCESS_PERMITTED}).offers
     assert "access= names 'ehco', which is none of its tools" in caplog.text
     assert "'add'" not in caplog.text
+
+
+@pytest.mark.parametrize("url", ("ftp://me:hunter2@x/mcp", "http://me:hunter2@x:99999/mcp"))
+def test_mcp_wrong_address_is_told_without_its_password(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        MCPAgent("x", url)
+    assert "hunter2" not in str(caught.value)
+    assert "@x" in str(caught.value)

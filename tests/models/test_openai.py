@@ -629,6 +629,11 @@ def test_a_setting_of_a_wrong_type_is_refused(options: dict[str, Any], told: str
         OpenAIModel("m", "http://127.0.0.1:1/v1", **options)
 
 
+def test_a_wrong_address_is_told_without_its_password() -> None:
+    with pytest.raises(ConfigError, match="got 'ftp://…@x/v1'"):
+        OpenAIModel("m", "ftp://me:hunter2@x/v1")
+
+
 def test_a_key_from_the_environment_is_not_for_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_ADMIN_KEY", KEY)

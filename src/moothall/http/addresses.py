@@ -6,6 +6,7 @@ The check is for the address that a connection is opened to, however a URL spell
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -57,6 +58,11 @@ def address_check(
             )
 
     return check
+
+
+def told(url: object) -> str:
+    """Return a wrong address as an error tells it: without its user and password."""
+    return re.sub(r"//[^/?#]*@", "//…@", repr(url))[:200]
 
 
 def hosts_of(given: Iterable[str], what: str = "allow_hosts") -> frozenset[_Host]:

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from moothall.errors import ConfigError
+from moothall.http.addresses import told
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -25,7 +26,7 @@ def checked_target(target: object, where: str) -> str | list[str]:
                     raise ValueError("it names no host")
                 _ = parts.port  # which raises ValueError
             except ValueError as error:
-                raise ConfigError(f"{where}: target= {target!r:.200}: {error}") from None
+                raise ConfigError(f"{where}: target= {told(target)}: {error}") from None
             return target
         try:
             command = shlex.split(target)

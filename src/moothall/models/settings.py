@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from moothall.errors import ConfigError, DefinitionError, ModelError
+from moothall.http.addresses import told
 
 
 def check_sampling(what: str, temperature: Any, seed: Any) -> None:
@@ -52,7 +53,7 @@ def check_base_url(url: Any, what: str) -> str:
     except (AttributeError, TypeError, ValueError):
         plain = False
     if not plain or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{what} must be like http://host/v1, got {url!r:.200}")
+        raise ConfigError(f"{what} must be like http://host/v1, got {told(url)}")
     if parts.username or parts.password:
         # Names, errors and logs show the address.
         raise DefinitionError(f"{what} must hold no password: the key is given apart from it")

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from moothall import tracing
 from moothall.arguments import check_boolean
 from moothall.errors import ConfigError, MissingExtra, TelemetryError
+from moothall.http.addresses import told
 from moothall.http.network import check_allowed
 from moothall.text import error_text
 
@@ -145,7 +146,7 @@ def export_otlp(journal: Journal | str | os.PathLike[str], run_id: str, url: str
     except (AttributeError, TypeError, ValueError):
         plain = False
     if not plain:
-        raise ConfigError(f"the address of a collector must be an http URL, got {url!r:.200}")
+        raise ConfigError(f"the address of a collector must be an http URL, got {told(url)}")
     MissingExtra.unless("export by OTLP", "otel", "opentelemetry.exporter.otlp.proto.http")
     check_allowed(url, "export by OTLP")
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from moothall.arguments import names_checked
+from moothall.arguments import check_boolean, names_checked
 from moothall.errors import ConfigError, ModelError
 from moothall.http import Response
 from moothall.models.base import Request
@@ -93,8 +93,7 @@ class AnthropicModel(HTTPModel):
         check_named("AnthropicModel", name, options)
         if max_tokens is None:
             raise ConfigError("AnthropicModel: max_tokens= must be a number of tokens, got None")
-        if not isinstance(cache, bool):
-            raise ConfigError(f"AnthropicModel: cache= must be True or False, got {cache!r:.80}")
+        check_boolean("AnthropicModel: cache=", cache)
         given = base_url_of("AnthropicModel", base_url, "ANTHROPIC_BASE_URL", _ANTHROPIC)
         super().__init__(
             f"anthropic:{name}",
