@@ -107,6 +107,16 @@ def test_runs_are_deleted_by_their_ids_or_not_at_all(folder: Path) -> None:
         assert told in done.stderr
 
 
+@pytest.mark.parametrize("option", ("--memory", "--inbox"))
+def test_runs_delete_with_a_file_of_another_kind_deletes_nothing(folder: Path, option: str) -> None:
+    before = listed(folder)
+    (folder / "notes.txt").write_text("No database.\n")
+    done = moothall("runs", "delete", "--thread", "anna", option, "notes.txt", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "notes.txt" in done.stderr
+    assert listed(folder) == before
+
+
 def test_old_runs_are_pruned_but_for_the_newest(folder: Path) -> None:
     with Journal(folder / "runs.db") as journal:
         journal.fork("one", "copy", upto=3)

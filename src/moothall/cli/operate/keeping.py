@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import ExitStack, closing
 from dataclasses import asdict
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,6 +17,10 @@ from moothall.journal import Deleted, Journal
 from moothall.postgres import is_url
 from moothall.telemetry import export_otlp
 from moothall.text import counted, escaped
+
+if TYPE_CHECKING:
+    from moothall.memory.stored import StoredMemory
+    from moothall.spaces.amqp.inbox import Inbox
 
 
 class _Memory(click.Path):
@@ -94,10 +99,13 @@ def delete(
         raise click.UsageError("give the IDs of runs, or --thread T")
     if thread is None and (memory or inbox):
         raise click.UsageError("--memory and --inbox are for --thread")
-    with opened(journal) as found:
+    with opened(journal) as found, ExitStack() as files:
+        # A file that is none of its kind is an error before anything is deleted.
+        memories = [files.enter_context(_memory(path, str(thread))) for path in memory]
+        inboxes = {path: files.enter_context(closing(_inbox(path))) for path in inbox}
         deleted = found.delete(*run_ids, thread=thread)
-        forgotten = dict(_forget(path, str(thread)) for path in memory)
-        emptied = {path: _empty(path, str(thread)) for path in inbox}
+        forgotten = {each.path: _forget(each, str(thread)) for each in memories}
+        emptied = {path: _empty(each, str(thread)) for path, each in inboxes.items()}
         _tell(deleted, found, as_json, {"memory": forgotten, "inbox": emptied})
     if not as_json:
         for path, count in forgotten.items():
@@ -107,29 +115,31 @@ def delete(
     return 0
 
 
-def _forget(path: str, thread: str) -> tuple[str, int]:
-    """Forget a thread in a memory, and those below it; return its name, and how many."""
+def _memory(path: str, thread: str) -> StoredMemory:
     from moothall.memory import PostgresMemory, SQLiteMemory
 
-    with PostgresMemory(path, thread) if is_url(path) else SQLiteMemory(path, thread) as memory:
-        found = [id for id in memory.threads() if id == thread or id.startswith(f"{thread}/")]
-        for id in found:
-            memory.thread(id).forget()
-        if not memory.compact():
-            click.echo(f"moothall: {escaped(path)}: {_OLDER}", err=True)
-        return memory.path, len(found)
+    return PostgresMemory(path, thread) if is_url(path) else SQLiteMemory(path, thread)
 
 
-def _empty(path: str, thread: str) -> int:
-    """Delete what the sender of a thread has sent and got; return how many messages."""
+def _inbox(path: str) -> Inbox:
     from moothall.spaces.amqp.inbox import Inbox
 
-    sender = thread.partition("/")[0].replace("%2F", "/").replace("%25", "%")
-    inbox = Inbox(path)
-    try:
-        return inbox.delete(sender)
-    finally:
-        inbox.close()
+    return Inbox(path)
+
+
+def _forget(memory: StoredMemory, thread: str) -> int:
+    """Forget a thread in a memory, and those below it; return how many."""
+    found = [id for id in memory.threads() if id == thread or id.startswith(f"{thread}/")]
+    for id in found:
+        memory.thread(id).forget()
+    if not memory.compact():
+        click.echo(f"moothall: {escaped(memory.path)}: {_OLDER}", err=True)
+    return len(found)
+
+
+def _empty(inbox: Inbox, thread: str) -> int:
+    """Delete what the sender of a thread has sent and got; return how many messages."""
+    return inbox.delete(thread.partition("/")[0].replace("%2F", "/").replace("%25", "%"))
 
 
 @click.command(short_help="Delete old runs.")
