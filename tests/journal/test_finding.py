@@ -221,6 +221,12 @@ def test_runs_are_found_by_a_state_of_a_users_own_orchestrator(journal: Journal)
         journal.runs(state="postpond")
 
 
+def test_find_takes_states_that_can_be_read_once(journal: Journal) -> None:
+    reply(journal, "R")
+    assert [each.id for each in journal.runs(state=iter(["done", "error"]))] == ["R"]
+    assert journal.sums(state=(each for each in ("done", "error"))).runs == 1
+
+
 @pytest.mark.long
 def test_a_hundred_thousand_runs_are_filtered_within_a_third_of_a_second(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:

@@ -13,7 +13,7 @@ import pytest
 
 from journal.conftest import Place
 from moothall import FileError, Journal, ModelReply, ReActAgent, ScriptedModel, Usage
-from moothall.errors import DefinitionError, NoSuchRun
+from moothall.errors import ConfigError, DefinitionError, NoSuchRun
 from moothall.models.protocol import Call
 
 
@@ -244,3 +244,15 @@ def test_a_call_of_more_tokens_than_a_database_counts_is_recorded_and_imported(
     with Journal(place("other")) as other:
         assert other.import_run(tmp_path / "r.jsonl") == "R"
         assert other.run("R").tokens == journal.run("R").tokens
+
+
+@pytest.mark.parametrize("path", (5, None, ""))
+def test_moving_refuses_a_path_that_is_none(journal: Journal, path: Any) -> None:
+    told = "path= must be the path of a file, got"
+    for move in (
+        lambda: journal.export("R", path),
+        lambda: journal.import_run(path),
+        lambda: journal.backup(path),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            move()

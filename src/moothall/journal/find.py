@@ -55,6 +55,10 @@ class Wanted:
     sort: str = "began"
     limit: int | None = None
 
+    def __post_init__(self) -> None:
+        """Read the states, which may be read only once."""
+        object.__setattr__(self, "state", _states(self.state))
+
     def check(self, db: Database) -> None:
         """Raise ConfigError for a state that no run can have; a user's own has been recorded."""
         unknown = {*(_states(self.state) or ())} - {*STATES}

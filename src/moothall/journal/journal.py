@@ -22,7 +22,7 @@ from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Decision, Doubt, decisions_for, in_doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums, copied
 from moothall.journal.find import Moment, Wanted
-from moothall.journal.moving import backed_up, exported, imported
+from moothall.journal.moving import backed_up, exported, imported, named_file
 from moothall.journal.opening import MAX_ID, Runs, check_id
 from moothall.journal.run_parts import Part, ReadPart, reply_of
 from moothall.journal.store.opened import opened
@@ -478,7 +478,7 @@ class Journal:
             JournalError: the journal cannot be read, or is damaged
             OSError: the file cannot be written
         """
-        exported(self._file, run_id, Path(path))
+        exported(self._file, run_id, named_file(path))
 
     def import_run(self, path: str | os.PathLike[str], run_id: str | None = None) -> str:
         """Add a run that `export` wrote, with all its entries.
@@ -499,7 +499,7 @@ class Journal:
             ConfigError: `run_id` is not a valid id
             JournalError: the journal cannot be written
         """
-        return imported(self._file, Path(path), run_id)
+        return imported(self._file, named_file(path), run_id)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the journal, as it is at this moment, while others write it; nobody waits.
@@ -514,7 +514,7 @@ class Journal:
             FileError: there is a file of that name, or the copy cannot be written
             JournalError: the journal cannot be read
         """
-        backed_up(self._file, Path(os.path.abspath(path)))
+        backed_up(self._file, Path(os.path.abspath(named_file(path))))
 
     # -- budgets -----------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,13 @@ _VALUE: Final = {"value": str, "text?": str, "base64?": str}
 _ENTRY: Final = {"path": str, "kind": str, "at": float, "data?": dict, "text?": str, "sum": str}
 _MOST_CHARS: Final = 500
 _KEY_CHARS: Final = 64
+
+
+def named_file(path: object) -> Path:
+    """Return the path that a caller gave."""
+    if isinstance(path, str | os.PathLike) and str(path):
+        return Path(path)
+    raise ConfigError(f"path= must be the path of a file, got {path!r:.80}")
 
 
 def exported(file: Store, run_id: str, path: Path) -> None:
