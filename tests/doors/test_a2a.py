@@ -105,6 +105,22 @@ def test_a2a_stream_tells_states_calls_and_pieces_of_text(serve: Serve) -> None:
     asyncio.run(main())
 
 
+def test_a2a_stream_of_a_quick_agent_has_each_state_and_piece(serve: Serve) -> None:
+    url = serve(asgi(ReActAgent("bot", ScriptedModel(lambda messages, actions: "one two"))))
+
+    async def main() -> None:
+        async with connected(url) as client:
+            for _ in range(10):
+                first, *rest = await updates(client, message("Hi"))
+                assert state(first["task"]) == "TASK_STATE_SUBMITTED"
+                told = [each["artifactUpdate"] for each in rest if "artifactUpdate" in each]
+                texts = [each["artifact"]["parts"][0]["text"] for each in told]
+                assert texts == ["one", " two", "one two"]
+                assert state(rest[-1]["statusUpdate"]) == "TASK_STATE_COMPLETED"
+
+    asyncio.run(main())
+
+
 def test_a2a_stream_tells_the_progress_of_actions(serve: Serve) -> None:
     begun = (
         threading.Event()

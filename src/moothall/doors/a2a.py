@@ -232,11 +232,17 @@ class A2ADoor:
         yield {"task": await self._tasks.get(agent, sender, id)}
 
 
-async def _updates(task: Task, history: int | None, rests: bool) -> AsyncIterator[dict[str, Any]]:
-    """Yield a task as it is, and then its updates until it has ended or asks something."""
-    queue = task.read()
+def _updates(task: Task, history: int | None, rests: bool) -> AsyncIterator[dict[str, Any]]:
+    """Return a task as it is now, and then its updates until it has ended or asks something."""
+    # Read from now on: when the first update is asked for, a quick agent has ended.
+    return _read_updates(task, {"task": task.to_json(history)}, task.read(), rests)
+
+
+async def _read_updates(
+    task: Task, now: dict[str, Any], queue: asyncio.Queue[dict[str, Any] | None], rests: bool
+) -> AsyncIterator[dict[str, Any]]:
     try:
-        yield {"task": task.to_json(history)}
+        yield now
         while not rests and (update := await queue.get()) is not None:
             yield update
             status = update.get("statusUpdate", {}).get("status", {})
