@@ -373,3 +373,57 @@ def test_licence_and_contents_answer_nothing_but_what_asks_for_them() -> None:
     assert not report_of(text, "How is Tern started?").citations
     asked = report_of(text, "Is there a warranty for Tern, and permission to start it?").citations
     assert "hereby granted" in asked[0].sentence
+
+
+def test_a_version_is_the_same_with_a_v_and_has_the_day_beside_it() -> None:
+    text = (
+        "# Changes\n\n2021-03-04: v1.0.9\n\n- The release of a lock is faster.\n\n"
+        "2022-04-10: v1.0.26\n\n- Leaks are mended.\n"
+    )
+    cited = report_of(text, "When was version 1.0.26 released?").citations
+    assert "2022-04-10" in cited[0].sentence
+    assert not report_of(text, "When was version 1.0.27 released?").citations
+
+
+def test_when_something_was_created_is_a_year_and_no_command_of_that_name(tmp_path: Path) -> None:
+    for number in range(40):
+        text = (
+            f"# Job {number}\n\nRun `tern create job-{number}`: tern create makes job {number}.\n"
+        )
+        (tmp_path / f"{number}.md").write_text(text)
+    (tmp_path / "faq.md").write_text(
+        "# Questions\n\n## Why another one?\n\nTern was created in May 2015, as others were slow "
+        "to take changes and to answer people who had asked for them for years.\n"
+    )
+
+    def first(question: str) -> list[str]:
+        searched = [search_folder(tmp_path)]
+        report = Researcher("r", None, [question], searched).report_sync()
+        return [each.sentence for each in report.citations[:1]]
+
+    assert "May 2015" in "".join(first("When was Tern created?"))
+    assert first("When was Tern forked?") == []
+
+
+def test_what_something_is_not_does_not_define_it() -> None:
+    text = (
+        "# Pages\n\nStray pages are not in the printed book!\n\n## Lists\n\nEach list names pages. "
+        "A page that no list names, but that others may lead to, is called a stray page.\n"
+    )
+    cited = report_of(text, "What is a stray page?").citations
+    assert "no list names" in cited[0].sentence
+
+
+def test_code_with_numbers_is_quoted_and_a_signature_answers_only_how() -> None:
+    text = (
+        "# Ferry\n\nTo let a ferry sail faster, set its speed in ferry.conf:\n\n```ini\n"
+        "ferry_speed = 60\n```\n\n## Sailing\n\nint ferry_sail(struct ferry * ferry, int knots)\n\n"
+        "Lets a ferry sail. Returns 0 on success, a negative number if ferry_sail found no water.\n"
+    )
+    cited = report_of(text, "How does one set the speed of a ferry?").citations
+    assert "`ferry_speed = 60`" in cited[0].sentence
+    cited = report_of(text, "What does ferry_sail return on success?").citations
+    assert "Returns 0" in cited[0].sentence
+    assert not any(each.sentence.startswith("`int ferry_sail") for each in cited)
+    cited = report_of(text, "Which function lets a ferry sail?").citations
+    assert any("int ferry_sail(" in each.sentence for each in cited)

@@ -402,3 +402,50 @@ def test_numbers_of_footnotes_are_no_part_of_the_text_of_a_page() -> None:
     note = '<a class="footnote-reference brackets" href="#f4" role="doc-noteref">4</a>'
     page = f"<main><p>The name may stand in parentheses. {note} It may be left out.</p></main>"
     assert read("a.html", page).text == ("The name may stand in parentheses. It may be left out.")
+
+
+def test_links_of_markdown_are_their_text_over_lines_around_pictures_and_in_notebooks() -> None:
+    text = (
+        "# Ferry\n\nSee the [table of\n  tides](tides.md#low) and [locks](https://a.test/Lock_(canal)).\n"
+        "[![Plan](plan.svg)](https://a.test/plan)\n\n`[kept](as.code)` [not\n\na link](x)\n"
+    )
+    shown = (
+        "# Ferry\n\nSee the table of\n  tides and locks.\nPlan\n\n`[kept](as.code)` [not\n\n"
+        "a link](x)\n"
+    )
+    assert read("a.md", text).text == shown
+    cells = [{"cell_type": "markdown", "source": text}]
+    assert read("a.ipynb", json.dumps({"cells": cells, "metadata": {}})).text == shown
+
+
+def test_a_signature_that_a_table_lays_out_is_read_as_one_line() -> None:
+    page = (
+        "<html><body><h1>Ferry</h1><table><tr><td>int ferry_sail</td><td>(</td><td>struct ferry *"
+        "</td><td>one, </td></tr><tr><td></td><td></td><td>int</td><td>knots</td></tr><tr><td></td>"
+        "<td>)</td><td></td></tr></table><p>Sails a ferry.</p><table><tr><td>knots</td><td>12</td>"
+        "</tr></table></body></html>"
+    )
+    assert read("a.html", page).text == (
+        "Ferry\n\nint ferry_sail(struct ferry * one, int knots)\n\nSails a ferry.\n\nknots | 12"
+    )
+
+
+@pytest.mark.parametrize("name", ("a.rst.inc", "a.rst.in", "a.rst.txt", "A.RST.J2"))
+def test_a_file_that_others_include_or_that_is_filled_in_is_of_the_kind_of_its_name(
+    name: str,
+) -> None:
+    assert read(name, "Ferry\n=====\n\nSails.\n").title == "Ferry"
+    assert kind_of("notes.inc") is None
+
+
+def test_html_in_markdown_is_no_part_of_its_text_but_in_code() -> None:
+    text = (
+        '<h1 align="center">Ferry</h1>\n\n# Keys\n\n<a id="k"></a>\n'
+        "Press <kbd>Ctrl</kbd>+<kbd>C</kbd>"
+        " in `<kbd>`.\n\n| a<br/>b | 10<sup>6</sup> |\n\n    <b>code</b>\n\n"
+        "Use --log <FILE> or <option>.\n"
+    )
+    assert read("a.md", text).text == (
+        "Ferry\n\n# Keys\n\n\nPress Ctrl+C in `<kbd>`.\n\n| a b | 10^6 |\n\n    <b>code</b>\n\n"
+        "Use --log <FILE> or <option>.\n"
+    )

@@ -153,3 +153,27 @@ def test_text_below_a_title_that_tildes_underline_is_quoted() -> None:
     assert quotes(text, "How many tons does a crane lift?")[0] == (
         "“A crane of the quay lifts 40 tons.”"
     )
+
+
+def test_rows_whose_cells_are_signs_are_quoted() -> None:
+    text = (
+        "Keys of the ferry:\n\ncommand | key | meaning\nraise_sail | + | One more sail.\n"
+        "lower_sail | - | One sail less.\nsound_horn | * | Sounds the horn.\n"
+    )
+    assert quotes(text, "Which command sounds the horn?")[0].endswith(
+        "sound_horn | * | Sounds the horn.”"
+    )
+    assert "lower_sail | - |" in quotes(text, "Which key is one sail less?")[0]
+
+
+def test_sentences_that_name_elements_of_html_are_quoted_as_written(tmp_path: Path) -> None:
+    said = "A ferry stands in a `<div>`, and each berth is set by <option>."
+    for name in ("a.md", "a.txt"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).write_text(f"# Berths\n\n{said}\n\nUse <i>care</i> with berths.\n")
+        question = "In what does a ferry stand?"
+        made = Researcher("r", None, [question], [search_folder(folder)]).report_sync()
+        assert made.citations[0].sentence == f"“{said}”"
+        assert "by \\<option>." in made.markdown
+        assert "<i>" not in made.markdown

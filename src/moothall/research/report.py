@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from moothall.research.findings import Citation, Objective, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.relevance import RELEVANT, Index
 from moothall.research.writing.safe_markdown import safe_markdown, visible
+from moothall.research.writing.verbatim import as_text, verbatim
 from moothall.text import counted, display, one_line
 
 if TYPE_CHECKING:
@@ -40,13 +40,6 @@ ENDED: Final[dict[str, str]] = {
 }
 """Why research ended, in words."""
 QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
-_ESCAPED = re.compile(r"([\\\[\]<>`*_]|&(?=#?\w+;))")
-_OF_MARKDOWN = re.compile(r"\.(?:md|markdown)(?:#|$)", re.IGNORECASE)
-# What Markdown would not show as it stands in a quote: `*args`, `__init__`. Code spans stay.
-_CHANGED = re.compile(
-    r"(\[\^\d+\^\]|(?<!`)(`+)(?!`).+?(?<!`)\2(?!`))"
-    r"|(`|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;))"
-)
 
 
 @dataclass(frozen=True)
@@ -200,7 +193,7 @@ def made(
     cited = _cited(progress)
     narrative, citations = renumbered(progress.narrative, cited)
     if extractive:
-        narrative = _verbatim(narrative, citations)
+        narrative = verbatim(narrative, citations)
     narrative = safe_markdown(narrative, [each.passage.url for each in citations])
     stop: StopReason = progress.stop or "max_iterations"
     topics = [each.topic for each in progress.objectives]
@@ -208,7 +201,7 @@ def made(
     # What a model has understood, and cites, may be in other words or another language.
     rest = [o.topic for o in progress.objectives if not citations or o.expertise < 0.5]
     empty = [t for t in rest if not any(each.share >= RELEVANT for each in index.search(t))]
-    parts = [f"# {_plain(topics[0]) if len(topics) == 1 else 'Report'}", narrative.strip()]
+    parts = [f"# {as_text(topics[0]) if len(topics) == 1 else 'Report'}", narrative.strip()]
     if parts[1].startswith("# "):  # a model's own title
         del parts[0]
     nothing, end = "relevant was found", "."
@@ -217,14 +210,14 @@ def made(
             nothing = "could be read"
         elif known or stop not in QUIET:
             end = ": nothing was read."
-    told = [f"Nothing {nothing} for “{_plain(topic)}”{end}" for topic in empty]
+    told = [f"Nothing {nothing} for “{as_text(topic)}”{end}" for topic in empty]
     written = under_way or progress.narrative.strip()
     if not (extractive or written) and any(each.visited for each in known):
         told.append("No report was written of what was read.")
     if extractive and stop in QUIET and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
         told.extend(
-            f"No answer to “{_plain(topic)}” was found in what was read.{_nearest(index, topic)}"
+            f"No answer to “{as_text(topic)}” was found in what was read.{_nearest(index, topic)}"
             for topic in topics
             if topic not in empty
             and (not written or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
@@ -262,7 +255,7 @@ def _nearest(index: Index, topic: str) -> str:
     near: dict[str, str] = {}
     for each in index.search(topic, 5 * _PLACES):
         if each.share >= RELEVANT and len(near) < _PLACES:
-            title = _plain(each.passage.title or each.passage.url)
+            title = as_text(each.passage.title or each.passage.url)
             near.setdefault(
                 each.passage.url, f"- {title}, `{each.passage.url.replace('`', '%60')}`"
             )
@@ -287,7 +280,7 @@ def _cited(progress: Progress) -> list[Citation]:
 
 def _beside(one: Citation, other: Citation, remark: str) -> str:
     """Return a line with two sentences that differ, side by side."""
-    said = [f"{_plain(each.sentence)} [^{each.number}^]" for each in (one, other)]
+    said = [f"{as_text(each.sentence)} [^{each.number}^]" for each in (one, other)]
     return f"- {said[0]} / {said[1]} ({remark}; compare the sources)"
 
 
@@ -297,7 +290,7 @@ def _sources(citations: list[Citation]) -> list[str]:
         # What can stand between angle brackets.
         url = "".join(c for c in passage.url if c not in "<>" and c.isprintable())
         day = passage.fetched_at[:10] or "on an unknown day"
-        title = _plain(passage.title or passage.url)
+        title = as_text(passage.title or passage.url)
         lines.append(f"[^{number}^]: {title} – <{url.replace(' ', '%20')}>, read {day}  ")
     return lines
 
@@ -326,7 +319,7 @@ def _spent(progress: Progress, cost: float | None) -> str:
     if not progress.usage.total:
         return ""
     counts = f"{progress.usage.input_tokens:,} in, {progress.usage.output_tokens:,} out"
-    models = ", ".join(map(_plain, progress.used))
+    models = ", ".join(map(as_text, progress.used))
     took = f"It took {counted(progress.usage.total, 'token')} ({counts}) of {models}"
     if cost is None:
         return f"{took}, at a price that is not known."
@@ -364,11 +357,11 @@ def _foot(
             + " It quotes the sentences that most likely answer each objective, the best first."
             * bool(citations)
         )
-    expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
+    expertise = "; ".join(f"{as_text(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
     lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
     iterations = counted(progress.iteration, "iteration")
     if progress.notes:
-        shown = [_plain(each) for each in progress.notes[:_NOTES]]
+        shown = [as_text(each) for each in progress.notes[:_NOTES]]
         rest = len(progress.notes) - _NOTES
         shown += [f"and {rest} more"] if rest > 0 else []
         lines.append(f"Notes: {'; '.join(shown)}.")
@@ -378,23 +371,6 @@ def _foot(
         lines.append(f"It is under way: {iterations} done.")
         return "\n\n".join(lines)
     # The program that interrupted it knows why.
-    more = f" ({_plain(progress.detail)})" if progress.detail and stop != "cancelled" else ""
+    more = f" ({as_text(progress.detail)})" if progress.detail and stop != "cancelled" else ""
     lines.append(f"It ended after {iterations}: {ENDED[stop]}{more}.")
     return "\n\n".join(lines)
-
-
-def _plain(text: str) -> str:
-    """Return a text in one line, with its Markdown escaped."""
-    return safe_markdown(_ESCAPED.sub(r"\\\1", one_line(text, 10_000)))
-
-
-def _verbatim(narrative: str, citations: list[Citation]) -> str:
-    """Escape what Markdown would change in topics and quotes; Markdown files keep their marks."""
-    marked = {f"[^{c.number}^]" for c in citations if _OF_MARKDOWN.search(c.passage.url)}
-    lines = narrative.split("\n")
-    for at, line in enumerate(lines):
-        if line.startswith("## "):
-            lines[at] = f"## {_plain(line[3:])}"
-        elif line.rpartition(" ")[2] not in marked:
-            lines[at] = _CHANGED.sub(lambda found: found[1] or f"\\{found[3]}", line)
-    return "\n".join(lines)

@@ -63,6 +63,7 @@ WORD = re.compile(
 _SIGNS = str.maketrans({"’": "'", "‘": "'", "−": "-", "\u2010": "-", "\u2011": "-", "\u02bc": "'"})
 _PARTS = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
+_TAG = re.compile(r"^v(?=\d+\.\d)")  # v1.2 is 1.2
 _ASKING = re.compile("为什么|什么|时候|怎么|怎样|如何|多[少久长高大远重深快]|哪[里个些]|[吗呢谁]")
 _MERELY_ASKING = re.compile(
     r"(?i)\b(how|wie) (?:long|far(?: away)?|fast|quickly|heavy|deep|high|tall|wide|thick|big|large|"
@@ -107,7 +108,7 @@ def is_stop_word(word: str) -> bool:
 @lru_cache(maxsize=1 << 16)
 def terms_of(word: str) -> tuple[str, ...]:
     """Return the terms of one word from `words`; none for a stop word."""
-    small = word.casefold().removesuffix("()")
+    small = _TAG.sub("", word.casefold().removesuffix("()"))
     if _UNSPACED.match(small):
         runs = filter(None, _ASKING.split(small))
         return tuple(run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1)))
@@ -232,8 +233,7 @@ _CODE = re.compile(
 _INDENT = 4
 _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
 _ADORNED = re.compile(r"^(?:(~{4,}) *\n)? *([^~\s](?:[^\n]*[^\n:])?)\n(~{4,}) *$", re.MULTILINE)
-# After a title, or the head of a table.
-UNDERLINED = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==|~{4}|\^{4}|\"{4})")
+UNDERLINED = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==|~{4}|\^{4}|\"{4})")  # after a title
 _TABLE = re.compile(r"[ \t>]*\|[ \t|]*")
 COLUMNS = re.compile(r"[ \t]*\S+(?: \S+){0,2} {4,}(?=[^\W\d_])")
 """What a line of a manual explains, such as a code or an option, with the gap after it."""

@@ -33,11 +33,12 @@ _UNSPACED_ODDS: Final = 1.5  # of pairs of characters, an answer has fewer than 
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
 _COMMENTED: Final = re.compile(r"\n[ \t]*#[ \t]+")  # the next line of a comment
 _WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
-_DRAWN: Final = r"(?:\s[^\w\s…]{1,3}(?=\s)){3}"  # of a drawing: signs without a word
+_DRAWN: Final = re.compile(r"(?:\s[^\w\s…,'\"]{1,3}(?=\s)){3}")  # signs without a word
+_CELL_DRAWN: Final = re.compile(r"[\\/^<>+=~_│┌└├─-]*[\\/^<>+=~_│┌└├─]")  # `-` is no drawing
+_SIGNATURE: Final = re.compile(r"[\w\s*&:<>]*\w\([^()]*\)")
+_DRAWN_CELLS: Final = 3
 _LINKED: Final = re.compile(r"```|\]\(|!\[|\[\^")
-_MARKUP: Final = re.compile(
-    rf"{_LINKED.pattern}|(?: - .*){{4}}|(?: · .*){{2}}|{_DRAWN}"
-)  # or a list of pages
+_PAGES: Final = re.compile(r"(?: - .*){4}|(?: · .*){2}")  # a list of them
 
 # How much each fact of a sentence counts, as `python -m benchmarks.answers_fit` found from the
 # questions of the split `develop`, of the half `tune` of questions.jsonl, and, the last five, of
@@ -158,7 +159,7 @@ def chosen(index: Index, asked: Asked) -> list[tuple[Candidate, Quote]]:
         if len(made) == QUOTES or score < max(_FREE, _FREE + _CUT * (found[0][0] - _FREE)):
             break
         page = each.passage.url.partition("#")[0]
-        if of[page] == _OF_PAGE or _says_nothing(each) or _is_told(each, made):
+        if of[page] == _OF_PAGE or _says_nothing(each, asked) or _is_told(each, made):
             continue
         there = asked.share(each.says | each.under)
         if made and there < _SHARED * shared:
@@ -182,10 +183,16 @@ def _score(facts: dict[str, float]) -> float:
     return sum(WEIGHTS.get(name, 0.0) * value for name, value in facts.items())
 
 
-def _says_nothing(candidate: Candidate) -> bool:
-    """Return whether it is a title, asks, or has only words of the question and is no sentence."""
+def _says_nothing(candidate: Candidate, asked: Asked) -> bool:
+    """Return whether it is a title, asks, or has only words of the question and is no sentence.
+
+    A signature such as `int open(const char *)` says what is called, and how, but nothing else.
+    """
     unit, text = candidate.unit, candidate.passage.text
     facts = candidate.facts
+    is_signature = unit.kind == "code" and _SIGNATURE.fullmatch(text, unit.start, unit.end)
+    if is_signature and asked.kind.name not in ("method", "code"):
+        return True
     if unit.kind == "head" and not facts["kind"]:
         return True
     if text[candidate.window[1] - 1] in "?\uff1f؟" and not candidate.follows:
@@ -299,7 +306,7 @@ def _quotes(candidate: Candidate, asked: Asked) -> Iterator[Quote]:
     passage, text, unit = candidate.passage, candidate.passage.text, candidate.unit
     lead = " ".join(text[slice(*candidate.lead)].split()) if candidate.lead else ""
     if unit.kind == "code" and (code := _code(text, unit)):
-        if lead.endswith(":") and not (_MARKUP.search(lead) or has_html(lead)):
+        if lead.endswith(":") and not _is_marked(lead):
             yield Quote(passage, lead, code)
         yield Quote(passage, "", code)
     start, end = candidate.window
@@ -307,11 +314,19 @@ def _quotes(candidate: Candidate, asked: Asked) -> Iterator[Quote]:
         said = shortened(text[first:last], asked.weights)
         for each in (f"{lead} … {said}", said) if lead else (said,):
             # A page's links, images and HTML must not become the report's.
-            if _MARKUP.search(each) or has_html(each):
+            if _is_marked(each):
                 continue
             if candidate.follows and last == end:
                 yield from _with_what_follows(candidate, each)
             yield Quote(passage, each, "")
+
+
+def _is_marked(text: str) -> bool:
+    """Return whether a text has markup of a page, lists its pages, or is of a drawing."""
+    cells = text.split(" | ")
+    drawn = sum(bool(_CELL_DRAWN.fullmatch(each.strip())) for each in cells) >= _DRAWN_CELLS
+    drawn = drawn or any(_DRAWN.search(f" {each} ") for each in cells)
+    return bool(drawn or _LINKED.search(text) or _PAGES.search(text) or has_html(text))
 
 
 def _with_what_follows(candidate: Candidate, said: str) -> Iterator[Quote]:

@@ -7,7 +7,7 @@ from collections.abc import Set
 from itertools import pairwise
 from typing import Final
 
-from moothall.research.extractive.needed import Needed, asks_for_licence, needed
+from moothall.research.extractive.needed import VERSION, Needed, asks_for_licence, needed
 from moothall.research.extractive.question import EXACT, STRONG, Kind, kind_of
 from moothall.research.relevance import Index
 from moothall.research.sentences import listed, stem, subject, terms, terms_of, words
@@ -22,6 +22,8 @@ _LIGHT: Final = listed(
     "use uses used using need needs needed want wants take takes give gives happen happens "
     "offer offers provide provides work works"
 )
+# Of `when was version 1.2 released`: `1.2 (2019-04-01)`.
+_OF_VERSION: Final = re.compile(r"(?i)versions?|releas\w+|publish\w+|appear\w*")
 _FIRST: Final = re.compile(r"[.?!]\s+([A-Z][a-z]+)")
 _ABOUT: Final = re.compile(
     r"(?i)\W*(?:what(?:['’]s| (?P<verb>is|are|was|were|does|do|did|may|might|can|could|will|would|"
@@ -33,7 +35,9 @@ _TO_BE: Final = frozenset(("is", "are", "was", "were"))
 _ENDS: Final = re.compile(
     r"(?i)\s(?:of|in|on|for|with|to|from|at|by|when|if|that|which|used|called|named|meant|good)\b"
 )
-_COPULA: Final = r"(?:is|are|was|were|means?|refers?|stands?|denotes?)\b"
+_COPULA: Final = (
+    r"(?:(?:is|are|was|were)\b(?! (?:not|never|no longer)\b)|(?:means?|refers?|stands?|denotes?)\b)"
+)
 _VERB: Final = r"(?!(?:has|does|always|as|its|plus|perhaps|sometimes|keys)\b)[a-z]{2,}(?<![su])s\b"
 _LOOSELY: Final = 0.6  # how much `A budget limits …` defines a budget, against `A budget is …`
 _CALLED: Final = r"\b(?:called|named|known as|termed|referred to as)\b"
@@ -51,6 +55,11 @@ class Asked:
         self.weights: dict[str, float] = index.weights(question)
         said = words(subject(question))
         light = [word for word in said if self.kind.is_class(word) or word.lower() in _LIGHT]
+        if self.kind.name == "date" and VERSION.search(question):
+            for term in (
+                term for word in filter(_OF_VERSION.fullmatch, said) for term in terms_of(word)
+            ):
+                self.weights.pop(term, None)
         self.classes: set[str] = {
             term for word in said if self.kind.is_class(word) for term in terms_of(word)
         }

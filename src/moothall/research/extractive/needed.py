@@ -22,6 +22,10 @@ _APPEARED: Final = (
     r"announc(?:e[sd]?|ement)|introduc(?:e[sd]?|tion)|ship(?:s|ped)|issued|came out|since|forked|"
     r"started|founded|born|written|created|history"
 )
+_BEGAN: Final = (
+    r"(?:releas|publish|launch|announc|introduc|creat|found|invent|fork)ed|begun|written|born"
+)
+VERSION: Final = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)+)(?![.\w]*\d)")
 
 
 def _any(words: str) -> re.Pattern[str]:
@@ -33,7 +37,7 @@ _VERBS: Final = {
         (_any(_KEEPS), _any(f"{_KEEPS}|{_WROTE}")),
         (_any(_WROTE), re.compile(rf"(?i)\b(?:{_WROTE}|by)\b|@")),
     ),
-    "date": ((_any("(?:releas|publish|launch|announc|introduc)ed"), _any(_APPEARED)),),
+    "date": ((_any(_BEGAN), _any(f"{_APPEARED}|{_BEGAN}|began|beginning|invention|creation")),),
 }
 _AUTHORS: Final = frozenset(terms("author authors credits history maintainers founders"))
 _FIRST: Final = _any("first|initial(?:ly)?|original(?:ly)?|started|beg[au]n|founded|born|history")
@@ -121,6 +125,9 @@ def needed(question: str, kind: Kind, names: Sequence[str]) -> Needed:
     """Return what an answer of a question must have."""
     pairs = _VERBS.get(kind.name, ())
     verb = next((answers for asks, answers in pairs if asks.search(question)), None)
+    version = VERSION.search(question)
+    if verb and version and kind.name == "date":  # `2022-04-10: v1.0.26`
+        verb = re.compile(rf"{verb.pattern}|(?<![\d.]){re.escape(version[1])}(?![.\w]*\d)")
     found = _COUNTED.search(question)
     # Of `how many commits`, its last word is counted: `client processes`.
     counted = frozenset(terms_of(found[1].split()[-1])) if found and found[1].split() else None

@@ -86,6 +86,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # code keeps its lines, and no passage has half a block of it
     _EMPTIED,  # HTML is read by its structure, without what no person sees; DOCX, EPUB, notebooks
     _EMPTIED,  # passages of texts name their line, no line cuts a word, no marks of footnotes
+    _EMPTIED,  # links of Markdown over lines and in notebooks, signatures in one line
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "

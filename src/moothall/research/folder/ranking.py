@@ -32,6 +32,11 @@ _WHAT: Final = re.compile(
     r"(?P<about>\S+(?: (?!of|in|on|for|used|the)\S+){0,2})\W*",
     re.IGNORECASE,
 )
+_WHEN: Final = re.compile(
+    r"\W*when (?P<was>was|were) (?P<about>\S+(?: \S+){0,3}?)(?: first| originally)? "
+    r"(?P<verb>\w+)\W*",
+    re.IGNORECASE,
+)
 
 
 def ranked(db: Connection, query: str, most: int) -> list[int]:
@@ -66,12 +71,20 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
         for number, score in _scored(db, match):
             if number in scores:
                 scores[number] += _PAIR_WEIGHT * score
-    if what := _WHAT.fullmatch(query):
-        about = " ".join(query_words(what["about"])).lower()
-        match = any_of([f"{about} {verb}" for verb in _DEFINES]) if about else ""
-        for number, score in _scored(db, match) if match else ():
-            scores[number] = scores.get(number, 0.0) + _DEFINES_WEIGHT * score
+    match = any_of(_as_said(query))
+    for number, score in _scored(db, match) if match else ():
+        scores[number] = scores.get(number, 0.0) + _DEFINES_WEIGHT * score
     return sorted(scores, key=lambda number: (scores[number], number))[:most]
+
+
+def _as_said(query: str) -> list[str]:
+    """Return how a text would say what a question asks: `a purge is a`, `Tern was created`."""
+    what, when = _WHAT.fullmatch(query), _WHEN.fullmatch(query)
+    found = what or when
+    about = " ".join(query_words(found["about"])).lower() if found else ""
+    if what and about:
+        return [f"{about} {verb}" for verb in _DEFINES]
+    return [f"{about} {when['was']} {when['verb']}".lower()] if when and about else []
 
 
 def _of_all(db: Connection, words: list[str]) -> list[tuple[int, float]]:

@@ -44,6 +44,10 @@ _KINDS: Final = {
 }
 PACKED: Final = ".gz"
 """How the name of a file ends that holds another one."""
+# After the suffix of a kind: `.rst.txt` of Sphinx, what others include, what is filled in.
+_FILLED: Final = re.compile(
+    r"\.(?:txt|inc|in|tmpl|tpl|template|j2|jinja2?|example|sample|dist)", re.IGNORECASE
+)
 _KIND_OF: Final = {suffix: kind for kind, all in _KINDS.items() for suffix in all.split()}
 
 _TITLE: Final = 300  # characters of a heading that are kept
@@ -68,9 +72,20 @@ _FENCED = re.compile(
 )
 _UNSEEN = re.compile(r"<!--.*?-->", re.DOTALL)
 _LINK = re.compile(
-    r"(`[^`\n]+`)|!?\[([^\[\]\n]*)\]\([^()\n]*\)|(?<=\S)\[\^[\w-]+\](?!:)|^\[\^[\w-]+\]:[ \t]*",
+    r"(`[^`\n]+`)|!?\[((?:[^\[\]\n]|\n(?![ \t]*\n))*)\]\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)"
+    r"|(?<=\S)\[\^[\w-]+\](?!:)|^\[\^[\w-]+\]:[ \t]*",
     re.M,
 )
+# HTML in Markdown, which viewers do not show; `<option>` and `<source>` are more often names.
+_INLINE: Final = re.compile(
+    r"(`+[^`\n]+`+)|<sup>(?P<raised>[-+\u2212]?\d{1,9})</sup>"
+    r"|</?(?P<tag>a|abbr|b|big|blockquote|br|center|cite|dd|del|details|div|dl|dt|em|font|h[1-6]|hr|i|"
+    r"img|ins|kbd|li|mark|ol|p|picture|pre|samp|small|span|strong|sub|summary|sup|table|tbody|td|th|"
+    r"thead|tr|tt|u|ul)(?:\s[^<>\n]*)?/?>",
+    re.IGNORECASE,
+)
+_APART: Final = frozenset(("br", "dd", "dt", "hr", "li", "p", "td", "th", "tr"))
+_AROUND_PICTURES: Final = 2  # links of a badge: `[![Built](a.svg)](b)`
 _FRONT_MATTER = re.compile(r"---\n(?:.*\n)*?(?:---|\.\.\.)\n")
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
 _MARKUP = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])|[*`]+|<[^>]{1,200}>")
@@ -92,13 +107,13 @@ _PYTHON = re.compile(r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\
 def kind_of(name: str) -> str | None:
     """Return a file's kind by its name: text without a suffix, None if it is not read.
 
-    `manual.html.gz` is of the kind of `manual.html`.
+    `manual.html.gz` is of the kind of `manual.html`, and so is `manual.html.in`.
     """
     if name.lower().endswith(PACKED):
         name = name[: -len(PACKED)]
     suffixes = PurePosixPath(name).suffixes[-2:]
-    if suffixes[-1:] == [".txt"] and suffixes[0] in _KIND_OF:  # such as `.rst.txt` of Sphinx
-        suffixes.pop()
+    if suffixes and _FILLED.fullmatch(suffixes[-1]) and suffixes[0].lower() in _KIND_OF:
+        suffixes = suffixes[:1]
     return _KIND_OF.get(suffixes[-1].lower()) if suffixes else "text"
 
 
@@ -120,7 +135,7 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     if kind == "notebook":
         return _notebook(text)
     if kind == "markdown":
-        return _markdown("".join(map(_as_read, _FENCED.split(text))))
+        return _markdown(_without_links(text))
     if kind == "rest":
         return _rest(text)
     if kind == "table":
@@ -150,7 +165,7 @@ def _notebook(text: str) -> Document:
 def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
     source = plain(_lines(cell.get("source"))).strip("\n")
     if cell.get("cell_type") != "code":
-        yield source
+        yield _without_links(source) if cell.get("cell_type") == "markdown" else source
         return
     if source:
         yield _fenced(source, re.sub(r"\W", "", language))
@@ -190,9 +205,26 @@ def _by_headings(text: str, headings: Iterable[_Heading], anchors: Iterator[str]
     return Document(title, text, sections)
 
 
+def _without_links(text: str) -> str:
+    return "".join(map(_as_read, _FENCED.split(text)))
+
+
 def _as_read(text: str) -> str:
     """Return Markdown as read: links as texts, no comments or footnote marks, code unchanged."""
-    return text if _FENCED.match(text) else _LINK.sub(r"\1\2", _UNSEEN.sub("", text))
+    if _FENCED.match(text):
+        return text
+    lines = _UNSEEN.sub("", text).splitlines(keepends=True)
+    text = "".join(e if e.startswith(("    ", "\t")) else _INLINE.sub(_seen, e) for e in lines)
+    for _ in range(_AROUND_PICTURES):
+        text = _LINK.sub(r"\1\2", text)
+    return text
+
+
+def _seen(found: re.Match[str]) -> str:
+    """Return what is seen of an element of HTML in Markdown; code spans as written."""
+    if found["raised"]:
+        return f"^{found['raised']}"
+    return found[1] or (" " if found["tag"].lower() in _APART else "")
 
 
 def _markdown(text: str) -> Document:

@@ -43,6 +43,7 @@ _MAY_STAND_BESIDE: Final = (
 _LINKS_OF_A_MENU: Final = 5
 _SHARE_OF_LINKS: Final = 0.9
 _GAPS: Final = ("", " ", "\n", "\n\n")
+_LAID_OUT: Final = "cell"  # a cell, or a row, of a signature such as `int open(const char *)`
 
 
 def flowed(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Section]]:
@@ -59,6 +60,9 @@ def flowed(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Sec
     for element in root.xpath(".//a[contains(@class, 'footnote-ref') or @role = 'doc-noteref']"):
         element.drop_tree()
     beside = set() if is_main else set(_beside(root))
+    for signature in root.xpath(".//table[.//td[. = '(']]"):
+        for element in signature.iter("tr", "td"):
+            element.tag = _LAID_OUT
     etree.strip_tags(root, *_INLINE)
     return _Flow(anchors).of(root, beside, is_main)
 
@@ -120,6 +124,10 @@ class _Flow:
                 cells -= cell
                 items -= tag == "li"
             gap = "\n\n" if tag in _PARAGRAPHS else "\n" if tag in _LINES else ""
+            if starts and tag == _LAID_OUT:
+                tight = (element.text or "").strip() in ("(", ")") or self._ends("(")
+                gap, self._space = "" if tight else " ", False
+                self._gap = self._gap.strip(" ") if tight else self._gap
             if gap:
                 if cells:
                     gap = " "
@@ -160,6 +168,9 @@ class _Flow:
         self._path = [each for each in self._path if each[0] < level] + [(level, heading)]
         named = [each for of, each in self._path if of > 1] or [heading]
         self._begun = Section(0, anchor, " – ".join(named))
+
+    def _ends(self, mark: str) -> bool:
+        return bool(self._text) and self._text[-1].endswith(mark)
 
     def _write(self, text: str, kept: bool) -> None:
         spaced = self._space or (not kept and text[0].isspace())

@@ -46,6 +46,9 @@ _ELEMENTS: Final = (
 _TAG: Final = re.compile(
     rf"</?(?:{_ELEMENTS})(?:[\s/]*|[\s/][^<>=]{{0,1000}}=[^<>]*)>|<!doctype[^<>]*>", re.IGNORECASE
 )
+_MARKED: Final = re.compile(
+    rf"</(?:{_ELEMENTS})\s*>|<(?:{_ELEMENTS})\s[^<>=]{{0,1000}}=", re.IGNORECASE
+)
 _OPENS: Final = re.compile(r"<(?=[A-Za-z/!?])")
 _ESCAPE: Final = r"\\[!-/:-@\[-`{-~]"
 _CODE: Final = r"(?<!`)(?P<tick>`+)(?!`)(?P<said>[^\n]{1,400}?)(?<!`)(?P=tick)(?!`)"
@@ -75,8 +78,9 @@ def visible(text: str) -> str:
 
 
 def has_html(text: str) -> bool:
-    """Return whether a text has an element or a comment of HTML; `<PORT>` is none."""
-    return bool(_TAG.search(text) or "<!" in text or "<?" in text)
+    """Return whether a text has HTML; `<PORT>` is none, nor what a text names: `<div>`."""
+    bare = re.sub(_CODE, "", text)
+    return bool(_MARKED.search(bare) or "<!" in bare or "<?" in bare)
 
 
 def safe_markdown(markdown: str, cited: Iterable[str] = (), *, hosts: bool = True) -> str:

@@ -1,0 +1,39 @@
+"""Show texts in Markdown as they stand: titles, and the quotes of a report that no model wrote."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from moothall.research.findings import Citation
+from moothall.research.writing.safe_markdown import safe_markdown
+from moothall.text import one_line
+
+_ESCAPED: Final = re.compile(r"([\\\[\]<>`*_]|&(?=#?\w+;))")
+_OF_MARKDOWN: Final = re.compile(r"\.(?:md|markdown|ipynb)(?:#|$)", re.IGNORECASE)
+_SPAN: Final = r"(\[\^\d+\^\]|(?<!`)(`+)(?!`).+?(?<!`)\2(?!`))"  # footnotes and code
+_OPENS: Final = r"<(?=[A-Za-z/!?])(?![^\s<>]+[@:])"  # no address
+# What Markdown would not show as it stands in a quote: `*args`, `__init__`, `<div>`.
+_CHANGED: Final = re.compile(
+    rf"{_SPAN}|(`|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|\\(?=[!-/:-@\[-`{{-~])|&(?=#?\w+;)"
+    rf"|{_OPENS})"
+)
+_CHANGED_OF_MARKDOWN: Final = re.compile(rf"{_SPAN}|(?<!\\)({_OPENS})")
+
+
+def as_text(text: str) -> str:
+    """Return a text in one line, as Markdown that shows it as it is."""
+    return safe_markdown(_ESCAPED.sub(r"\\\1", one_line(text, 10_000)))
+
+
+def verbatim(narrative: str, citations: list[Citation]) -> str:
+    """Escape what Markdown would change in topics and quotes; Markdown files keep their marks."""
+    marked = {f"[^{c.number}^]" for c in citations if _OF_MARKDOWN.search(c.passage.url)}
+    lines = narrative.split("\n")
+    for at, line in enumerate(lines):
+        if line.startswith("## "):
+            lines[at] = f"## {as_text(line[3:])}"
+            continue
+        changed = _CHANGED_OF_MARKDOWN if line.rpartition(" ")[2] in marked else _CHANGED
+        lines[at] = changed.sub(lambda found: found[1] or f"\\{found[3]}", line)
+    return "\n".join(lines)
