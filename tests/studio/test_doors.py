@@ -85,3 +85,69 @@ def test_doors_show_what_is_connected_locked_changed_and_served(
         expect(sums).to_contain_text("locked, as accepted")
         expect(card).to_have_count(0)
         assert json.loads(lock.read_text()) != accepted
+
+
+FALLS = """
+import os
+import sys
+
+from mcp.server import MCPServer
+
+server = MCPServer("falls")
+
+
+@server.tool()
+def fall() -> str:
+    "End at once."
+    print("the disk is full", file=sys.stderr, flush=True)
+    os._exit(3)
+
+
+server.run()
+"""
+
+
+def test_doors_say_why_calls_fail_where_agents_are_served_and_who_is_refused(
+    tmp_path: Path, studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """Opened again, the tab shows at once what has happened; a tool that nobody accepted is new."""
+    program = tmp_path / "falls.py"
+    program.write_text(FALLS)
+    with NativeSpace() as space, ExitStack() as stack:
+        space.add(studio.user)
+        command = [sys.executable, str(program)]
+        lock = tmp_path / "lock.json"
+        space.add(MCPAgent("falls", command, lock=lock))
+        clerk = ReActAgent("Clerk", ScriptedModel(["Good day."]))
+        url = stack.enter_context(serving(asgi(clerk, budget=Budget(model_calls=1))))
+        page = open_page("Doors")
+        row = page.get_by_role("region", name="Connected").get_by_role("row").last
+        expect(row).to_contain_text("1 new")
+        page.get_by_role("button", name="Accept these definitions").click()
+        expect(row).to_contain_text("locked, as accepted")
+        page.get_by_role("tab", name="Space").click()
+        studio.user.send({"to": "falls", "action": {"name": "fall", "args": {}}})
+        page.get_by_role("article", name="approval").get_by_role("button", name="Permit").click()
+        expect(page.get_by_role("log").first).to_contain_text("the disk is full")
+        asked = {"model": "Clerk", "messages": [{"role": "user", "content": "Hello"}]}
+        httpx2.post(f"{url}/v1/chat/completions", json=asked).raise_for_status()
+        page.get_by_role("tab", name="Doors").click()
+        row.get_by_text("why").click()
+        expect(row).to_contain_text("the disk is full")
+        served = page.get_by_role("region", name="Served").get_by_role("row").last
+        expect(served).to_contain_text("is refused: ")
+        served.get_by_text("by protocol").click()
+        for _ in range(2):  # when the page looks again, what is opened stays so
+            with page.expect_response("**/doors/state"):
+                pass
+        expect(row.get_by_text("the disk is full")).to_be_visible()
+        at = [
+            f"MCP: {url}/mcp",
+            f"A2A: {url}/a2a/Clerk",
+            f"OpenAI: {url}/v1",
+            f"AG-UI: {url}/ag-ui/Clerk",
+        ]
+        expect(served.get_by_role("cell").nth(1).get_by_role("listitem")).to_have_text(at)
+        for head in page.get_by_role("columnheader").all():  # no word is cut in two
+            assert head.evaluate("each => each.getClientRects().length") == 1
+            assert (head.bounding_box() or {})["height"] < 40

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from playwright.sync_api import Page, expect
 
 from moothall import ACCESS_REQUESTED, Call, ModelReply, ReActAgent, ScriptedModel, action
+from moothall.approval import Question
 from moothall.studio import Studio
 
 ANSWER = (
@@ -24,6 +27,74 @@ SCROLLS = """() => [...document.querySelectorAll('body *')].filter((each) =>
 def delete(path: str) -> list[list[object]]:
     """Delete a file."""
     return [[3, f"{path} is gone"], [4, "<b>and</b> all"]]
+
+
+@action(access_policy=ACCESS_REQUESTED)
+def keep(days: int) -> str:
+    """Keep it for some days."""
+    return "kept"
+
+
+def test_two_cards_that_want_the_same_name_their_tasks(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """A card leads to its run, which says its thread and how long it waited.
+
+    What is no number is refused in words; a question is answered by the key that refuses.
+    """
+    calls = [ModelReply("", (Call("1", "keep", {"days": 30}),)), "Kept."]
+    agents = [
+        ReActAgent(
+            name,
+            ScriptedModel(calls),
+            actions=[keep],
+            approver=studio.cards,
+            journal=studio.journal,
+        )
+        for name in ("one", "two")
+    ]
+    page = open_page("Space")
+    with ThreadPoolExecutor(3) as pool:
+        done = [
+            pool.submit(each.reply_sync, f"Keep the {of}.", thread=f"of-{of}", run_id=of)
+            for each, of in zip(agents, ("letters", "bills"), strict=True)
+        ]
+        question = Question("one", "Which colour?")
+        said = pool.submit(asyncio.run, studio.cards.answer(question))
+        try:
+            page.locator(".s-inbox").click()
+            card = page.get_by_role("article", name="approval")
+            expect(card.filter(has_text="for Keep the letters.")).to_have_count(1)
+            bills = card.filter(has_text="for Keep the bills.")
+            bills.get_by_role("button", name="Edit arguments").click()
+            bills.get_by_role("textbox", name="Argument days").fill("soon")
+            bills.get_by_role("button", name="Permit as edited").click()
+            expect(
+                page.get_by_text("days must be a number, such as 30, not “soon”")
+            ).to_be_visible()
+            asks = page.get_by_role("article", name="question")
+            expect(page.get_by_text("r: refuse or answer")).to_be_visible()
+            asks.focus()
+            page.keyboard.press("r")
+            page.keyboard.type("blue")
+            page.keyboard.press("Enter")
+            assert said.result(30) == "blue"
+            bills.get_by_role("button", name="Keep the bills.").click()
+            page.wait_for_url("**/runs/bills")
+            view = page.get_by_role("region", name="Run", exact=True)
+            expect(view).to_contain_text("two · thread of-bills")
+            bills.get_by_role("button", name="As proposed").click()
+            bills.get_by_role("button", name="Permit", exact=True).click()
+            expect(view.get_by_role("button", name="person permitted")).to_contain_text(
+                re.compile(r"\d m?s$")
+            )
+            view.get_by_role("button", name="Timeline").click()
+            bar = view.get_by_role("region", name="Timeline").get_by_role("button", name="person")
+            expect(bar).not_to_contain_text("0 ms")
+        finally:
+            for each in studio.cards.to_json():
+                studio.cards.decide(each["number"], {"permit": False, "text": "none"})
+        assert [each.result(30).text for each in done] == ["Kept.", "Kept."]
 
 
 def test_a_card_is_in_the_inbox_or_where_its_run_is_shown(

@@ -64,10 +64,11 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
     """
     page, other = open_page("Research"), open_page("Research")
     start(page, folder)
-    expect(page.get_by_text("there is no objective")).to_be_visible()
+    expect(page.get_by_text("there is nothing to find out")).to_be_visible()
+    expect(page.get_by_label("Objectives, one a line")).to_be_focused()
     start(page, "", "alpha")
     expect(page.get_by_text("fill in “Folder to search”, “Search the web”")).to_be_visible()
-    expect(page.get_by_text("there is no objective")).to_have_count(0)
+    expect(page.get_by_text("there is nothing to find out")).to_have_count(0)
     start(page, folder / "<b>none</b>", "alpha")
     expect(page.get_by_text("<b>none</b>").last).to_be_visible()
     expect(other.get_by_text("No research yet.")).to_be_visible()
@@ -170,7 +171,14 @@ def test_a_plan_is_changed_before_research_begins_and_the_report_is_asked(
     answers = page.get_by_role("log", name="Answers from the report")
     expect(answers).to_contain_text("written in 1998")
     question.fill("What replaced alpha?")
-    page.get_by_role("button", name="Research it").click()
+    question.press("Enter")
+    expect(answers.get_by_role("article")).to_have_count(2)
+    report(page).locator("a.note").first.click()
+    of_note = report(page).locator("li:target")
+    shade = "each => getComputedStyle(each).backgroundColor"
+    rests_on = of_note.locator("mark").first.evaluate(shade)
+    assert of_note.evaluate(shade) != rests_on  # it is seen in its passage
+    page.get_by_role("button", name="Research it").click()  # the question that was asked last
     card.get_by_role("button", name="Begin research").click()  # it is asked for, too
     expect(report(page).get_by_text("replaced alpha").first).to_be_visible()
     assert studio.jobs.state(first) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing, suppress
@@ -26,7 +27,7 @@ from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
-from moothall.text import one_line
+from moothall.text import one_line, shorten
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from moothall.workflow import AgentOptions
 
 _MOST_OBSERVED: Final = 100
+_FAULT: Final = 500
+"""How many characters of a fault a page is shown."""
 _CANCEL_S: Final = 5.0
 """How long a reply that is cancelled waits for the server to hear of it."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
@@ -111,13 +114,15 @@ class A2AAgent(ConversationalAgent):
         hosts = hosts_of(allow_hosts, f"{where}: allow_hosts=")
         self._server = Server(where, self.url, given, self._timeout_s, hosts)
         self._counted = [0, 0]  # replies, and how many of them failed
+        self._fault: tuple[float, str] | None = None  # when and why the last one failed
 
     def _door(self) -> dict[str, Any]:
         """Return what it is connected to, for a page."""
         parts = urlsplit(self.url)
         where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         calls, failed = self._counted
-        return {"kind": "A2A agent", "where": where, "calls": calls, "failed": failed}
+        told = {"kind": "A2A agent", "where": where, "calls": calls, "failed": failed}
+        return {**told, "last_fault": self._fault}
 
     @action(guard=(), addresses=("content",))
     async def say(self, content: str, thread: str | None = None) -> str:
@@ -157,9 +162,10 @@ class A2AAgent(ConversationalAgent):
         self._counted[0] += 1
         try:
             return await self._replied(request, known, heard)
-        except BaseException:  # sent with the next request
+        except BaseException as error:  # sent with the next request
             known.observed.extendleft(reversed(heard))
             self._counted[1] += 1
+            self._fault = time.time(), shorten(str(error) or type(error).__name__, _FAULT)
             raise
 
     async def _replied(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from moothall.arguments import check_integer
 from moothall.budget.limits import LIMITS, used_up
 from moothall.doors.checks import Scope
-from moothall.errors import BudgetExceeded, ConfigError
+from moothall.errors import BudgetExceeded, ConfigError, DeadlineExceeded
 from moothall.reasoning.group import check_reply_budget
 from moothall.threads import guard
 
@@ -106,9 +106,7 @@ class Callers:
                 self._budgets[caller] = self._made_for(caller)
             budget = self._budgets[caller]
         if budget is not None:
-            budget.check()
-            for name in used_up(budget.left, asks=True):
-                raise BudgetExceeded(f"{budget}: the {name} of {caller!r} are spent", name)
+            _check(budget, caller)
         return budget
 
     def note_place(self, place: str) -> None:
@@ -117,12 +115,19 @@ class Callers:
             self._places[place] = None
 
     def shown(self) -> dict[str, Any]:
-        """Return the addresses of requests, and what all and each have spent and may yet spend."""
+        """Return for a page the addresses of requests, the spending, and why some are refused."""
         whole = self._given if callable(getattr(self._given, "child", None)) else None
         with self._guard:
             budgets = {"all callers": cast("Budget | None", whole), **self._budgets}
-        spending = {name: _amounts(each) for name, each in budgets.items() if each is not None}
-        return {"places": [*self._places], "spending": spending}
+        known = {name: each for name, each in budgets.items() if each is not None}
+        refused = {}
+        for name, each in known.items():
+            try:
+                _check(each, name)
+            except (BudgetExceeded, DeadlineExceeded) as error:
+                refused[name] = str(error)
+        spending = {name: _amounts(each) for name, each in known.items()}
+        return {"places": [*self._places], "spending": spending, "refused": refused}
 
     def _made_for(self, caller: str) -> Budget | None:
         given: Any = self._given
@@ -133,6 +138,13 @@ class Callers:
         if made is not None and not callable(getattr(made, "is_part_of", None)):
             raise ConfigError(f"budget= must return a Budget or None for {caller!r}, got {made!r}")
         return made
+
+
+def _check(budget: Budget, caller: str) -> None:
+    """Check that a budget lets a request of a caller begin."""
+    budget.check()
+    for name in used_up(budget.left, asks=True):
+        raise BudgetExceeded(f"{budget}: the {name} of {caller!r} are spent", name)
 
 
 def _amounts(budget: Budget) -> list[dict[str, Any]]:

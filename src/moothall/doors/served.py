@@ -174,13 +174,21 @@ class Served:
         calls, under_way = dict(self._counted), sum(self._busy.values())
         return {
             "agents": [*self.agents],
-            "talks": [*self.replying()],
+            "paths": self._paths(),
             "actions": len(self.actions()),
             "callers": callers,
             "calls": calls,
             "under_way": under_way,
             **self.callers.shown(),
         }
+
+    def _paths(self) -> list[tuple[str, str]]:
+        """Return by which protocols the agents are reached, each with its path."""
+        talks = [in_path(id) for id in self.replying()]
+        made = [("MCP", "/mcp"), *(("A2A", f"/a2a/{each}") for each in talks)]
+        if talks:
+            made += [("OpenAI", "/v1"), *(("AG-UI", f"/ag-ui/{each}") for each in talks)]
+        return made
 
     @property
     def busy(self) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from weakref import WeakMethod, finalize
 
 from moothall.action import (
@@ -33,7 +34,7 @@ from moothall.mcp.questions import answered
 from moothall.mcp.target import checked_headers, checked_target, checked_texts
 from moothall.mcp.tools import Actions
 from moothall.mcp.web import shown_address
-from moothall.text import nearest
+from moothall.text import nearest, shorten
 from moothall.threads import WORKERS, guard, in_child, loop_is_running
 from moothall.workflow import AgentSettings
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.mcp")
 _POLICIES = (ACCESS_DENIED, ACCESS_PERMITTED, ACCESS_REQUESTED)
+_FAULT: Final = 500
+"""How many characters of a fault a page is shown."""
 
 
 @names_checked
@@ -137,6 +140,7 @@ class MCPAgent(Agent):
             Lock(self._lock)
         self._starting = guard()
         self._counted = [0, 0]  # calls, and how many of them failed
+        self._fault: tuple[float, str] | None = None  # when and why the last one failed
         in_child(self._forget)
 
     # -- its connection ----------------------------------------------------------------------------
@@ -257,6 +261,7 @@ class MCPAgent(Agent):
             "seen": _seen(tools),
             "calls": self._counted[0],
             "failed": self._counted[1],
+            "last_fault": self._fault,
         }
 
     def _accept(self, seen: str) -> None:
@@ -358,9 +363,10 @@ class MCPAgent(Agent):
             self._counted[0] += 1
         try:
             return await connection.request(checked, what, None if context is None else ask)
-        except Exception:
+        except Exception as error:
             with self._starting:
                 self._counted[1] += 1
+                self._fault = time.time(), shorten(str(error), _FAULT)
             raise
 
 

@@ -31,7 +31,7 @@ a { color: var(--link) } a.note { padding: 0 .2em; text-decoration: none; font-w
 pre, table { overflow-x: auto; display: block } pre, code { font: .9em ui-monospace, monospace }
 th, td { border: 1px solid var(--line); padding: .2rem .5rem; text-align: left }
 .sources { padding: 0; list-style: none } .sources > li { margin: 1.2rem 0; padding: .2rem .6rem;
-  border-left: 3px solid var(--line) } .sources > li:target { background: var(--mark) }
+  border-left: 3px solid var(--line) } .sources > li:target { border-left-color: var(--link) }
 .sources > li:target blockquote { color: var(--ink) }
 .a-note:target { background: var(--mark) }
 mark { background: var(--mark); color: inherit }

@@ -147,7 +147,7 @@ class ResearchTab:
         """Start what the form asks for, by fields of `ResearchOrder`; return the run's id."""
         wanted = [each.strip() for each in objectives.splitlines() if each.strip()]
         if not wanted:
-            raise ConfigError("there is no objective: write what to find out, one a line")
+            raise ConfigError("fill in “Objectives, one a line”: there is nothing to find out")
         return self._jobs.start(ResearchOrder([*dict.fromkeys(wanted)], **filled(given)))
 
     def forms(self) -> list[Form]:

@@ -171,14 +171,26 @@ class RunsTab:
         return shown(found, whole=True)
 
     def run(self, run: str) -> dict[str, Any]:
-        """Return the outline of a run, its totals, the calls in doubt, and its `order` or None."""
+        """Return the outline of a run, its totals, its `order` or None, and its calls in doubt.
+
+        What was decided of these can be replaced until the run is resumed.
+        """
         outline = self._journal.run(run)
         settled = outline.under_way or outline.state in _SETTLED
-        doubts = [] if settled else in_doubt(self._journal.entries(run))
+        entries = [] if settled else self._journal.entries(run)
+        open_still = {each.number for each in in_doubt(entries)}
+        doubts = in_doubt(entries, with_decided=True)
         return {
             **told_of(outline),
             **(self._sums(outline) if self._is_quick(outline) else _in_short(outline)),
-            "in_doubt": [{"number": each.number, "line": doubt_line(each)} for each in doubts],
+            "in_doubt": [
+                {
+                    "number": each.number,
+                    "line": doubt_line(each),
+                    "decided": each.number not in open_still,
+                }
+                for each in doubts
+            ],
         }
 
     def sums(self, run: str) -> dict[str, Any]:

@@ -31,6 +31,8 @@ export function update(node, ...children) {
   fresh.forEach((child, at) => {
     const shown = node.childNodes[at];
     if (child.open !== undefined) child.open = Boolean(shown?.open);
+    const [was, is] = [shown, child].map((each) => each?.querySelectorAll?.("details") || []);
+    if (was.length === is.length) is.forEach((each, n) => { each.open = was[n].open; }); // what is within a row, too
     if (!shown) node.append(child);
     else if (shown.isEqualNode(child)) return;
     else if (shown.matches?.(INSIDE) && shown.cloneNode().isEqualNode(child.cloneNode())) update(shown, ...child.childNodes);

@@ -1,8 +1,9 @@
 // The tab Doors: MCP servers and remote agents that are connected, what of them is locked and has
 // changed, and what this program serves to whom.
 
-import { attempt, button, call, count, dollars, empty, h, json, number, oneAtATime, toast, update } from "./dom.js";
+import { attempt, button, call, clock, count, dollars, empty, h, json, number, oneAtATime, toast, update } from "./dom.js";
 import { onReset } from "./feed.js";
+import { onPlace } from "./place.js";
 
 const PARTS = { description: "What it says it does", inputSchema: "Takes", outputSchema: "Gives", title: "Title", annotations: "What it hints at" };
 const LOOKS = 3000; // milliseconds between two looks while the tab is shown
@@ -22,14 +23,15 @@ function said(value) {
 export function mount(root) {
   const connected = h("section", { "aria-label": "Connected" });
   const served = h("section", { "aria-label": "Served" });
-  root.append(h("div", { class: "s-overview" }, connected, served));
+  root.append(h("div", { class: "s-overview s-doors" }, connected, served));
 
   function locked({ lock, changed = {}, gone = [], fault }) {
-    const many = Object.keys(changed).length + gone.length;
+    const fresh = Object.values(changed).filter(({ was }) => !was).length, many = Object.keys(changed).length - fresh + gone.length;
     if (fault) return h("span", { class: "s-badge bad" }, "lock file is wrong");
     if (lock === undefined) return null;
     if (lock === null) return h("span", { class: "s-badge" }, "not locked");
-    return h("span", { class: `s-badge ${many ? "warn" : "good"}` }, many ? `${number(many)} changed` : "locked, as accepted");
+    const differs = [many && `${number(many)} changed`, fresh && `${number(fresh)} new`].filter(Boolean).join(", ");
+    return h("span", { class: `s-badge ${differs ? "warn" : "good"}` }, differs || "locked, as accepted");
   }
 
   // What has changed in the tools of a server since a person accepted them.
@@ -63,7 +65,10 @@ export function mount(root) {
     if (!calls) return h("span", { class: "s-soft" }, "not called yet");
     return h("span", { class: `s-badge ${failed < calls ? "good" : "bad"}` }, failed < calls ? "answers" : "no call has worked");
   }
-  const budgets = (spending) => (Object.keys(spending).length ? h("ul", { class: "s-list" }, Object.entries(spending).map(([name, all]) => h("li", {}, `${name}: ${spent(all)}`))) : h("span", { class: "s-soft" }, "no budget"));
+  const failure = ({ last_fault: last }) => last && h("details", {}, h("summary", {}, `failed ${clock(last[0])}: why`), h("p", { class: "s-fault s-text" }, last[1]));
+  const addresses = ({ places, paths }) => [places.length ? places.map((each) => h("code", {}, `${each} `)) : h("span", { class: "s-soft" }, "no request yet"),
+    h("details", {}, h("summary", {}, "by protocol"), h("ul", { class: "s-list" }, paths.map(([protocol, path]) => h("li", {}, `${protocol}: `, h("code", {}, `${places[0] || ""}${path}`)))))];
+  const budgets = (spending, refused) => (Object.keys(spending).length ? h("ul", { class: "s-list" }, Object.entries(spending).map(([name, all]) => h("li", {}, `${name}: ${spent(all)}`, refused[name] && h("p", { class: "s-fault" }, `is refused: ${refused[name]}`)))) : h("span", { class: "s-soft" }, "no budget"));
   const amount = (name, value, unit) => (name === "usd" ? dollars(value) : `${unit && `${unit}: `}${number(Math.round(value))}`);
   const spent = (all) => all.map(({ name, unit, spent: used, left }) => (left === null ? amount(name, used, unit) : `${amount(name, used, unit)}, ${amount(name, left, "")} left`)).join("; ") || "nothing";
 
@@ -71,7 +76,7 @@ export function mount(root) {
     update(connected, h("h2", {}, "Connected"), all.length
       ? table([["Name"], ["Kind"], ["Where"], ["State"], ["Tools"], ["Calls", "number"], ["Failed", "number"], ["Definitions"]], all.map((each) => [
         [each.id, each.of && h("span", { class: "s-soft" }, ` tools of ${each.of}`)], each.kind, [h("code", {}, each.where), each.calls_itself && h("span", { class: "s-soft" }, ` which says it is ${each.calls_itself}`)],
-        state(each),
+        [state(each), failure(each)],
         each.tools ? folded(count(each.tools.length, "tool"), each.tools) : null, each.calls, each.failed, [locked(each), each.fault && h("p", { class: "s-fault" }, each.fault)]]))
       : empty("No MCP server and no remote agent is connected. In your program: space.add(MCPAgent(\"files\", \"COMMAND\")), or give it to an agent in actions=[…]."),
     all.some((each) => each.lock === null) && h("p", { class: "s-soft" }, "A server that is not locked can change what its tools say without your knowledge. ", h("code", {}, "moothall mcp lock FILE ID COMMAND"), " keeps what you accept; then pass ", h("code", {}, "lock=FILE"), "."),
@@ -79,14 +84,15 @@ export function mount(root) {
     update(served, h("h2", {}, "Served"), doors.length
       ? table([["Agents"], ["By"], ["At"], ["Actions", "number"], ["Callers"], ["Calls"], ["Spent"], ["Under way", "number"]], doors.map((each) => {
         const calls = Object.entries(each.calls);
-        return [each.agents.join(", "), each.talks.length ? "MCP, A2A, OpenAI, AG-UI" : "MCP", each.places.length ? each.places.map((place) => h("code", {}, `${place} `)) : h("span", { class: "s-soft" }, "no request yet"), each.actions, each.callers.join(", "),
+        return [each.agents.join(", "), [...new Set(each.paths.map(([protocol]) => protocol))].join(", "), addresses(each), each.actions, each.callers.join(", "),
           folded(count(calls.reduce((sum, [, n]) => sum + n, 0), "call"), calls.map(([name, n]) => `${name}: ${number(n)}`)),
-          budgets(each.spending), each.under_way];
+          budgets(each.spending, each.refused), each.under_way];
       }))
       : empty("This program serves no agent. `moothall serve AGENT --http HOST:PORT` does, or moothall.doors.asgi in your program."));
   }
 
   const look = oneAtATime(async () => show(await call("doors/state")), 500, () => {}); // the header says that nobody answers
   onReset(attempt(look));
+  onPlace(([tab]) => { if (tab === "doors") look(); });
   setInterval(() => { if (root.offsetParent && !document.hidden) look(); }, LOOKS);
 }

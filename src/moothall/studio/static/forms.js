@@ -112,8 +112,9 @@ function makeForm(tab, told, reload) {
       await call(`${tab}/forms/${told.name}`, Object.fromEntries(fields.map((each) => [each.told.name, each.read()])));
       forget(kept);
       document.dispatchEvent(new CustomEvent("form-begun", { detail: { tab, name: told.name } }));
+      const isHere = document.activeElement === document.body || root.contains(document.activeElement);
       open(false);
-      title.focus();
+      if (isHere) title.focus(); // else a person has gone on, such as to the first card
       await reload();
     } catch (error) {
       wrong(error.message, error.field);

@@ -4,7 +4,8 @@
 import { attempt, button, call, clock, empty, h, json, parsed, replace, toast } from "./dom.js";
 import { drafted, forget } from "./drafts.js";
 import { on, onReset } from "./feed.js";
-import { onPlace } from "./place.js";
+import { runs } from "./journal.js";
+import { go, onPlace } from "./place.js";
 
 const KINDS = new Map();
 const cards = new Map(); // the open ones, by number
@@ -89,7 +90,7 @@ function keys(event) {
 export function mountInbox() {
   const badge = h("span", { class: "s-count" });
   const nothing = empty("Nothing waits for you. Approvals, questions and decisions of agents come here.");
-  const keysOf = h("p", { class: "s-soft s-keys" }, "j, k: next, previous; a: permit or accept; r: refuse");
+  const keysOf = h("p", { class: "s-soft s-keys" }, "j, k: next, previous; a: permit or accept; r: refuse or answer");
   const panel = h("aside", { class: "s-drawer", id: "studio-inbox", "aria-label": "Inbox", hidden: true },
     h("header", { class: "s-row" }, h("h2", {}, "Inbox"), button("Close", () => show(false), "quiet")),
     keysOf, nothing, drawer);
@@ -115,6 +116,9 @@ export function mountInbox() {
     opens.setAttribute("aria-label", cards.size ? `Inbox: ${cards.size} wait for you` : "Inbox: nothing waits for you");
     document.title = cards.size ? `(${cards.size}) moothall studio` : "moothall studio";
   };
+  on("run", () => {
+    for (const [number, shown] of drawn) if (shown.querySelector(".s-of-run[hidden]") && runs.has(cards.get(number)?.run)) shown.querySelector(".s-of-run").replaceWith(ofRun(cards.get(number)));
+  });
   on("card", (batch) => {
     for (const card of batch) cards.set(card.number, card);
     arrange();
@@ -139,6 +143,12 @@ export function mountInbox() {
   return { opens, panel };
 }
 
+// The run that a card belongs to, once the list of runs has it: two may want the same.
+function ofRun({ run, task }) {
+  const known = runs.get(run), said = known && (known.task.split("\n")[0] || "(no task)");
+  return h("p", { class: "s-soft s-for s-of-run", hidden: !known }, known && [task ? "in the run " : "for ", h("button", { type: "button", class: "s-link", title: known.id, onclick: () => go(["runs", run]) }, task ? run : said)]);
+}
+
 // What is written on a card outlives it: the card of a run that is resumed has another number.
 export const draftOf = (card, part = "") => `card/${JSON.stringify([card.kind, card.run ?? card.asked, card.fingerprint ?? card.round ?? card.tasks ?? card.text])}/${part}`;
 
@@ -154,6 +164,7 @@ function draw(card) {
   };
   const details = h("details", { open: true }, KINDS.get(card.kind)(card, decide));
   for (const field of details.querySelectorAll("[data-draft]")) drafted(field, draftOf(card, field.dataset.draft));
+  details.firstChild.after(ofRun(card));
   const shown = h("article", { class: `s-card ${card.kind}`, tabindex: -1, "data-card": card.number, "data-asked": card.asked, "aria-label": `${card.kind} ${card.number}` }, details);
   details.firstChild.addEventListener("click", () => {
     shown.dataset.touched = "yes";
@@ -190,7 +201,8 @@ cardKind("approval", (card, decide) => {
       return [name, parsed(field.value)];
     } catch (error) {
       field.focus();
-      throw new Error(`${name} must be JSON, such as ${JSON.stringify(card.args[name]).slice(0, 60)}: ${error.message}`);
+      const [is, such] = [typeof card.args[name], `such as ${JSON.stringify(card.args[name]).slice(0, 60)}`];
+      throw new Error(is === "number" || is === "boolean" ? `${name} must be ${is === "number" ? "a number" : "true or false"}, ${such}, not “${field.value.slice(0, 60)}”` : `${name} must be JSON, ${such}: ${error.message}`);
     }
   }));
   const edits = card.editable && Object.keys(card.args).length > 0 && button("Edit arguments", () => {

@@ -29,7 +29,7 @@ export function besideReport(shown) {
   drafted(line, "ask");
   const answers = h("div", { class: "s-asked", role: "log", "aria-label": "Answers from the report" });
   const form = h("form", { class: "s-row s-ask", onsubmit: attempt(() => sent(line, question)) }, line,
-    h("button", { class: "s-button primary" }, "Ask"), button("Research it", () => sent(line, follow)));
+    h("button", { class: "s-button primary" }, "Ask"), button("Research it", () => { line.value ||= asked.get(shown())?.[0]?.question || ""; return sent(line, follow); }));
   form.lastChild.title = "Begin new research on this question, where this one searched";
   const ask = h("section", { class: "s-panel", "aria-label": "Ask this report", hidden: true }, form, answers);
   let version = "";

@@ -97,7 +97,7 @@ export function shownRun(view, id, slot, back, wanted) {
   function timed(made) {
     const [one] = made.entries, end = made.entries.at(-1);
     const isOver = one !== end || one.kind !== "started";
-    return { type: made.type, name: made.line.textContent.split(" → ")[0], part: one.path, from: one.at, to: isOver ? end.at : about.state === "running" ? null : one.at, sequence: end.sequence, spent: end.spent, bad: Boolean(end.fault) };
+    return { type: made.type, name: made.line.textContent.split(" → ")[0], part: one.path, from: made.waited ?? one.at, to: isOver ? end.at : about.state === "running" ? null : one.at, sequence: end.sequence, spent: end.spent, bad: Boolean(end.fault) };
   }
 
   async function find() {
@@ -194,17 +194,18 @@ export function shownRun(view, id, slot, back, wanted) {
     if (!about) return;
     const t = about.totals;
     const is = about.state === "running";
+    const copied = about.forked_from && t.tokens > about.tokens; // a fork has spent what it did itself
     const figures = [
       ["time", duration(t.seconds)],
-      ["tokens", number(t.tokens), t.input === null ? "adding up …" : `${number(t.input)} in, ${number(t.output)} out`],
-      ["cost", dollars(t.usd), t.unpriced ? `and ${number(t.unpriced)} tokens without a known price` : null],
+      ["tokens", number(copied ? about.tokens : t.tokens), t.input === null ? "adding up …" : copied ? `and ${number(t.tokens - about.tokens)} copied` : `${number(t.input)} in, ${number(t.output)} out`],
+      ["cost", dollars(copied ? about.usd : t.usd), copied ? "of its own" : t.unpriced ? `and ${number(t.unpriced)} tokens without a known price` : null],
       ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls), t.refused ? `${number(t.refused)} refused` : null], ["errors", t.input === null ? "…" : number(t.errors)],
     ];
     update(goes, is ? null : further(id, about.state, about.order));
     const goesOn = !is && !goes.firstChild && !ENDED.has(about.state);
     update(head,
       h("div", { class: "s-row" }, stateBadge(...stands(runs.get(id) || about)),
-        h("span", { class: "s-soft" }, `${about.kind.toLowerCase() === about.agent.toLowerCase() ? "" : `${about.kind} `}${about.agent} · began ${day(about.began)} · ${entries(about.entries)}`),
+        h("span", { class: "s-soft" }, `${about.kind.toLowerCase() === about.agent.toLowerCase() ? "" : `${about.kind} `}${about.agent}${about.thread ? ` · thread ${about.thread}` : ""} · began ${day(about.began)} · ${entries(about.entries)}`),
         h("span", { class: "s-spacer" }), runs.get(id)?.job ? button("Stop", () => call("act/stop", { run: id }), "danger") : null, !is && button("Replay", replay), button("Fork", () => fork()), goesOn && about.order && button("Resume", resume, "primary")),
       h("h3", { class: "s-text", "aria-level": 2 }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
       h("div", { class: "s-row s-links" }, home(), compareWith(), h("a", { class: "s-link", href: keyed(`runs/export?${at}`), download: true }, "Export")),
@@ -215,9 +216,9 @@ export function shownRun(view, id, slot, back, wanted) {
         about.forked_from && ENDED.has(about.state) && "Its original has finished, so nothing is left to resume."),
       h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
         h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))));
-    update(doubts, !is && about.in_doubt.length > 0 && [
-      h("h2", {}, "In doubt: these calls were running when the process ended. It is unknown whether they took effect."),
-      about.in_doubt.map(doubt)]);
+    const [open, decided] = [false, true].map((which) => about.in_doubt.filter((each) => each.decided === which));
+    update(doubts, !is && open.length > 0 && [h("h2", {}, "In doubt: these calls were running when the process ended. It is unknown whether they took effect."), open.map(doubt)],
+      !is && decided.length > 0 && h("details", {}, h("summary", { class: "s-soft" }, `Decided, until the run is resumed: ${count(decided.length, "call")}. Decide otherwise`), decided.map(doubt)));
   }
 
   // Where it was begun, if that is a tab.
@@ -312,16 +313,23 @@ export function shownRun(view, id, slot, back, wanted) {
     const { kind, data } = entry;
     const where = part(entry.line.startsWith("set up: ") ? "" : entry.path);
     where.began ??= entry.at;
+    where.at ??= entry.at; // of the last entry
     if (kind === "begun") replace(where.state, stateBadge("running"));
     if (kind === "over") replace(where.state, stateBadge(data.reason), " ", h("span", { class: "s-soft" }, lasted(where.began, entry.at)));
     const open = where.steps.get(data.key);
     const isEnd = kind === "ended" || kind === "failed";
     if (isEnd && open) {
       where.steps.delete(data.key);
+      where.at = entry.at;
       return end(open, entry);
     }
     const made = row(where, entry);
     if (isEnd) end(made, entry);
+    if (kind === "permitted" && !about.forked_from) {
+      made.waited = where.at;
+      if (entry.at - where.at >= 0.1) made.figures[0].textContent = duration(entry.at - where.at);
+    }
+    where.at = entry.at;
     if (kind === "decided" && open) open.decided = true;
     if (kind === "started") {
       if (open) cutOff(open);

@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +26,8 @@ _NAME: Final = 255
 """How many characters of a message's id and of its action's name are kept."""
 _OPEN: Final = 10_000
 """How many unanswered messages may still find their answer."""
+_SAID: Final = 100
+"""How many of what one said to another may still find their answer."""
 _PART: Final = re.compile(r"(from|to|action):\s*(.*?)\s*", re.IGNORECASE)
 
 
@@ -93,7 +95,8 @@ class Messages:
         self._numbers = itertools.count(1)
         self._last = 0
         self._asked: dict[tuple[str | None, str, str], deque[Seen]] = {}
-        self._said: dict[tuple[str, str], Seen] = {}
+        self._said: dict[tuple[str, str], deque[Seen]] = {}
+        self._unclear: Counter[tuple[str, str]] = Counter()  # answers, to which of several
         self._heads: dict[tuple[str, str, str], tuple[str, str, str]] = {}
         self._guard = guard()
 
@@ -128,6 +131,8 @@ class Messages:
                 if waiting := self._asked.get((of, seen.to, to)):
                     found = waiting[0] if of is not None else waiting.popleft()
                     break
+            if found is not None and found.heard is not None:
+                found.heard.add(seen.sender)
             return found
         key = (seen.id, seen.sender, seen.to)
         if seen.id is None:
@@ -139,14 +144,27 @@ class Messages:
         return self._said_back(seen) if seen.action == "say" else None
 
     def _said_back(self, seen: Seen) -> Seen | None:
-        """Return what a `say` answers: what was said to its sender, or to all."""
+        """Return what a `say` answers: what was said to its sender, or to all.
+
+        A `say` does not state it. If several wait for an answer of its sender, it is None: in
+        threads of their own they are answered in any order. Once as many have come, none waits.
+        """
+        pair = seen.sender, seen.to
         for to in (seen.sender, BROADCAST):
-            asked = self._said.get((seen.to, to))
-            if asked is not None and asked.heard is not None and seen.sender not in asked.heard:
-                asked.heard.add(seen.sender)
-                return asked
+            all = [(each, each.heard) for each in self._said.get((seen.to, to), ())]
+            waiting = [(each, by) for each, by in all if by is not None and seen.sender not in by]
+            if not waiting:
+                continue
+            self._unclear[pair] += 1
+            if self._unclear[pair] < len(waiting):
+                return None
+            del self._unclear[pair]
+            for _, by in waiting:
+                by.add(seen.sender)
+            return waiting[0][0] if len(waiting) == 1 else None
         seen.heard = set()
-        self._said[seen.sender, seen.to] = seen
+        most = 1 if seen.to == BROADCAST else _SAID
+        self._said.setdefault(pair, deque(maxlen=most)).append(seen)
         if len(self._said) > _OPEN:
             del self._said[next(iter(self._said))]
         return None
