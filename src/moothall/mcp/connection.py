@@ -21,7 +21,7 @@ from weakref import ref
 from moothall import tracing
 from moothall.errors import ActionError, MCPServerError, MoothallError, SpaceClosed
 from moothall.mcp.listing import Offered, read_offered
-from moothall.mcp.live import Live, as_ours, first_set, opened, why_ended
+from moothall.mcp.live import UNANSWERED, Live, as_ours, first_set, opened, why_ended
 from moothall.mcp.process import ServerProcess, over_process
 from moothall.mcp.request import Ask, Request, Send
 from moothall.mcp.web import over_http, shown_address
@@ -141,10 +141,11 @@ class Connection:
         request.timer = self._thread.loop.call_later(seconds, self._late, request)
 
     def _late(self, request: Request) -> None:
-        what = "connecting" if self._live is None else request.what
         words = "" if self._latest is None else self._latest.words()
-        text = f"{self.name}: {what} took longer than {self.timeout_s:g} s{words}"
         sent = self._live is not None
+        # A server that does not connect is told of in the same words, whoever notices it first.
+        why = f"{request.what} took longer than {self.timeout_s:g} s" if sent else UNANSWERED
+        text = f"{self.name}: {why}{words}"
         settle(
             request.answer,
             raised=ActionError("TimeoutError", text) if sent else MCPServerError(text),

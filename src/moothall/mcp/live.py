@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import MCPServerError, MoothallError
 from moothall.mcp.received import sifted
@@ -14,6 +14,9 @@ from moothall.text import error_text, one_line
 
 if TYPE_CHECKING:
     from moothall.mcp.process import ServerProcess
+
+
+UNANSWERED: Final = "it did not answer in time"
 
 
 class Live:
@@ -75,7 +78,7 @@ def as_ours(name: str, what: str, error: BaseException) -> MoothallError:
     elif type(error).__name__ == "ConnectError":  # the HTTP client's
         why = f"nothing answers there ({error_text(error, 400)})"
     elif isinstance(error, TimeoutError):
-        why = "it did not answer in time"
+        why = UNANSWERED
     else:
         why = error_text(error, 400)
     return MCPServerError(f"{name}: {what} failed: {one_line(why, 400)}")
