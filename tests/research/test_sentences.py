@@ -108,4 +108,6 @@ def test_a_word_of_several_parts_is_there_whole_and_in_parts() -> None:
     assert terms("情報源") == ["情報", "報源"]
     assert terms("FTS5情報源1998情報") == ["fts5", "情報", "報源", "1998", "情報"]
     assert terms("WHO") == ["who"]  # a name
+    assert terms("requestTimeout") == ["requesttimeout", "request", "timeout"]
+    assert terms("GitHub iPhone") == ["github", "iphon"]
     assert terms("WHO MEETS") == ["meet"]  # all in capitals

@@ -62,6 +62,8 @@ WORD = re.compile(
 )
 _SIGNS = str.maketrans({"’": "'", "‘": "'", "−": "-", "\u2010": "-", "\u2011": "-", "\u02bc": "'"})
 _PARTS = re.compile(r"[^\W_]+")
+_JOINED = re.compile(r"[a-z]{2,}(?:[A-Z]+[a-z]*)+")  # a name in code: bodyLimit
+_PARTS_JOINED = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _TAG = re.compile(r"^v(?=\d+\.\d)")  # v1.2 is 1.2
 _ASKING = re.compile("为什么|什么|时候|怎么|怎样|如何|多[少久长高大远重深快]|哪[里个些]|[吗呢谁]")
@@ -123,6 +125,8 @@ def terms_of(word: str) -> tuple[str, ...]:
     if is_stop_word(small.upper() if word.isupper() else small) or not small.strip("_-"):
         return ()
     parts = _PARTS.findall(small)
+    if len(parts) == 1 and _JOINED.fullmatch(word):
+        parts = [part.casefold() for part in _PARTS_JOINED.split(word)]
     if len(parts) > 1 and not small[0].isdigit():
         return (small, *(stem(part) for part in parts if part not in STOP_WORDS))
     return (stem(small) if small.isalpha() else small,)
