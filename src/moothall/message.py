@@ -58,15 +58,6 @@ class Nested(dict[str, Any]):
     """Arguments that may contain lists or objects, so each receiver gets a copy."""
 
 
-class Shown(dict[str, Any]):
-    """A message as observers get it; `answers` is the id of the one that a `say` answers, or None.
-
-    A `say` that answers does not state it in its arguments.
-    """
-
-    answers: str | None = None
-
-
 class Envelope(NamedTuple):
     """The parts of a valid message; `sender` is the `from`.
 

@@ -203,7 +203,6 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "name bytes": ({"name": b"go"}, "name"),
     "name surrogate": ({"name": "\ud800"}, "name"),
     "policy unknown": ({"access_policy": "sometimes"}, "access_policy"),
-    "policy None": ({"access_policy": None}, "access_policy"),
     "policy bool": ({"access_policy": True}, "access_policy"),
     "policy list": ({"access_policy": []}, "access_policy"),
     "timeout zero": ({"timeout": 0}, "timeout"),

@@ -414,14 +414,11 @@ def test_what_something_is_not_does_not_define_it() -> None:
     assert "no list names" in cited[0].sentence
 
 
-def test_code_with_numbers_is_quoted_and_a_signature_answers_only_how() -> None:
+def test_a_signature_answers_only_how_and_which_function() -> None:
     text = (
-        "# Ferry\n\nTo let a ferry sail faster, set its speed in ferry.conf:\n\n```ini\n"
-        "ferry_speed = 60\n```\n\n## Sailing\n\nint ferry_sail(struct ferry * ferry, int knots)\n\n"
+        "# Ferry\n\n## Sailing\n\nint ferry_sail(struct ferry * ferry, int knots)\n\n"
         "Lets a ferry sail. Returns 0 on success, a negative number if ferry_sail found no water.\n"
     )
-    cited = report_of(text, "How does one set the speed of a ferry?").citations
-    assert "`ferry_speed = 60`" in cited[0].sentence
     cited = report_of(text, "What does ferry_sail return on success?").citations
     assert "Returns 0" in cited[0].sentence
     assert not any(each.sentence.startswith("`int ferry_sail") for each in cited)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -27,10 +25,8 @@ from moothall import (
     action,
 )
 from moothall.studio import Studio
-from moothall.studio.space import SpaceTab
 from moothall.studio.talk.messages import Messages
 from studio.conftest import TOKEN, a_studio
-from studio.told import Told
 
 
 class Clerk(Agent):
@@ -141,42 +137,6 @@ def test_of_several_that_wait_none_is_said_to_be_answered() -> None:
     assert [say("Clerk", "User", each) for each in ("of three", "of two")] == [None, None]
     assert say("User", "Clerk", "four") is None
     assert say("Clerk", "User", "of four") == 7
-
-
-class Slow(Agent):
-    """Answers in each thread when it is told to."""
-
-    concurrency = 4
-
-    def __init__(self) -> None:
-        super().__init__("Slow")
-        self.waits: dict[str, asyncio.Event] = {}
-
-    @action
-    async def say(self, content: str, thread: str) -> str:
-        """Say something."""
-        await self.waits.setdefault(thread, asyncio.Event()).wait()
-        return f"of {content}"
-
-    @action
-    async def go(self, thread: str) -> None:
-        """Answer in a thread."""
-        self.waits.setdefault(thread, asyncio.Event()).set()
-
-
-def test_an_answer_belongs_to_what_was_said_in_its_thread(studio: Studio) -> None:
-    """Two threads wait at once, and the later one is answered first."""
-    with NativeSpace() as space, ThreadPoolExecutor(1) as pool:
-        pool.submit(space.add, studio.user).result()  # beside Playwright's loop, it would not wait
-        space.add(Slow())
-        told, tab = Told(studio), next(each for each in studio.tabs if isinstance(each, SpaceTab))
-        for thread in ("x", "y"):
-            tab.send(f'/Slow.say content:"{thread}" thread:"{thread}"')
-        for thread in ("y", "x"):
-            studio.user.ask("Slow", "go", thread=thread).result()
-            row = told.until("message", **{"from": "Slow", "to": "User"})
-            assert row["action"]["args"] == {"content": f"of {thread}"}
-            assert row["answers"]["number"] == {"x": 1, "y": 2}[thread]
 
 
 def test_space_tab_shows_an_agents_class_model_cost_and_help(

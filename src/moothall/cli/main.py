@@ -65,7 +65,8 @@ def _check_values(context: click.Context, args: Sequence[str]) -> None:
         return None  # what follows may be another program's
     options = [each for each in command.get_params(context) if isinstance(each, click.Option)]
     names = {name for each in options for name in (*each.opts, *each.secondary_opts)}
-    valued = {name for each in options if not (each.is_flag or each.count) for name in each.opts}
+    bare = {each for each in options if each.is_flag or each.count or each._flag_needs_value}
+    valued = {name for each in options if each not in bare for name in each.opts}
     for option, value in pairwise(takewhile("--".__ne__, args)):
         if option in valued and value in names:
             raise click.BadOptionUsage(option, f"Option {option!r} requires an argument.", context)

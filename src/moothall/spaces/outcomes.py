@@ -16,7 +16,7 @@ from moothall.errors import (
     RequestTimeout,
     SpaceClosed,
 )
-from moothall.message import Envelope, Shown
+from moothall.message import Envelope
 from moothall.spaces.delivery import (
     ANSWER,
     ASKING,
@@ -203,7 +203,7 @@ class Outcomes:
             if forget := getattr(delivery.agent, "_sender_left", None):
                 forget(envelope.to)  # its message has made a thread since
             if self.observers:
-                self._show(envelope, original_id)
+                self._show(envelope)
             logger.debug("the sender %r of %s has left before its answer", envelope.to, delivery)
             return
         reply = Delivery(envelope, ANSWER)
@@ -237,14 +237,12 @@ class Outcomes:
     def _show_once(self, delivery: Delivery) -> None:
         if not delivery.shown:
             delivery.shown = True
-            self._show(delivery.envelope, delivery.original_id)
+            self._show(delivery.envelope)
 
-    def _show(self, envelope: Envelope, answers: str | None = None) -> None:
+    def _show(self, envelope: Envelope) -> None:
         for callback in self.observers:
             try:
-                shown = Shown(envelope.to_dict())
-                shown.answers = answers
-                callback(shown)
+                callback(envelope.to_dict())
             except BaseException as error:
                 about = f"observer {callback!r} failed and is called no more"
                 log_failure(logger, about, error)

@@ -82,9 +82,7 @@ class SpaceTab:
         # What pages and chats ask by themselves, and its answers; nothing else can hide so.
         if name in ("help", "response", "error") and You.asking in ids:
             return
-        answers = getattr(message, "answers", None)
-        seen = self.messages.add(message, time.time(), answers)
-        self._hub.feed.publish("message", seen.to_json())
+        self._hub.feed.publish("message", self.messages.add(message, time.time()).to_json())
 
     def agents(self) -> dict[str, Any]:
         """Return the agents of the space, and what they are handling."""

@@ -43,7 +43,7 @@ def clerk(port: Port) -> Iterator[Clerk]:
 
 def works(port: Port) -> None:
     """A good request is answered as ever."""
-    assert port.post(LINE, {"line": "  "}).text == '{"sent":null,"stranger":null}'
+    assert port.post(LINE, {"line": "  "}).text == '{"sent":null,"notice":null}'
 
 
 # -- too long, too slow ----------------------------------------------------------------------------

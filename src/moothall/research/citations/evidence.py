@@ -24,7 +24,6 @@ _NEGATION_LESS = "lacks a negation that the passage has"
 SHARE = 0.6  # the part of a sentence's content words that its passage must have
 BETWEEN = "\n\n\0\n\n"  # what joins passages that are read as one: no quoted span reaches across it
 
-_FENCES = re.compile(r"^[ \t>]*(?:```|~~~)", re.MULTILINE)
 _QUOTED = re.compile(
     r"“[^”“]+”|„[^„“”]+[“”]|«[^«»]+»|「[^「」]+」|(?<![\w\"])\"[^\"]+\"(?!\w)"
     r"|(?<![\w'])'\S[^']{0,200}(?:'\w[^']{0,200}){0,3}(?<=\S)'(?!\w)|`[^`]+`"
@@ -101,20 +100,15 @@ class _Stored(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _stored(passage: str, title: str) -> _Stored:
-    spans = sentences(passage)
-    claims = [claim(passage[start:end]) for start, end in spans]
-    # Code between fences is no sentence, but its numbers and words are in the passage.
-    ends = zip((0, *(end for _, end in spans)), (*(start for start, _ in spans), None), strict=True)
-    code = [claim(each) for each in (passage[slice(*at)] for at in ends) if _FENCES.search(each)]
-    every = claims + code
+    claims = [claim(passage[start:end]) for start, end in sentences(passage)]
     return _Stored(
         _even(plain(passage)),
         {_even(each.text).strip(".!?… ") for each in claims},
         claims,
-        claim(title).forms.union(*(each.forms for each in every)),
-        claim(title).terms.union(*(each.terms for each in every)),
-        set().union(*(each.denied for each in every)),
-        {reading for each in every for number in each.numbers for reading in number.readings},
+        claim(title).forms.union(*(each.forms for each in claims)),
+        claim(title).terms.union(*(each.terms for each in claims)),
+        set().union(*(each.denied for each in claims)),
+        {reading for each in claims for number in each.numbers for reading in number.readings},
     )
 
 

@@ -100,11 +100,8 @@ class Messages:
         self._heads: dict[tuple[str, str, str], tuple[str, str, str]] = {}
         self._guard = guard()
 
-    def add(self, message: dict[str, Any], at: float, answers: str | None = None) -> Seen:
-        """Keep a message; return it as it is kept, with the one that it answers, if that is known.
-
-        `answers` is the id of the message that a `say` answers, where the space knows it.
-        """
+    def add(self, message: dict[str, Any], at: float) -> Seen:
+        """Keep a message; return it as it is kept, with the one that it answers."""
         action = message["action"]
         head = (message["from"], message["to"], action["name"][:_NAME])
         id = (message.get("id") or "")[:_NAME] or None
@@ -112,9 +109,7 @@ class Messages:
         with self._guard:
             head = self._heads.setdefault(head, head)  # one for all: there are few
             seen = Seen(next(self._numbers), at, head, id, args)
-            seen.answers = self._request_of(
-                seen, action["args"].get("original_message_id"), answers
-            )
+            seen.answers = self._request_of(seen, action["args"].get("original_message_id"))
             if (asked := seen.answers) is not None:
                 asked.outcomes += 1
                 asked.failed = seen.action == "error"
@@ -127,11 +122,10 @@ class Messages:
                 self._heads = {each.head: each.head for each in self._kept}
         return seen
 
-    def _request_of(self, seen: Seen, id: object, answers: str | None) -> Seen | None:
+    def _request_of(self, seen: Seen, id: object) -> Seen | None:
         """Return the message that one answers; note one that may be answered."""
         found: Seen | None = None
-        if seen.action in ("response", "error") or answers is not None:
-            id = id if answers is None else answers
+        if seen.action in ("response", "error"):
             of = id[:_NAME] if isinstance(id, str) else None
             for to in (seen.sender, BROADCAST):
                 if waiting := self._asked.get((of, seen.to, to)):
