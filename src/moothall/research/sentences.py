@@ -159,19 +159,16 @@ _BASES = {form: of.split()[0] for of in _IRREGULAR.split("|") for form in of.spl
 
 # How British words begin, and American ones; whole nouns; and verbs in -ise, -yse.
 _BEGIN = (
-    "armour armor|behaviour behavior|colour color|endeavour endeavor|favour favor|flavour flavor|"
-    "harbour harbor|honour honor|humour humor|labour labor|neighbour neighbor|rumour rumor|"
-    "vapour vapor|defenc defens|licenc licens|offenc offens|pretenc pretens|sulph sulf"
+    "behaviour behavior|colour color|favour favor|flavour flavor|harbour harbor|honour honor|"
+    "labour labor|neighbour neighbor|rumour rumor|defenc defens|licenc licens|offenc offens"
 )
 _NOUNS = (
-    "aluminium aluminum|analogue analog|calibre caliber|catalogue catalog|centre center|"
-    "dialogue dialog|fibre fiber|grey gray|litre liter|metre meter|mould mold|"
-    "programme program|theatre theater|tyre tire"
+    "aluminium aluminum|analogue analog|catalogue catalog|centre center|dialogue dialog|"
+    "fibre fiber|grey gray|litre liter|metre meter|programme program|theatre theater|tyre tire"
 )
 _BRITISH = [tuple(pair.split()) for pair in _BEGIN.split("|")]
-_AMERICAN_NOUNS = {
-    one + end: other + end for one, other in map(str.split, _NOUNS.split("|")) for end in ("", "s")
-}
+_PAIRS = [pair.split() for pair in _NOUNS.split("|")]
+_AMERICAN_NOUNS = {one + end: other + end for one, other in _PAIRS for end in ("", "s")}
 _BRITISH_NOUNS = {american: british for british, american in _AMERICAN_NOUNS.items()}
 _VERB = (
     r"^(?!(?:com)?promis|treatis)(\w+(?:[aeiouy]l|[aeiou]n|gn|rn|[aeo]r|[aio]t|[io]m|has)i|"
@@ -182,8 +179,8 @@ _VERB_WITH_S, _VERB_WITH_Z = re.compile(_VERB % "s"), re.compile(_VERB % "z")
 
 def american(word: str) -> str:
     """Return a lower-case word in its American spelling."""
-    if (noun := _AMERICAN_NOUNS.get(word)) is not None:
-        return noun
+    if word in _AMERICAN_NOUNS:
+        return _AMERICAN_NOUNS[word]
     for british, spelled in _BRITISH:
         if word.startswith(british):
             return spelled + word[len(british) :]
@@ -194,8 +191,8 @@ def other_spelling(word: str) -> str | None:
     """Return a lower-case word in its American, else in its British spelling; None without one."""
     if (other := american(word)) != word:
         return other
-    if (noun := _BRITISH_NOUNS.get(word)) is not None:
-        return noun
+    if word in _BRITISH_NOUNS:
+        return _BRITISH_NOUNS[word]
     for british, spelled in _BRITISH:
         if word.startswith(spelled):
             return british + word[len(spelled) :]
@@ -207,8 +204,7 @@ def stem(word: str) -> str:
     """Return a lower-case word without common English endings, by a rule of our own.
 
     It is lighter than Porter's: it removes a plural's `s`, one ending, and a doubled letter.
-    Irregular forms have the stem of their base, wrote that of write; British ones that of the
-    American spelling.
+    Irregular forms have the stem of their base, British ones that of the American spelling.
     """
     word = _BASES.get(word) or american(word)
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
