@@ -104,14 +104,13 @@ class Workflow:
         if self.memory_config:
             self._begin_memory(memory)
         if blocks is not None:
-            made: list[Any] = [*blocks] if isinstance(blocks, Iterable) else []
-            none = [x for x in made if inspect.isclass(x) or not hasattr(x, "after_forward")]
-            if none or not isinstance(blocks, Iterable):
-                first = none[0] if none else blocks
-                wrong = f"agent {self.id!r}: blocks= must be blocks, got {first!r:.80}"
-                raise DefinitionError(wrong)
-            self.blocks = made
-            for block in made:
+            wrong = f"agent {self.id!r}: blocks= must be blocks, got"
+            if not isinstance(blocks, Iterable):
+                raise DefinitionError(f"{wrong} {blocks!r:.80}")
+            self.blocks = [*blocks]
+            for block in self.blocks:
+                if inspect.isclass(block) or not hasattr(block, "after_forward"):
+                    raise DefinitionError(f"{wrong} {block!r:.80}")
                 if getattr(block, "agent", self) is None:
                     block.agent = self
 

@@ -35,6 +35,6 @@ assert dead.headers == {"tone": "loud", "within": "r"}
 """
 
 
-def test_what_is_added_beside_a_message_is_read_stored_and_sent_again(added: Added) -> None:
+def test_amqp_part_beside_a_message_is_read_stored_and_sent_again(added: Added) -> None:
     run = added({"message.py": FIELD, "spaces/amqp/wire.py": ROW})
     run("-c", USES)

@@ -49,9 +49,7 @@ def contents(agent: ReActAgent, thread: str | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize("killed", (False, True))
-def test_what_is_said_at_the_last_allowed_answer_gets_an_answer(
-    tmp_path: Path, killed: bool
-) -> None:
+def test_interrupt_at_the_last_allowed_answer_gets_an_answer(tmp_path: Path, killed: bool) -> None:
     """With one answer allowed, too: who says something more gets an answer; also after a resume."""
 
     async def main() -> None:

@@ -321,7 +321,7 @@ and the publisher of Tern. Copyright (c) 1999 Some Foundation. Who wrote Tern ma
         ("How many files may a job open?", "64 files"),
     ),
 )
-def test_who_when_and_how_many_are_answered_by_a_person_a_date_and_a_number(
+def test_research_answers_who_when_and_how_many_by_a_person_a_date_and_a_number(
     question: str, first: str
 ) -> None:
     assert first in report_of(SHELL, question, title="The Tern manual").citations[0].sentence

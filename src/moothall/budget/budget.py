@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, Unpack
 
-from moothall.arguments import unknown_argument
+from moothall.arguments import check_boolean, unknown_argument
 from moothall.budget.account import Account, Accounts
 from moothall.budget.amounts import (
     KINDS,
@@ -97,10 +97,7 @@ class Budget:
         self.prices = prices
         self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
         utc = time.time if clock is None else clock.now
-        if not isinstance(release_dead, bool):
-            raise ConfigError(
-                f"Budget: release_dead= must be True or False, got {excerpt(release_dead)}"
-            )
+        check_boolean("Budget: release_dead=", release_dead)
         if journal is None:
             if release_dead:
                 raise DefinitionError("Budget: release_dead= needs a journal=, which has who died")

@@ -65,8 +65,8 @@ def _check_values(context: click.Context, args: Sequence[str]) -> None:
         return None  # what follows may be another program's
     options = [each for each in command.get_params(context) if isinstance(each, click.Option)]
     names = {name for each in options for name in (*each.opts, *each.secondary_opts)}
-    bare = {each for each in options if each.is_flag or each.count or each._flag_needs_value}
-    valued = {name for each in options if each not in bare for name in each.opts}
+    wants = [x for x in options if not x.count and x.to_info_dict()["flag_value"] is None]
+    valued = {name for each in wants for name in each.opts}
     for option, value in pairwise(takewhile("--".__ne__, args)):
         if option in valued and value in names:
             raise click.BadOptionUsage(option, f"Option {option!r} requires an argument.", context)

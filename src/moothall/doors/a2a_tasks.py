@@ -231,9 +231,8 @@ class Task:
         parts = message["parts"]
         data = [part["data"] for part in parts if "data" in part]
         if data:
-            if len(parts) > 1 or not isinstance(
-                data[0], dict
-            ):  # a text beside it may be a condition
+            # A text beside it may be a condition.
+            if len(parts) > 1 or not isinstance(data[0], dict):
                 raise _no_answer()
             ask, said = self._by_hash(data[0])
         else:
