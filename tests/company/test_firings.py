@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -172,16 +172,19 @@ def clock(folder: Path) -> Path:
 def test_a_firing_in_doubt_goes_on_when_a_person_has_decided(
     clock: Path, make_company: MakeCompany
 ) -> None:
+    week = 7 * 24 * 3600
+    last = datetime.fromtimestamp(time.time() // week * week, UTC)  # no later one is due
+    at = f"{last:%Y-%m-%dT%H:%M:%SZ}"
     with Journal(clock / "runs.db") as journal:
-        asyncio.run(begun(journal, "tick@2026-11-24T07:00:00Z"))
+        asyncio.run(begun(journal, f"tick@{at}"))
         text = COMPANY.replace("EVERY", "1w")
 
         async def work(me: Agent) -> None:
             assert not (clock / "ticks").exists()
             assert [each.state for each in journal.runs(agent="tick", needs_person=True)]
-            journal.decide("tick@2026-11-24T07:00:00Z", "repeat")
-            await until(lambda: journal.run("tick@2026-11-24T07:00:00Z").state == "done")
-            assert (clock / "ticks").read_text() == "2026-11-24T07:00:00Z\n"
+            journal.decide(f"tick@{at}", "repeat")
+            await until(lambda: journal.run(f"tick@{at}").state == "done")
+            assert (clock / "ticks").read_text() == f"{at}\n"
 
         live(make_company(text), work)
 
