@@ -17,7 +17,7 @@ import pytest
 
 from moothall import ReActAgent, ScriptedModel
 from moothall.errors import DefinitionError, FileError, FolderIndexError, SearchError
-from moothall.research import search_folder
+from moothall.research import Researcher, search_folder
 from moothall.research.findings import Resource
 from moothall.research.pool import ResourcePool, passages_of
 from research.web_server import pdf
@@ -362,3 +362,17 @@ def test_folder_packed_files_are_read_and_one_that_unpacks_to_much_is_named(
     assert "it unpacks to more than 20 MiB (bomb.txt.gz)" in caplog.text
     assert "the gzip file is damaged" in caplog.text
     assert "1 × of a kind that is not read (all.tar.gz)" in caplog.text
+
+
+def test_research_does_not_search_for_the_line_where_a_passage_is(
+    tmp_path: Path, index: Path
+) -> None:
+    """It is no heading, as it would be of a Markdown file."""
+    told = (f"The ferry {n} takes a harbour of {n} boats to the island. " * 4 for n in range(60))
+    (tmp_path / "ferry.txt").write_text("\n\n".join(told))
+    tool = search_folder(tmp_path, index=index)
+    researcher = Researcher("r", None, ["Which captain steers the fastest ferry?"], [tool])
+    researcher.report_sync()
+    asked = [str(task.args["query"]) for task in researcher.done]
+    assert len(asked) > 2
+    assert not [query for query in asked if "line" in query]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -98,6 +99,14 @@ class Section:
     anchor: str = ""
     title: str = ""
     fetched_at: str | None = None
+
+
+_PLACE = re.compile(r"(?:page|line|row) \d+")
+
+
+def is_place(title: str) -> bool:
+    """Return whether a section's title only says where it is, such as `page 3`."""
+    return bool(_PLACE.fullmatch(title))
 
 
 @dataclass

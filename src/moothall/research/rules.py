@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Final
 from moothall.action import Action
 from moothall.research.calling import taking
 from moothall.research.extractive.answering import answer
-from moothall.research.findings import Findings, Narrative, Objective, Passage, ResearchTask
+from moothall.research.findings import (
+    Findings,
+    Narrative,
+    Objective,
+    Passage,
+    ResearchTask,
+    is_place,
+)
 from moothall.research.relevance import Index, titled
 from moothall.research.sentences import subject, terms, terms_of, words
 from moothall.text import one_line
@@ -89,7 +96,7 @@ def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
         if further:
             yield " ".join((*rarest, *further)), "search with words of what is nearest"
     for heading in dict.fromkeys(titled(each).rpartition(" – ")[2] for each in found[:_FEEDBACK]):
-        if terms(heading):
+        if terms(heading) and not is_place(heading):
             yield " ".join((*rarest[:1], heading)), "search by the heading of what is nearest"
 
 

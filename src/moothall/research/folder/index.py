@@ -22,7 +22,7 @@ from moothall.agents.folder import Folder
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError, FolderIndexError, SearchError
 from moothall.models import weights
-from moothall.research.findings import Resource, Section
+from moothall.research.findings import Resource, Section, is_place
 from moothall.research.folder.files import MAX_BYTES, FileRead, read_file, walk
 from moothall.research.folder.ranking import ranked
 from moothall.research.pool import pieces
@@ -347,9 +347,7 @@ def _with_lines(whole: str, cut: list[tuple[str, Section]]) -> Iterator[tuple[st
 
 def _words(title: str, section: str, text: str) -> tuple[str, str]:
     """Return what is indexed of a passage: its titles, which weigh more, and its text."""
-    # A title such as `page 3` says nothing about the content.
-    named = section.startswith(("page ", "line ", "row ")) and section[-1].isdigit()
-    return indexed(title if named else f"{title} {section}"), indexed(text)
+    return indexed(title if is_place(section) else f"{title} {section}"), indexed(text)
 
 
 def _shown(path: str) -> str:
