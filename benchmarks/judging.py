@@ -89,6 +89,9 @@ def is_answer(question: Question, url: str, text: str) -> bool:
     return on_page and any(folded(answer) in folded(text) for answer in question.answers)
 
 
+_MARK = re.compile(r"<a [^>]*footnote-reference[^>]*>.*?</a>", re.DOTALL)
+
+
 def bare(text: str) -> str:
     """A text's letters and digits."""
     return "".join(character for character in text if character.isalnum())
@@ -96,9 +99,9 @@ def bare(text: str) -> str:
 
 @lru_cache(maxsize=1000)
 def served(url: str) -> str:
-    """What stands in a page or file now."""
+    """What stands in a page or file now, without the marks of its footnotes."""
     with urllib.request.urlopen(url) as answer:
-        return bare(text_of(answer.read().decode("utf-8", "replace")))
+        return bare(text_of(_MARK.sub("", answer.read().decode("utf-8", "replace"))))
 
 
 def is_resolved(passage: Passage, stored: dict[int, Passage]) -> bool:
