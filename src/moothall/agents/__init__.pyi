@@ -1,4 +1,4 @@
-"""The names of `__init__.py` for type checkers and editors."""
+"""The public names of this package: `__init__.py` loads them from here."""
 
 from moothall.agents.chatty import ChattyAI as ChattyAI
 from moothall.agents.folder import Folder as Folder

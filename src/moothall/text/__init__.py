@@ -1,5 +1,6 @@
 """Text for people: lines for a terminal, errors and logs, and what a notebook shows."""
 
+from moothall.text.lazily import homes_of, lazily
 from moothall.text.words import (
     counted,
     cut,
@@ -9,7 +10,6 @@ from moothall.text.words import (
     escaped_json,
     excerpt,
     json_type,
-    lazily,
     log_failure,
     marked,
     nearest,
@@ -28,6 +28,7 @@ __all__ = [
     "escaped",
     "escaped_json",
     "excerpt",
+    "homes_of",
     "json_type",
     "lazily",
     "log_failure",

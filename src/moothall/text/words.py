@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -93,22 +91,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     found = get_close_matches(name, known, 1)
     return f" (did you mean {found[0]!r}?)" if found else ""
-
-
-def lazily(
-    package: str, home: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package that loads names from their `home` on use."""
-    names = vars(sys.modules[package])
-
-    def load(name: str) -> Any:
-        if name not in home:
-            near = "" if name.startswith("_") else nearest(name, home)
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{near}")
-        value = names[name] = getattr(import_module(f"{package}.{home[name]}"), name)
-        return value
-
-    return load, lambda: sorted({*names, *home})
 
 
 def log_failure(logger: Logger, what: str, error: BaseException) -> None:

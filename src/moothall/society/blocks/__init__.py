@@ -8,11 +8,6 @@ from moothall.text import lazily
 
 NAMES = ("Needs", "Plan", "Mobility", "Social", "Economy", "Other", "Feed")
 """The blocks of a citizen; of those that fit a situation equally, the first acts."""
-_HOME = {f"{name}Block{what}": name.lower() for name in NAMES for what in ("", "Params")}
-_HOME |= {f"ReflectionBlock{what}": "reflection" for what in ("", "Params")}
-_HOME |= {"CitizenBlock": "block", "CitizenBlockParams": "block", "Need": "needs"}
-
-__all__ = ["all_blocks", *sorted(_HOME)]
 
 
 def all_blocks() -> list[Any]:
@@ -20,4 +15,5 @@ def all_blocks() -> list[Any]:
     return [__getattr__(f"{name}Block")() for name in NAMES]
 
 
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__ = lazily(__name__)
+__all__ = ["all_blocks", *__getattr__("__all__")]

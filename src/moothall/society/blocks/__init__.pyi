@@ -1,4 +1,4 @@
-"""The names of `__init__.py` for type checkers and editors."""
+"""The public names of this package: `__init__.py` loads them from here."""
 
 from moothall.society.blocks.block import CitizenBlock as CitizenBlock
 from moothall.society.blocks.block import CitizenBlockParams as CitizenBlockParams

@@ -1,0 +1,59 @@
+"""The public names of a package, which its `__init__.pyi` states: each is loaded on first use."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from moothall.text.words import nearest
+
+_NAME = re.compile(r"^from (\S+) import (?:\*|\(?\s*(\w+) as \2\b)", re.MULTILINE)
+
+
+def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package whose `__init__.pyi` has its names.
+
+    The program, type checkers and editors read the one list. `__all__` is made of it, too.
+    """
+    names = vars(sys.modules[package])
+
+    def load(name: str) -> Any:
+        homes = homes_of(package)
+        if name == "__all__":
+            return sorted(homes)
+        if name not in homes:
+            near = "" if name.startswith("_") else nearest(name, homes)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{near}")
+        value = names[name] = getattr(import_module(homes[name]), name)
+        return value
+
+    return load, lambda: sorted({*names, *homes_of(package)})
+
+
+@cache
+def homes_of(package: str) -> dict[str, str]:
+    """Return the module of each public name; `import *` of a module stands for its own classes."""
+    module: Any = sys.modules[package]
+    stub = module.__file__.rpartition(".")[0] + ".pyi"
+    try:
+        text = module.__spec__.loader.get_data(stub).decode()  # also from a zip
+    except OSError as error:
+        where = f"{stub} cannot be read ({error.strerror})"
+        raise ImportError(f"{where}: a program that is frozen must contain it, too") from error
+    homes = {}
+    for home, name in _NAME.findall(text):
+        for each in [name] if name else _classes(home):
+            homes[each] = home
+    return homes
+
+
+def _classes(home: str) -> list[str]:
+    """Return the public classes that a module defines."""
+    members = vars(import_module(home)).items()
+    return [
+        name for name, it in members if name[0] != "_" and getattr(it, "__module__", "") == home
+    ]
