@@ -257,7 +257,8 @@ def test_type_checkers_know_the_same_names(package: str) -> None:
             home = importlib.import_module(str(node.module))
             names = [name.name for name in node.names]
             if names == ["*"]:
-                names = [name for name in vars(home) if not name.startswith("_")]
+                every = getattr(home, "__all__", vars(home))
+                names = [name for name in every if not name.startswith("_")]
             for name in names:
                 assert getattr(home, name) is getattr(module, name)
                 known.add(name)

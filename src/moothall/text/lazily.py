@@ -36,7 +36,7 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
 
 @cache
 def homes_of(package: str) -> dict[str, str]:
-    """Return the module of each public name; `import *` of a module stands for its own classes."""
+    """Return the module of each public name; `import *` stands for all names of another."""
     module: Any = sys.modules[package]
     stub = module.__file__.rpartition(".")[0] + ".pyi"
     try:
@@ -46,14 +46,17 @@ def homes_of(package: str) -> dict[str, str]:
         raise ImportError(f"{where}: a program that is frozen must contain it, too") from error
     homes = {}
     for home, name in _NAME.findall(text):
-        for each in [name] if name else _classes(home):
+        for each in [name] if name else _all_of(home):
             homes[each] = home
     return homes
 
 
-def _classes(home: str) -> list[str]:
-    """Return the public classes that a module defines."""
-    members = vars(import_module(home)).items()
+def _all_of(home: str) -> list[str]:
+    """Return the names in `__all__` of a package; of a module, the public classes it defines."""
+    module = import_module(home)
+    members = vars(module).items()
+    if hasattr(module, "__path__"):
+        return [*module.__all__]
     return [
         name for name, it in members if name[0] != "_" and getattr(it, "__module__", "") == home
     ]

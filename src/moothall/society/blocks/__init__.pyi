@@ -2,6 +2,7 @@
 
 from moothall.society.blocks.block import CitizenBlock as CitizenBlock
 from moothall.society.blocks.block import CitizenBlockParams as CitizenBlockParams
+from moothall.society.blocks.block import all_blocks as all_blocks
 from moothall.society.blocks.economy import EconomyBlock as EconomyBlock
 from moothall.society.blocks.economy import EconomyBlockParams as EconomyBlockParams
 from moothall.society.blocks.feed import FeedBlock as FeedBlock
@@ -19,7 +20,3 @@ from moothall.society.blocks.reflection import ReflectionBlock as ReflectionBloc
 from moothall.society.blocks.reflection import ReflectionBlockParams as ReflectionBlockParams
 from moothall.society.blocks.social import SocialBlock as SocialBlock
 from moothall.society.blocks.social import SocialBlockParams as SocialBlockParams
-
-NAMES: tuple[str, ...]
-
-def all_blocks() -> list[CitizenBlock]: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -232,6 +233,16 @@ def now_of(perceived: Any) -> int:
     if clock is None:
         return int(perceived.step * perceived.seconds)
     return int(clock.day * DAY_S + clock.time)
+
+
+NAMES = ("Needs", "Plan", "Mobility", "Social", "Economy", "Other", "Feed")
+"""The blocks of a citizen that is given none. Of those that fit equally, the first acts."""
+
+
+def all_blocks() -> list[CitizenBlock]:
+    """Return one of each block with its default parameters, for one citizen."""
+    package = importlib.import_module("moothall.society.blocks")
+    return [getattr(package, f"{name}Block")() for name in NAMES]
 
 
 @functools.cache

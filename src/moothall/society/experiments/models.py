@@ -24,6 +24,7 @@ from moothall.journal import Journal
 from moothall.models.names import check_spelling, model
 from moothall.params import BlockParams
 from moothall.society import blocks as known
+from moothall.society.blocks.block import NAMES
 from moothall.society.city.city import City
 from moothall.society.kernel.citizen import CitizenAgentParams
 from moothall.society.people import drawn
@@ -38,7 +39,7 @@ from moothall.society.society import Society
 from moothall.text import error_text
 from moothall.threads import is_async
 
-_BLOCKS: Final = (*known.NAMES, "Reflection")
+_BLOCKS: Final = (*NAMES, "Reflection")
 _PROMPTS: Final = {"citizen": "decision_prompt", "dispatcher": "block_dispatch_prompt"}
 """The prompts that are of no block, and the parameter of a citizen that has each."""
 _Text = Annotated[str, Field(min_length=1)] | None
@@ -188,7 +189,7 @@ def _city_of(path: Path, citizens: int) -> City:
 
 def _blocks_of(given: Mapping[str, dict[str, Any]], folder: Path) -> Callable[[], list[Any]]:
     """Return a function that makes a citizen's blocks: the shipped ones, then those of files."""
-    shipped = [f"{name}Block" for name in known.NAMES]
+    shipped = [f"{name}Block" for name in NAMES]
     names = [*shipped, *(name for name in given if name not in shipped)]
     made = []
     for name in names:
