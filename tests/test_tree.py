@@ -156,6 +156,7 @@ FLOORS = {
         "wrappers",
     ),
     "journal": (
+        "stop_reason",
         "entry",
         "shapes",
         "place",

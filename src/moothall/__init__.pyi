@@ -42,6 +42,7 @@ from moothall.environment import Environment as Environment
 from moothall.errors import *  # noqa: F403 - all of them
 from moothall.goal import Goal as Goal
 from moothall.journal import Journal as Journal
+from moothall.journal.stop_reason import StopReason as StopReason
 from moothall.memory.bounded import TokenBoundedMemory as TokenBoundedMemory
 from moothall.memory.embedder import Embedder as Embedder
 from moothall.memory.embedder import HashEmbedder as HashEmbedder
@@ -116,7 +117,6 @@ from moothall.reasoning.events import Utterance as Utterance
 from moothall.reasoning.loop.react import ReActAgent as ReActAgent
 from moothall.reasoning.reply import Reply as Reply
 from moothall.reasoning.reply import Step as Step
-from moothall.reasoning.reply import StopReason as StopReason
 from moothall.reasoning.reply_request import Conversational as Conversational
 from moothall.reasoning.stream import ReplyStream as ReplyStream
 from moothall.research.findings import Citation as Citation

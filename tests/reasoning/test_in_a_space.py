@@ -19,6 +19,7 @@ from moothall.agent import Agent
 from moothall.agents.person import Person
 from moothall.approval import Rule, RuleApprover
 from moothall.errors import ActionError, AgentStopped, InvalidArguments, ModelError
+from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Call, ModelReply
 from moothall.models.wrappers.scripted import ScriptedModel
 from moothall.reasoning.conversation.conversation import Conversation
@@ -26,7 +27,7 @@ from moothall.reasoning.conversation.termination import MaxTurns
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.loop.discovery import discovered_actions
 from moothall.reasoning.loop.react import ReActAgent
-from moothall.reasoning.reply import Reply, StopReason
+from moothall.reasoning.reply import Reply
 from moothall.spaces.native import NativeSpace
 from reasoning.answers import Answers, both, say, use
 

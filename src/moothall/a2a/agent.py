@@ -20,11 +20,12 @@ from moothall.approval.approval import answer, approve
 from moothall.arguments import names_checked
 from moothall.errors import ConfigError, ModelError, NobodyToAsk
 from moothall.http.addresses import hosts_of
+from moothall.journal.stop_reason import StopReason
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.protocol import ChatMessage, TextPiece, Usage
 from moothall.models.settings import check_base_url
 from moothall.reasoning.conversational import ConversationalAgent
-from moothall.reasoning.reply import Reply, StopReason
+from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
 from moothall.text import one_line, shorten

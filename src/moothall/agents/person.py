@@ -11,12 +11,13 @@ from moothall.action import action
 from moothall.agents.terminal import Terminal
 from moothall.context import Context
 from moothall.errors import ConfigError, NobodyToAsk
+from moothall.journal.stop_reason import StopReason
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.protocol import ChatMessage, Usage
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
 from moothall.reasoning.events import DecisionAction, HumanDecision
-from moothall.reasoning.reply import Reply, StopReason
+from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
 from moothall.workflow import ReplyingOptions

@@ -8,9 +8,10 @@ from contextlib import aclosing
 from typing import Any, TextIO, overload
 
 from moothall.errors import ConfigError
+from moothall.journal.stop_reason import ANSWERED
 from moothall.jsonvalue import json_text
 from moothall.reasoning.events import Done, Event
-from moothall.reasoning.reply import ANSWERED, Reply
+from moothall.reasoning.reply import Reply
 from moothall.reasoning.stream import R_co, ReplyStream
 from moothall.text import escaped_json, one_line, shown_lines
 

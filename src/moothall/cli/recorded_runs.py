@@ -19,9 +19,9 @@ from moothall.errors import StateError
 from moothall.journal import Entry, Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Doubt
+from moothall.journal.stop_reason import ENDED
 from moothall.orders.order import AnyOrder, without_keys
 from moothall.orders.resumable import Refusal, refusal
-from moothall.reasoning.resume import ENDED
 from moothall.text import escaped
 
 NOBODY: Final = "MODULE:AGENT"

@@ -15,6 +15,7 @@ from moothall.cli.run.ended import exit_code
 from moothall.cli.shared_options import journal_option, json_option, reading
 from moothall.errors import StateError
 from moothall.journal import Entry
+from moothall.journal.stop_reason import ANSWERED
 from moothall.models.protocol import ReasoningPiece, TextPiece
 from moothall.reasoning.events import (
     BlockEnded,
@@ -29,7 +30,7 @@ from moothall.reasoning.events import (
     MessageAdded,
 )
 from moothall.reasoning.loop.recording import call_events
-from moothall.reasoning.reply import ANSWERED, Reply
+from moothall.reasoning.reply import Reply
 from moothall.text import escaped
 
 

@@ -14,16 +14,15 @@ import click
 from moothall.arguments import none_of
 from moothall.cli.operate.keeping import COMMANDS
 from moothall.cli.recorded_runs import NOBODY, Recorded, print_doubts
-from moothall.cli.run.ended import WORDS
 from moothall.cli.shared_options import journal_option, reading, usage
 from moothall.cli.values import Moment, OneOf, Whole
 from moothall.journal import Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.entry import Sums
 from moothall.journal.find import SORTS
+from moothall.journal.stop_reason import ANSWERED, REASONS
 from moothall.orders.order import line_of, order_of
 from moothall.orders.resumable import forks
-from moothall.reasoning.reply import ANSWERED
 from moothall.text import counted, escaped
 
 _SHOWN = 100
@@ -32,8 +31,8 @@ _SHOWN = 100
 KINDS = ("Conversation", "DualActAgent", "ReActAgent", "Researcher", "Schedule", "Society")
 """What records runs, of moothall's own."""
 
-_STATES = {
-    **WORDS,
+_STATES: dict[str, str] = {
+    **{str(reason): means.words for reason, means in REASONS.items()},
     "waiting": "waiting for a person's permission",
     **dict.fromkeys(ANSWERED, "done"),
     "stopped": "stopped: its process ended",

@@ -14,10 +14,10 @@ from moothall.arguments import check_integer
 from moothall.database import Database
 from moothall.errors import ConfigError, RunHeld
 from moothall.journal.doubt import in_doubt
-from moothall.journal.entry import ENDED
 from moothall.journal.find import OF_THREAD, threads_of
 from moothall.journal.holders import Holders, Pace, holder_of
 from moothall.journal.opening import Runs
+from moothall.journal.stop_reason import ENDED
 from moothall.journal.store.store import Store
 
 _ROWS: Final = 50

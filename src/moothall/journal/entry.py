@@ -13,20 +13,8 @@ from moothall.text import display
 ROOT = ""
 """The path of a run's own part."""
 
-ENDED = frozenset(
-    ("done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress", "unreadable")
-)
-"""The reasons for which a run is over. After any other, the next call resumes it."""
-
 WAYS = {"repeat": "run it again", "skip": "skip it"}
 """What a person may decide about a call in doubt besides `Done`, and its words."""
-
-STATES = (
-    *("running", "waiting", "stopped", "done", "terminal", "terminated", "max_loops"),
-    *("max_iterations", "no_progress", "unreadable", "budget", "deadline", "in_doubt"),
-    *("cancelled", "error"),
-)
-"""The states of a run. An orchestrator of a user's own may record others as its end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from moothall.arguments import check_integer, none_of
 from moothall.database.protocol import Database
 from moothall.errors import ConfigError
-from moothall.journal.entry import STATES
+from moothall.journal.stop_reason import STATES
 from moothall.jsonvalue import readable
 
 Moment: TypeAlias = float | datetime

@@ -9,9 +9,9 @@ from typing import Literal
 from moothall.errors import NoSuchRun, RunMismatch, StateError
 from moothall.journal import Journal, Outline
 from moothall.journal.doubt import Doubt
+from moothall.journal.stop_reason import ENDED
 from moothall.orders.act import is_small
 from moothall.orders.order import AnyOrder, Order, order_of
-from moothall.reasoning.resume import ENDED
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from moothall.errors import DeadlineExceeded, ModelError, StateError
+from moothall.journal.stop_reason import ANSWERED
 from moothall.reasoning.events import CallStarted, Done, Event
 from moothall.reasoning.group import members_without_threads, options_for, share_budget, takes
 from moothall.reasoning.record import NULL_RECORD, Record, Step, dumped, loaded
 from moothall.reasoning.recorded_agent import RecordedAgent
-from moothall.reasoning.reply import ANSWERED, Reply
+from moothall.reasoning.reply import Reply
 from moothall.reasoning.replying import JOINED, note_member, within
 from moothall.reasoning.state import REPLY, opened, state
 from moothall.reasoning.thread import Threads

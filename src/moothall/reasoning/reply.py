@@ -4,51 +4,18 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeAlias
+from typing import Any, Final, Generic
 
 from typing_extensions import TypeVar
 
 from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
+from moothall.journal.stop_reason import ANSWERED, StopReason
 from moothall.jsonvalue import deep_json, json_line
 from moothall.models.protocol import ChatMessage, Usage
 from moothall.provenance import Origins
 from moothall.text import counted, cut, display, error_message, log_failure, shorten
 
 _LOGGER = logging.getLogger("moothall.reasoning")
-
-StopReason: TypeAlias = Literal[
-    "done",
-    "terminal",
-    "max_iterations",
-    "no_progress",
-    "unreadable",
-    "budget",
-    "deadline",
-    "in_doubt",
-    "terminated",
-    "max_loops",
-    "cancelled",
-    "error",
-]
-"""Why a run ended.
-
-* `done`: the model answered with text
-* `terminal`: a terminal action succeeded; its result is the reply
-* `max_iterations`: the model still called actions in the last answer that it may give
-* `no_progress`: the model repeated the same calls with the same results
-* `unreadable`: two answers in a row could not be used
-* `budget`: the budget does not cover the next call, which was not begun
-* `deadline`: the seconds of the run are over; the call under way was cancelled
-* `in_doubt`: an action was running when the process ended, so its outcome is unknown; nobody has
-decided yet whether to execute it again
-* `terminated`: in a dual act, H accepted
-* `max_loops`: in a dual act, R ran as often as it may, and H did not accept
-* `cancelled`: the model's answer was cancelled, though the run was not
-* `error`: the model or a hook failed; `Reply.error` is the exception
-"""
-
-ANSWERED: Final = frozenset(("done", "terminal", "terminated"))
-"""The reasons for which a reply's text is an answer."""
 
 GIVEN: Final = ANSWERED | {"max_loops"}
 """The reasons for which `say` returns the text, including a conclusion that nobody accepted."""

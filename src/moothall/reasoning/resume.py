@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
 from moothall.errors import JournalError, MoothallError
-from moothall.journal.entry import ENDED as ENDED
+from moothall.journal.stop_reason import ENDED
 from moothall.jsonvalue import Unreadable
 from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, Step, Stop

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 from typing_extensions import TypeVar
 
 from moothall.errors import DefinitionError
+from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Usage
 from moothall.reasoning.events import Done, Event
-from moothall.reasoning.reply import Reply, StopReason
+from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.text import error_message, log_failure
 from moothall.threads import Channel, settle

@@ -10,9 +10,9 @@ from math import inf
 from typing import Any, Literal, TypeAlias
 
 from moothall.errors import ConfigError, DefinitionError
+from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Usage
 from moothall.reasoning.record import APPENDED
-from moothall.reasoning.reply import StopReason
 
 
 @dataclass

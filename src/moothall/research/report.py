@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moothall.errors import FileError, StateError, UnknownPrice
+from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Usage
 from moothall.models.wrappers.prices import Prices
-from moothall.reasoning.reply import Reply, StopReason
+from moothall.reasoning.reply import Reply
 from moothall.research.findings import Citation, Objective, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.relevance import RELEVANT, Index

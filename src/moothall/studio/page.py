@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from moothall.budget.limits import OF_RUNS, Limit
 from moothall.errors import ConfigError, MoothallError
-from moothall.journal.entry import ENDED
+from moothall.journal.stop_reason import ENDED
 
 if TYPE_CHECKING:
     from fastapi import Response

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.errors import ConfigError, MoothallError, NoSuchRun
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done, in_doubt
-from moothall.journal.entry import ENDED, Outline
+from moothall.journal.entry import Outline
+from moothall.journal.stop_reason import ENDED
 from moothall.jsonvalue import deep_json
 from moothall.orders.order import line_of, order_in
 from moothall.reasoning.loop.given import given_for

@@ -5,23 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moothall.reasoning.reply import ANSWERED, Reply, Step, StopReason
+from moothall.journal.stop_reason import ANSWERED, REASONS
+from moothall.reasoning.reply import Reply, Step
 from moothall.text import shorten
-
-WORDS: Final[dict[StopReason, str]] = {
-    "done": "done: the model has answered",
-    "terminal": "done: the last action's result is the answer",
-    "terminated": "done: the review accepted it",
-    "max_iterations": "stopped: --max-iterations reached without an answer",
-    "no_progress": "stopped: the model repeated the same calls",
-    "unreadable": "stopped: the model's answer could not be used",
-    "budget": "stopped: budget limit reached",
-    "deadline": "stopped: time limit reached",
-    "in_doubt": "stopped: the outcome of an action is unknown",
-    "max_loops": "stopped: the review did not accept it",
-    "cancelled": "stopped: it was cancelled",
-    "error": "failed",
-}
 
 _COMMANDS: Final = ("run_command", "shell_command")
 _EXIT: Final = re.compile(r"(?:^|\n)\[(exit code \d+|killed by [^\]\n]+)\]\Z")
@@ -34,7 +20,8 @@ _SMALL: Final = (
 
 def in_words(reply: Reply) -> str:
     """Return why a reply ended, for a person."""
-    words = WORDS.get(reply.stop_reason, f"stopped: {reply.stop_reason}")
+    means = REASONS.get(reply.stop_reason)  # an orchestrator of a user's own may have others
+    words = means.words if means else f"stopped: {reply.stop_reason}"
     detail = reply.detail
     if reply.stop_reason == "max_iterations":  # the words say the first part of it
         detail = detail.partition("; ")[2]

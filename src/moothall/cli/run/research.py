@@ -30,11 +30,11 @@ from moothall.cli.shared_options import (
 from moothall.cli.values import Whole
 from moothall.errors import ConfigError
 from moothall.journal.describe import call_line
+from moothall.journal.stop_reason import ENDED
 from moothall.orders.order import ResearchOrder
 from moothall.orders.research import check, researcher, step_models, write
 from moothall.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallStarted
 from moothall.reasoning.reply import Reply
-from moothall.reasoning.resume import ENDED
 from moothall.research.report import ENDED as WORDS
 from moothall.research.report import Report
 from moothall.text import counted, one_line

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from moothall.agent import CURRENT, leads_to
 from moothall.errors import NotPermitted, StateError
+from moothall.journal.stop_reason import ENDED
 from moothall.message import REPLYING
 from moothall.reasoning.conversation.conversation_record import at_end, prepare, resumed
 from moothall.reasoning.conversation.conversation_state import ConversationState
@@ -24,7 +25,7 @@ from moothall.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from moothall.reasoning.reply import GIVEN, Reply
 from moothall.reasoning.reply_request import ReplyRequest, checked_content
 from moothall.reasoning.replying import note_sources, own_reply
-from moothall.reasoning.resume import ENDED, ended
+from moothall.reasoning.resume import ended
 from moothall.reasoning.thread import Interruption, Thread, steer
 
 if TYPE_CHECKING:

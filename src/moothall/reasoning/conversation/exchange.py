@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import BudgetExceeded, ModelError
+from moothall.journal.stop_reason import ENDED, StopReason
 from moothall.jsonvalue import readable
 from moothall.models.protocol import Usage
 from moothall.reasoning.conversation.conversation_state import MAX_STEPS, ConversationState
@@ -19,9 +20,9 @@ from moothall.reasoning.group import in_thread
 from moothall.reasoning.loop.given import FEW, keep_list
 from moothall.reasoning.members import in_time
 from moothall.reasoning.record import NULL_RECORD, Record
-from moothall.reasoning.reply import Reply, Stop, StopReason
+from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.replying import note_sources, sources_of_thread
-from moothall.reasoning.resume import ENDED, end_of, guarded
+from moothall.reasoning.resume import end_of, guarded
 from moothall.text import counted, error_text, log_failure
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError, DefinitionError, JournalError, RunMismatch
+from moothall.journal.stop_reason import ANSWERED
 from moothall.message import address
 from moothall.reasoning.conversation.conversation_state import ConversationState
 from moothall.reasoning.conversation.speaking_order import Handover, Order, as_order
@@ -20,7 +21,7 @@ from moothall.reasoning.loop.recording import catch_up_models
 from moothall.reasoning.members import ask_member, await_own
 from moothall.reasoning.read_record import of_group
 from moothall.reasoning.record import NULL_RECORD, Record
-from moothall.reasoning.reply import ANSWERED, Reply
+from moothall.reasoning.reply import Reply
 from moothall.reasoning.replying import ONCE, within
 from moothall.reasoning.resume import ReplayOffsets
 from moothall.text import error_text, log_failure

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 from moothall.errors import DefinitionError
+from moothall.journal.stop_reason import ANSWERED
 from moothall.jsonvalue import (
     NotJSON,
     Unreadable,
@@ -17,7 +18,7 @@ from moothall.jsonvalue import (
     readable,
 )
 from moothall.reasoning.events import PARTS_OF_CONCLUSION, Conclusion, DecisionAction, HumanDecision
-from moothall.reasoning.reply import ANSWERED, Reply, Step
+from moothall.reasoning.reply import Reply, Step
 from moothall.reasoning.reply_request import AnswerSchema
 from moothall.text import cut
 

@@ -8,13 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from moothall.journal.stop_reason import StopReason
 from moothall.jsonvalue import Unreadable
 from moothall.models.protocol import Usage
 from moothall.reasoning.dualact.conclusions import merged
 from moothall.reasoning.events import Conclusion, DecisionAction, HumanDecision
 from moothall.reasoning.read_record import ReadRecord
 from moothall.reasoning.record import APPENDED, LIVE, loaded
-from moothall.reasoning.reply import Reply, Step, Stop, StopReason, T_co
+from moothall.reasoning.reply import Reply, Step, Stop, T_co
 from moothall.reasoning.resume import ended
 from moothall.text import counted, display
 

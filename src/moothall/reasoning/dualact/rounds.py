@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, JournalError, RunMismatch
+from moothall.journal.stop_reason import ANSWERED, StopReason
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.reasoning.dualact.conclusions import (
@@ -33,7 +34,7 @@ from moothall.reasoning.group import in_thread, is_spent_for_all, takes
 from moothall.reasoning.hooks import as_hooked, expect
 from moothall.reasoning.members import Group, ask_member, in_time
 from moothall.reasoning.record import NULL_RECORD, Record, Step
-from moothall.reasoning.reply import ANSWERED, Reply, Stop, StopReason
+from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.replying import note_sources, sources_of_thread
 from moothall.reasoning.resume import end_of, guarded
