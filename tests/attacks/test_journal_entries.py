@@ -253,6 +253,15 @@ def test_a_turn_without_its_agent_ends_in_a_sentence(
         read_and_resume(recorded, tmp_path / kind, kind, (number, ("agent",), GONE), ended=False)
 
 
+def test_dual_act_values_without_their_conclusions_end_in_a_sentence(
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(recorded.folder)
+    number = first(recorded.runs["dual"][1], "state", "'conclusions': [{")
+    change = (number, ("appended", "conclusions"), GONE)
+    read_and_resume(recorded, tmp_path / "j", "dual", change, ended=False)
+
+
 @pytest.mark.parametrize("kind", ("state", "started"))
 def test_an_entry_of_a_kind_that_nobody_writes_is_named_when_its_run_is_resumed(
     recorded: Recorded, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -102,6 +102,11 @@ class Progress:
     told: list[str] = field(default_factory=list)  # the user's messages that H has not heard yet
     known_to_r: int = 0  # how many of these R has heard
 
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.conclusions):
+            counts = f"{len(self.values)} for {len(self.conclusions)}"
+            raise ValueError(f"there must be a value for each conclusion, got {counts}")
+
     def tell(self, text: str, by_r: bool) -> None:
         """Add a message of the user, for H to hear, and for R unless it has heard it."""
         self.told.append(text)
