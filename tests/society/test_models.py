@@ -171,6 +171,8 @@ async def test_the_same_prompt_is_asked_once_a_step_where_that_is_allowed() -> N
         assert {str(each.memory.stream) for each in citizens} == {
             str([(0, "you said hello"), (1, "you said hello")])
         }
+    with pytest.raises(ConfigError, match="ask_once must be True or False, got 'x'"):
+        Society(ask_once="x")  # type: ignore[arg-type]
 
 
 async def test_a_model_that_exits_costs_the_turn_of_one_and_the_answer_of_who_shares_it() -> None:

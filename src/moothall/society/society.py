@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from moothall import tracing
 from moothall.agent import Agent
 from moothall.approval import Approver
-from moothall.arguments import check_integer, check_text, names_checked
+from moothall.arguments import check_boolean, check_integer, check_text, names_checked
 from moothall.budget import Budget
 from moothall.clock import DAY_S, Clock, seconds_of
 from moothall.dispatch import AgentToolbox
@@ -127,6 +127,7 @@ class Society(Experiments):
         people: PeopleParams = USUAL_PEOPLE,
     ) -> None:
         check_integer("seed", seed, 0, 2**64 - 1)
+        check_boolean("ask_once", ask_once)
         limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
         model = AgentToolbox(model).model
         given.check_parts(limits, engine=engine, budget=budget, facts=facts)
