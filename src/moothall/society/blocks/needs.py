@@ -57,80 +57,18 @@ class Need:
             raise ConfigError(f"{where}rates must have idle, which counts for all other acts")
 
 
+_AWAKE: Final = dict.fromkeys(("eat", "work", "study", "shop", "social", "travel"), -50)
+_IN_DUTY: Final = {"work": 20, "study": 20}
+_IN_COMPANY: Final = {"eat": 0, "social": 600, "browse": 50}
+_AT_EASE: Final = {"eat": 0, "social": 0, "sleep": 20, "leisure": 20, "browse": 20}
+_LONELY: Final = {"sleep": -25, "leisure": -50, "idle": -100}
 NEEDS: Final = {
     need.name: need
     for need in (
-        Need(
-            "hunger",
-            "eat",
-            1800,
-            {
-                "sleep": -30,
-                "eat": 2000,
-                "work": -120,
-                "study": -120,
-                "shop": -120,
-                "social": -120,
-                "leisure": -120,
-                "browse": -120,
-                "travel": -120,
-                "idle": -120,
-            },
-        ),
-        Need(
-            "energy",
-            "sleep",
-            7200,
-            {
-                "sleep": 125,
-                "eat": -50,
-                "work": -50,
-                "study": -50,
-                "shop": -50,
-                "social": -50,
-                "leisure": -40,
-                "browse": -40,
-                "travel": -50,
-                "idle": -40,
-            },
-            at_home=True,
-        ),
-        Need(
-            "safety",
-            "leisure",
-            3600,
-            {
-                "sleep": 20,
-                "eat": 0,
-                "work": 20,
-                "study": 20,
-                "shop": -50,
-                "social": 0,
-                "leisure": 20,
-                "browse": 20,
-                "travel": -50,
-                "idle": -50,
-            },
-            at_home=True,
-        ),
-        Need(
-            "social",
-            "social",
-            3600,
-            {
-                "sleep": -25,
-                "eat": 0,
-                "work": 20,
-                "study": 20,
-                "shop": -100,
-                "social": 600,
-                "leisure": -50,
-                "browse": 50,
-                "travel": -100,
-                "idle": -100,
-            },
-            in_duty=False,
-        ),
+        Need("hunger", "eat", 1800, {"sleep": -30, "eat": 2000, "idle": -120}),
+        Need("energy", "sleep", 7200, {"sleep": 125, **_AWAKE, "idle": -40}, at_home=True),
+        Need("safety", "leisure", 3600, {**_IN_DUTY, **_AT_EASE, "idle": -50}, at_home=True),
+        Need("social", "social", 3600, {**_IN_DUTY, **_IN_COMPANY, **_LONELY}, in_duty=False),
     )
 }
 """All needs by name, in the order of their priority."""
