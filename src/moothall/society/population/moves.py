@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from moothall.society.arrays import np
 from moothall.society.columns import town
 from moothall.society.columns import want_table as wants
+from moothall.society.columns.lists import turn_of
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.wants import WORD
-
-_ROUNDS: Final = 20  # after so many rounds, who finds room is worked out one after the other
 
 
 def settle(books: Any, table: Table) -> None:
@@ -51,59 +50,31 @@ def planned(books: Any, table: Table) -> Callable[[], None]:
 
 
 def _with_room(books: Any, place: Any, to: Any, reachable: Any) -> Any:
-    """Return who finds room, in order; a citizen that leaves makes room for later ones.
-
-    Whether somebody leaves a place depends on whether it finds room elsewhere, so what each finds
-    is worked out again until nothing changes.
-    """
+    """Return who finds room, in order; a citizen that leaves makes room for later ones."""
     accepted = np.ones(len(to), bool)
     if books.capacity is None:
         return accepted
     room = books.capacity - books.at_place - books.coming_to
     tight = np.bincount(to, minlength=len(room)) > room
     comes = np.flatnonzero(tight[to])
-    if not len(comes):
-        return accepted
     goes = np.flatnonzero((place >= 0) & reachable & tight[place])
-    who, at = np.concatenate([goes, comes]), np.concatenate([place[goes], to[comes]])
-    order = np.lexsort((who, at))
-    coming = order >= len(goes)
-    who, at = who[order], at[order]
-    first = np.r_[True, at[1:] != at[:-1]]
-    starts, of = np.flatnonzero(first), np.cumsum(first) - 1
-    has = room[at[starts]]
-    apart = of * (4 * (len(who) + int(has.max())) + 4)
-    takes = reachable[who].astype(np.int64)
-    accepted[comes] = False
-    for _ in range(_ROUNDS):
-        change = np.where(coming, -takes, accepted[who])
-        after = np.cumsum(change)
-        after -= (after[starts] - change[starts] - has)[of]
-        # Who finds no room takes none: what was missing so far is there all the same.
-        missed = np.maximum.accumulate(apart - after) - apart
-        missed = np.where(first, 0, np.maximum(0, np.r_[0, missed[:-1]]))
-        found = (after - change + missed > 0)[coming]
-        if np.array_equal(found, accepted[who[coming]]):
-            return accepted
-        accepted[who[coming]] = found
-    _one_after_another(accepted, np.unique(who), room, tight, place, to, reachable)
-    return accepted
-
-
-def _one_after_another(
-    accepted: Any, who: Any, room: Any, tight: Any, place: Any, to: Any, reachable: Any
-) -> None:
-    """The same for long chains, in which each goes where the one before has been."""
+    if not len(goes) and reachable[comes].all():
+        comes = comes[np.argsort(to[comes], kind="stable")]
+        accepted[comes] = turn_of(to[comes]) < room[to[comes]]
+        return accepted
+    # Whether one leaves a place depends on whether it finds room elsewhere: one after the other.
     left = {at: int(room[at]) for at in tight.nonzero()[0].tolist()}
-    for one in who.tolist():
-        goes, leaves = int(to[one]), int(place[one])
-        if goes in left:
-            accepted[one] = left[goes] > 0
-        if accepted[one] and reachable[one]:
-            if goes in left:
-                left[goes] -= 1
-            if leaves in left:
-                left[leaves] += 1
+    who = np.union1d(comes, goes)
+    ways = zip(*(each[who].tolist() for each in (to, place, reachable)), strict=True)
+    for one, (there, here, is_way) in zip(who.tolist(), ways, strict=True):
+        if there in left and left[there] <= 0:
+            accepted[one] = False
+        elif is_way:
+            if there in left:
+                left[there] -= 1
+            if here in left:
+                left[here] += 1
+    return accepted
 
 
 def _depart(books: Any, rows: Any, to: Any, arrives: Any, mode: Any) -> None:
