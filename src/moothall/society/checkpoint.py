@@ -83,10 +83,7 @@ def _decoded(text: str) -> bytes:
 
 
 def state_of(society: Steps, mailboxes: list[SocietyMailbox] | None = None) -> dict[str, Any]:
-    """Return a society's whole state, as JSON data that shares nothing with it.
-
-    With `mailboxes` it is that of agents, where there are rows.
-    """
+    """Return a society's whole state as JSON data; with `mailboxes`, that of agents for rows."""
     made: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
     made["agents"] = json.loads(agents_as_bytes(mailboxes or society.mailboxes))
     if society.population is not None and mailboxes is None:

@@ -128,10 +128,7 @@ def look_at(society: Any, rows: Iterable[int]) -> None:
 
 
 def become_agents(society: Any, kept: Mapping[str, dict[str, Any]]) -> None:
-    """Make all rows of a society's population agents, and their services those of agents.
-
-    A citizen has the status, answers and messages of its row, and an empty stream; agents stay.
-    """
+    """Make all rows of a society's population agents, and their services those of agents."""
     population: Population = society.population
     old, router, wanted = society.books, society.router, society._wanted
     made = [

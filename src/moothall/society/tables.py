@@ -245,10 +245,7 @@ class Tables:
 
 
 def convert(source: Path | IO[bytes], to: str, types: Mapping[str, str]) -> None:
-    """Write a table of CSV as Parquet, in parts.
-
-    Columns of the type `name` are few texts, stored as numbers of them; an empty one is null.
-    """
+    """Write a table of CSV as Parquet, in parts; `name` is few texts, null where empty."""
     arrow_, parquet = arrow()
     read = package("pyarrow.csv", "Parquet", "tables")
     name = arrow_.dictionary(arrow_.int32(), arrow_.string())

@@ -27,13 +27,7 @@ _Coded = tuple[Any, list[str | None]]
 
 
 def rows_of(society: Steps, step: int, arrow: Any = None) -> Iterator[bytes]:
-    """Yield CSV of where all citizens are after a step, in id order, in parts.
-
-    Args:
-        society: between two steps
-        step: the number of the step that is over
-        arrow: the package pyarrow, which writes them in a tenth of the time; None for none
-    """
+    """Yield CSV of where all citizens are after a step, in id order; `arrow` is far faster."""
     ids, *coded = _now(society)
     for at in range(0, len(ids), _ROWS):
         part = slice(at, at + _ROWS)

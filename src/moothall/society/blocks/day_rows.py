@@ -80,13 +80,7 @@ def _clear(arrays: Any, rows: Any, slot: int) -> None:
 
 
 def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, ...]:
-    """Return the set items of each day, as `fixed_items` does.
-
-    Returns:
-        the ends of each day's spans, (13, n), rising; the number of each span's item, (13, n); the
-        activities and places of the items and of free time, by their codes, (7, n) each; and who
-        does a duty at home
-    """
+    """Return the set items of each day, as `fixed_items` does."""
     seed, ids, count = rows.population.seed, rows.ids[at], len(at)
     day = _hours(self, rows, plans, at)
     table = np.full(count, HOME, np.uint8)
@@ -137,6 +131,7 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, ...]:
     wheres = np.full((_FREE + 1, count), HOME, np.uint8)
     for number, (doing, place, *_) in enumerate(items):
         does[number], wheres[number] = doing, place
+    # The rising ends of a day's spans and their items, (13, n); what items are, (7, n).
     return ends, which.astype(np.int64), does, wheres, day.remote
 
 

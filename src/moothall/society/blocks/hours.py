@@ -108,19 +108,12 @@ class HoursParams(CitizenBlockParams):
 
 
 class Windows(NamedTuple):
-    """The open quarters of an hour of places, (quarters, places).
+    """The open quarters of an hour of places, (quarters, places)."""
 
-    Attributes:
-        next: the next open quarter; the day's first if there is no later one
-        run: how many open ones follow, itself included
-        since: how many open ones go before it
-        any: whether the place opens at all
-    """
-
-    next: Any
-    run: Any
-    since: Any
-    any: Any
+    next: Any  # the next open quarter; the day's first if there is no later one
+    run: Any  # how many open ones follow, itself included
+    since: Any  # how many open ones go before it
+    any: Any  # whether the place opens at all
 
 
 def windows(is_open: Any) -> Windows:
@@ -167,28 +160,16 @@ def _weighted(weights: Any, seed: int, ids: Any, what: str) -> Any:
 def day_of(
     params: HoursParams,
     seed: int,
-    ids: Any,
-    step: int,
+    ids: Any,  # as numbers, uint64
+    step: int,  # in which the plan is made
     *,
-    free: bool,
-    duty: Any,
-    desk: Any,
-    open_: Windows | None,
-    which: Any,
+    free: bool,  # whether it is a day of a weekend
+    duty: Any,  # what each has: NONE, WORK or STUDY
+    desk: Any,  # who may work at home
+    open_: Windows | None,  # of the places of duty; None if places have no hours
+    which: Any,  # which of these is of the person's place; anything without a duty
 ) -> Day:
-    """Return the hours of a day.
-
-    Args:
-        params: the constants
-        seed: the seed of the draws
-        ids: the persons' ids as numbers, uint64
-        step: the step in which the plan is made
-        free: whether it is a day of a weekend
-        duty: what each has: NONE, WORK or STUDY
-        desk: who may work at home
-        open_: the windows of the places of duty; None if places have no hours
-        which: which of these is the person's; anything without a duty
-    """
+    """Return the hours of a day."""
 
     def below(n: int, what: str, at: int = step) -> Any:
         return _below(n, seed, ids, at, what)

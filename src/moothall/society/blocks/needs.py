@@ -77,11 +77,8 @@ CONTACT: Final = 60
 
 
 def change_of(rate: int, start: int, seconds: int) -> int:
-    """Return the change of a need in `seconds` from `start` at a rate in thousandths an hour.
-
-    The change is the difference of the totals at the end and at the start, both rounded down. So
-    no remainder is carried, and many short steps add up to the change of one long step.
-    """
+    """Return the change of a need in `seconds` from `start` at a rate in thousandths an hour."""
+    # The totals at both ends are rounded down, so many short steps add up to one long step.
     return rate * (start + seconds) // 3600 - rate * start // 3600
 
 

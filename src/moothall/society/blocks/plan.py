@@ -74,10 +74,7 @@ def item_at(plan: Sequence[Item], time: int) -> int:
 
 
 def fixed_items(day: Day, duty: str | None, home: str | None, table: str | None) -> list[Item]:
-    """Return the set items of a day: sleep, three meals, and work or school.
-
-    `day` has its hours, `duty` is the place of work or school, `table` that of dinner.
-    """
+    """Return the set items of a day: sleep, meals, and `duty`; `table` is the place of dinner."""
     plan: list[Item] = []
     if day.duty:
         plan.append(_item(DUTIES[day.duty], duty, day.begins, day.ends))
@@ -297,16 +294,14 @@ class PlanBlock(CitizenBlock):
     # -- mending -----------------------------------------------------------------------------------
 
     def _mend(self, time: int, begins: bool) -> None:
-        """Mend the plan for this step: first what the world broke, then the needs.
-
-        If an item begins, a way that was refused was to the item before.
-        """
+        """Mend the plan for this step: first what the world broke, then the needs."""
         item = self.item
         status = self.status
         if item is None or status.get("moving"):
             return
         why = status.pop("stuck", None)
         for answer in self.perceived.answers:
+            # If an item begins, a way that was refused was to the item before.
             if isinstance(answer.want, Move) and not answer.done and not begins:
                 why = answer.reason or "it could not get there"
         where = item["where"]

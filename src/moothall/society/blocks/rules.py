@@ -39,8 +39,5 @@ def gravity(attraction: Any, seconds: Any, wait: int = 300) -> Any:
 
 @functools.cache
 def explores(known: int, rho: int = 600, gamma: int = 210) -> int:
-    """Return the probability, in thousandths, of going to a new place: rho · known^(−gamma).
-
-    `known` is the number of places of the kind visited before; rho and gamma are in thousandths.
-    """
+    """Return the thousandths of going to a new place: rho · known^(−gamma), in thousandths."""
     return 1000 if known == 0 else int(rho * math.power(known, -gamma / 1000))

@@ -122,10 +122,7 @@ class Ties:
         return slots
 
     def fade(self, fade: Callable[[Any], Any], but: Ties, codes: Any) -> None:
-        """Change the strengths of all but kin, and but the relations of `but` with `codes`.
-
-        A relation whose strength is then 0 is forgotten; later ones move up.
-        """
+        """Change the strengths of all but kin, and but `codes` of `but`; who has 0 is forgotten."""
         slots = but._found(but._index, codes)
         spared = np.zeros(len(self._friends), bool)
         up_to = np.zeros(len(self._index), np.int64)  # the slot that the next one kept gets

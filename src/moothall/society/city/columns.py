@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 
 
 class PlaceColumns(Sequence[Place]):
-    """Places in order of id. A `Place` is made when it is asked for.
-
-    Attributes:
-        ids: the ids, rising
-        numbers: the number of each id
-        kinds: the kinds, rising; `kind` has numbers of them
-        nodes: the road nodes; `node` has numbers of them, −1 for none
-        kind, x, y, capacity, opens, closes, node: the columns
-    """
+    """Places in order of id. A `Place` is made when it is asked for."""
 
     def __init__(self, places: Iterable[Place], nodes: Mapping[str, Any]) -> None:
         ids: list[str] = []
@@ -66,11 +58,11 @@ class PlaceColumns(Sequence[Place]):
         self.y: Any
         self.opens: Any
         self.closes: Any
-        self.node: Any
+        self.node: Any  # the number in `nodes`, −1 for none
         of_kind, self.x, self.y, most, self.opens, self.closes, self.node = (
             table[:, column][order] for column in range(7)
         )
-        self.kinds: tuple[str, ...] = tuple(sorted(kinds))
+        self.kinds: tuple[str, ...] = tuple(sorted(kinds))  # `kind` has numbers of them
         self.kind: Any = np.array([self.kinds.index(each) for each in kinds], np.int16)[of_kind]
         self.capacity: NDArray[Any] = most.astype(np.int64)
 

@@ -37,13 +37,9 @@ class Route(NamedTuple):
 
 
 class Roads:
-    """A graph of nodes 0 … n−1, and the metres of the shortest routes between them.
+    """A graph of nodes 0 … n−1, and the shortest routes between them, in exact whole metres."""
 
-    Distances are exact whole metres, so the order of a sum has no effect. On 10,000 nodes scipy
-    finds all routes from one node in 1.2 ms, rustworkx in 2.2 ms, a heap in Python in 11 ms.
-    An edge is (from, to, metres).
-    """
-
+    # An edge is (from, to, metres).
     def __init__(self, edges: NDArray[Any], oneway: NDArray[Any], spots: NDArray[Any]) -> None:
         if int(edges[:, 2].sum()) > _FARTHEST:
             raise ConfigError(f"the roads together must have at most {_FARTHEST} metres")
@@ -131,11 +127,7 @@ class Roads:
         return int(self.metres(np.array([start]), np.array([end]))[0])
 
     def way(self, source: int, target: int) -> list[int] | None:
-        """Return the nodes of the shortest route, with both ends; None if there is none.
-
-        Among routes of equal length, traced back from the end, each step takes the node with the
-        smallest number.
-        """
+        """Return the nodes of the shortest route, with both ends; None if there is none."""
         table = self.table(source)
         if table[target] < 0:
             return None
@@ -144,6 +136,7 @@ class Roads:
             here = way[-1]
             part = slice(back.indptr[here], back.indptr[here + 1])
             before = back.indices[part]
+            # Of equal lengths, traced back from the end, the node with the smallest number.
             fits = (table[before] >= 0) & (table[before] + back.data[part] == table[here])
             way.append(int(before[fits].min()))
         return way[::-1]

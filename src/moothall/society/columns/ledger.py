@@ -113,11 +113,8 @@ def definer(made: type, name: str) -> Any:
     return next((each for each in made.__mro__ if name in vars(each)), None)
 
 
-def afforded(cents: Any, payer: Any, has: Any) -> Any:
-    """Return which payments are made: in order, each in full, as far as the payer's money lasts.
-
-    `payer` has the index of each payment's payer in `has`, the payers' money.
-    """
+def afforded(cents: Any, payer: Any, has: Any) -> Any:  # payer: the index in `has`, the money
+    """Return which payments are made: in order, each in full, as far as the payer's money lasts."""
     due = np.bincount(payer, cents, len(has))
     able = np.ones(len(cents), bool)
     poor = due > has * (1 - 2.0**-40)  # the error of float sums is far smaller
@@ -133,10 +130,7 @@ def afforded(cents: Any, payer: Any, has: Any) -> Any:
 
 
 def tax_on(income: Any, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
-    """Return the tax in cents on a day's income, a number or an array of them.
-
-    Each bracket's part is rounded down.
-    """
+    """Return the tax in cents on a day's income; each bracket's part is rounded down."""
     starts, rates = (list(each) for each in zip(*brackets, strict=True))
     before = [0]  # the full tax of the brackets below
     for (start, rate), (end, _) in pairwise(brackets):
@@ -162,10 +156,7 @@ def credited(kept: Any, interest: int, own: int) -> Any:
 
 
 def shares(total: int, weights: Sequence[int]) -> list[int]:
-    """Divide a whole number in proportion to weights, without a remainder.
-
-    Uses largest remainders (Hamilton), of equal ones the first. All-zero weights give zero shares.
-    """
+    """Divide a whole number by weights, without a remainder: largest remainders (Hamilton)."""
     whole = sum(weights)
     if whole == 0:
         return [0] * len(weights)

@@ -16,11 +16,10 @@ _GIVEN = frozenset(SETTLED) - {"place"}
 
 @dataclass
 class Changes:
-    """What the rows of a step have asked for: births and deaths, appended by several threads.
+    """What the rows of a step have asked for: births and deaths, appended by several threads."""
 
-    Each entry of `births` begins with the number of its block and of its call in this chunk, so
-    that the order of births is that of blocks, calls and parents, whatever the chunks.
-    """
+    # Births begin with their block and call in this chunk: so their order is the same for all
+    # chunks.
 
     births: list[tuple[str, int, Any, dict[str, Any]]] = field(default_factory=list)
     deaths: list[tuple[Any, Any]] = field(default_factory=list)

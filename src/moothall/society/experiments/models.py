@@ -48,10 +48,7 @@ _RECORDED: WeakValueDictionary[tuple[str, Path], Any] = WeakValueDictionary()
 
 @functools.cache
 def town_parameters(own: tuple[tuple[str, type[Block]], ...] = ()) -> type[BaseModel]:
-    """Return the parameters of a town with their types, as a pydantic model.
-
-    `own` are the blocks of files, by `file.py:Block`.
-    """
+    """Return the parameters of a town as a pydantic model, with `own` blocks of files."""
     blocks: dict[str, Any] = {
         f"{name}Block": (getattr(known, f"{name}BlockParams") | None, None) for name in _BLOCKS
     }
@@ -200,10 +197,7 @@ def _blocks_of(given: Mapping[str, dict[str, Any]], folder: Path) -> Callable[[]
 
 
 def model_of(name: Any, answers: Path | None = None, folder: Path = Path()) -> Any:
-    """Return the model of a name, its answers recorded in a file and replayed; a model as it is.
-
-    `file.py:function` is what a function of a file below `folder` returns, which takes nothing.
-    """
+    """Return the model of a name, its answers recorded and replayed; a model as it is."""
     from moothall.models.wrappers.recorded import RecordedModel
 
     if not isinstance(name, str):
@@ -312,10 +306,7 @@ def in_words(value: Any) -> Any:
 
 
 def code_of(source: Source, folder: Path) -> bytes:
-    """Return the text of a function's file, which tells results of different code apart.
-
-    The files of the folder that it imports, and those that they import, count as well.
-    """
+    """Return the text of a function's file and of those that it imports: it tells code apart."""
     if isinstance(source, str) and source != TOWN:
         files: dict[Path, bytes] = {}
         _read_with_imports(folder / source.rpartition(":")[0], folder, files)

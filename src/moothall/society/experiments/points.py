@@ -61,10 +61,7 @@ async def run_points(
     out: Path | None,
     progress: Callable[[Progress], Any] | None = None,
 ) -> Results:
-    """Run conditions of an experiment at points of its parameters, with all its seeds.
-
-    `condition_at` tells the name of a condition at a point in the results.
-    """
+    """Run conditions of an experiment at points of its parameters, with all its seeds."""
     own = design.conditions
     made = {
         condition_at(number, name): {

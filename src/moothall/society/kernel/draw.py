@@ -98,10 +98,7 @@ class Draws:
 def integers(
     seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: Any = 0
 ) -> NDArray[Any]:
-    """Return `Draws.integer` of many citizens: uint64, of the shape of `citizens` (uint64).
-
-    `draw` is one number; here and in `belows` also an array, a number for each citizen.
-    """
+    """Return `Draws.integer` of many citizens, uint64; `draw` is one number, or one for each."""
     rows = np.asarray(citizens)
     whole = rows.ndim and rows.dtype.kind in "ui"
     if not whole or (rows.dtype.kind == "i" and rows.size and rows.min() < 0):
@@ -127,10 +124,7 @@ def uniforms(
 def belows(
     n: Any, seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: Any = 0
 ) -> NDArray[Any]:
-    """Return `Draws.below` of many citizens: int64, of the shape of `citizens` (uint64).
-
-    `n` is one number, or an array, a number for each citizen, each 1 … 2³²−1.
-    """
+    """Return `Draws.below` of many citizens, int64; `n` is one number, or one for each."""
     many = getattr(n, "shape", ()) != ()
     if many and (n.dtype.kind not in "iu" or n.shape != citizens.shape):
         raise ConfigError(f"n must be whole numbers, one for each citizen, got {n.dtype}{n.shape}")

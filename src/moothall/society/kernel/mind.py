@@ -34,12 +34,7 @@ def closeness(relation: int) -> str:
 
 
 async def told(agent: Any, about: str) -> dict[str, Any]:
-    """Return what an agent's model is shown besides the perception, as JSON data.
-
-    Args:
-        agent: the citizen
-        about: what is to be decided; what it remembers of that comes first
-    """
+    """Return what an agent's model is shown besides the perception; what is `about` comes first."""
     perceived: Perception = agent.perceived
     status = agent.memory.status
     own = ("profile", "home", "work", "school", "needs", "money", "opinions", *agent.memory_config)
@@ -85,24 +80,13 @@ def recalled(
     about: str,
     tokens: int,
     embedder: Embedder | None = None,
-    vectors: dict[str, list[float]] | None = None,
+    vectors: dict[str, list[float]] | None = None,  # known ones, by text; others are dropped
 ) -> list[str]:
-    """Return the events that matter most now, the oldest first, in at most so many tokens.
-
-    An event's weight is the sum of its relevance, recency and importance, each from 0 to 1, as in
-    Park et al. 2023, "Generative agents" (arXiv:2304.03442), whose importance a model rates; here
-    what was said, heard and thought counts 1, a broken plan 0.6, all else 0.3. Relevance is by the
-    words that the event shares with `about` and the perception, the rare ones most, or an
-    embedder's; the most relevant event counts 1.
-
-    Args:
-        stream: the events of a `CitizenMemory`
-        perceived: the citizen's perception now
-        about: what is to be decided
-        tokens: how many tokens there may be, as `estimate_tokens` counts
-        embedder: gives vectors to the events and `about`; None for words
-        vectors: the known vectors of events, by text; new ones are added, others dropped
-    """
+    """Return the events that matter most now, the oldest first, in at most so many tokens."""
+    # As in Park et al. 2023, "Generative agents" (arXiv:2304.03442), whose importance a model
+    # rates: an event's weight is the sum of relevance, recency and importance, each 0 to 1.
+    # Relevance is by the words, rare ones most, that it shares with `about` and the perception, or
+    # an embedder's.
     events = [each for each in map(_event, stream) if each is not None]
     if not events:
         return []
@@ -219,10 +203,7 @@ def recent_talks(perceived: Perception) -> dict[str, list[str]]:
 
 
 def waiting(perceived: Perception, replies: int) -> list[str]:
-    """Return who has said something to the citizen in the last hour and waits for an answer.
-
-    A conversation in which it has said `replies` things in the last four hours is over.
-    """
+    """Return who waits for an answer, unless the citizen has said `replies` things of late."""
     talks: dict[str, list[list[Any]]] = perceived.status.get("talks") or {}
     length = perceived.seconds
     since, before = (perceived.step - each // length for each in (_WAITS_S, _RECENT_S))

@@ -259,10 +259,7 @@ class SocietyRouter(Router):
     # -- delivery ----------------------------------------------------------------------------------
 
     def collect(self, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
-        """Return the sent messages in the order (sender, sequence), after the interceptors.
-
-        Observers see them in that order.
-        """
+        """Return and show the sent messages by (sender, sequence), after the interceptors."""
         self.thread.drain()
         sent, self.sent = self.sent, []
         # The sort is stable: messages of one sender keep their order.

@@ -12,9 +12,9 @@ from typing import Annotated, Any, ClassVar, Final, get_type_hints
 
 from moothall.errors import ConfigError, InvalidArguments
 
-WHO: Final = "who"
-PLACE: Final = "place"
-WORD: Final = "word"
+WHO: Final = "who"  # a citizen's row; −1, −2, … a service, in id order; `STRANGER` down: others
+PLACE: Final = "place"  # the number of a place, −1 for none
+WORD: Final = "word"  # the number of a text of the population's `words`, −1 for None
 INT: Final = "int"
 
 
@@ -197,15 +197,7 @@ _IN_ROWS: Final[dict[type[Want], Mapping[str, str]]] = {}
 
 
 def fields_in_rows(kind: type[Want]) -> Mapping[str, str]:
-    """Return what a number in each field of a kind is: `WHO`, `PLACE`, `WORD` or `INT`.
-
-    `WHO` is the row of a citizen, −1, −2, … for the first, second, … service in id order, and from
-    `STRANGER` down an agent that is neither; `PLACE` the number of a place, −1 for none; `WORD` the
-    number of a text of the population's `words`, −1 for None.
-
-    Raises:
-        ConfigError: a field is nothing that a number stands for
-    """
+    """Return what a number in each field of a kind is. ConfigError: a number stands for none."""
     if kind in _IN_ROWS:
         return _IN_ROWS[kind]
     known = {int: INT, str: WORD, str | None: WORD}

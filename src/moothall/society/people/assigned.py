@@ -31,14 +31,8 @@ _ROUNDS: Final = 10
 _AT_ONCE: Final = 1 << 12
 
 
-def homes_of(population: Register, count: int, taken: Any = 0) -> Any:
-    """Return a home for each of `count` persons, fewer if there is no more room.
-
-    Args:
-        population: the persons and their city
-        count: how many have none
-        taken: how many live at each place already, by its number
-    """
+def homes_of(population: Register, count: int, taken: Any = 0) -> Any:  # taken: by place
+    """Return a home for each of `count` persons, fewer if there is no more room."""
     city, homes = population.city, population.of_kind("home")
     if hasattr(city, "by_area") and len(homes):
         places = homes[city.by_area(homes)]

@@ -41,15 +41,7 @@ _KIN: Final = (  # of a member of the household (row), what another is to it
 
 
 def households(home: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Return who belongs to whose household.
-
-    Args:
-        home: the number of each person's home; below 0 it lives alone
-
-    Returns:
-        for each person the position of the household's head, of its second member (the head's, if
-        there is none), the person's rank (0: the head) and the size; and the positions by household
-    """
+    """Return each one's head, second member (else the head), rank and size; all by household."""
     count = len(home)
     order = np.argsort(home, kind="stable")
     sorted_ = home[order]
@@ -95,11 +87,8 @@ def roles(params: PeopleParams, seed: int, head: Any, rank: Any, size: Any) -> t
 
 @functools.lru_cache(maxsize=8)
 def _births(weights: Row, stays_of: Rows) -> Any:
-    """Return the cumulative weights of a mother's age at a birth, by her age now.
-
-    The child is born, and lives with her as `PeopleParams.stays` has it.
-    """
-    births = np.arange(len(weights))
+    """Return the summed weights of a mother's age at the birth of a child that lives with her."""
+    births = np.arange(len(weights))  # by her age now
     age = np.arange(_MOST + 1)[:, None] - _FIRST - births  # of the child
     since, share = np.array(stays_of).T
     stays = share[np.maximum(np.searchsorted(since, age, side="right") - 1, 0)]
@@ -112,24 +101,13 @@ def composed(
     params: PeopleParams,
     seed: int,
     ids: Any,
-    head: Any,
+    head: Any,  # the ids of the heads of their households
     rank: Any,
     size: Any,
-    ages: Any,
-    genders: Any,
+    ages: Any,  # what is known: the person's own, the head's and the partner's; below 0: nothing
+    genders: Any,  # the same, as codes; 0: nothing
 ) -> tuple[Any, Any]:
-    """Return the ages and genders (1: female, 2: male) of persons.
-
-    Args:
-        params: what they are drawn from
-        seed: the seed of the draws
-        ids: the persons' ids, uint64
-        head: the ids of the heads of their households
-        rank: their ranks in the household
-        size: the sizes of the households
-        ages: what is known of the person's own age, the head's and the partner's; below 0: nothing
-        genders: the same of genders, as codes; 0: nothing
-    """
+    """Return the ages and genders (1: female, 2: male) of persons."""
     kind, role = roles(params, seed, head, rank, size)
 
     def own(n: int, what: str) -> Any:
@@ -167,19 +145,11 @@ def composed(
 
 
 def kin_of(role: Any, other: Any, age: Any = None, older: Any = None) -> Any:
-    """Return what others of the household are to persons, as codes of `blocks.ties.KIN`.
-
-    Given ages may contradict the roles: then the other is a relative.
-
-    Args:
-        role: the persons' roles
-        other: the others' roles
-        age: the persons' ages
-        older: the others' ages
-    """
+    """Return what others of the household are to persons, as codes of `blocks.ties.KIN`."""
     kin = np.array(_KIN)[role, other]
     if age is None:
         return kin
+    # Given ages may contradict the roles: then the other is a relative.
     apart = np.where(kin == _R, older - age, age - older)
     wrong = ((kin == _R) | (kin == _C)) & (apart < _LEAST_APART)
     wrong |= (kin == _P) & (np.minimum(age, older) < _LEAST_APART + 2)

@@ -157,16 +157,9 @@ def gathered(
     made: list[dict[str, Any]],
     margins: list[Margin],
     seed: int,
-    gather: Callable[[list[dict[str, Any]], int], Households],
+    gather: Callable[[list[dict[str, Any]], int], Households],  # draws profiles by a seed
 ) -> Households:
-    """Draw the households of persons so that together they meet margins; return them.
-
-    Args:
-        made: the persons, with their homes; what a profile has is kept
-        margins: the margins
-        seed: the seed of the draws
-        gather: draws the profiles of persons by a seed, and returns their households
-    """
+    """Draw the households of persons so that together they meet margins; return them."""
     whole = [each for each in margins if _parts(each.name)[0] in _DRAWN]
     homes = _chosen(made, whole, seed, gather) if whole else gather(made, seed)
     words = [person["id"] for person in made]

@@ -27,20 +27,14 @@ def trades(params: PeopleParams, seed: int, ids: Any, education: Any) -> tuple[A
 
 
 def usual_income(params: PeopleParams, pay: Any) -> Any:
-    """Return the cents a day that one expects to have, of the dollars of a year.
-
-    An array gives an array. A table may have other things than numbers: they bring 0.
-    """
+    """Return the cents a day that one expects of the dollars of a year; 0 of no number."""
     if isinstance(pay, np.ndarray):
         return pay * params.usual // 365
     return max(0, int(pay * params.usual // 365)) if isinstance(pay, int | float) else 0
 
 
 def money_of(u: Any, v: Any, params: PeopleParams = USUAL_PEOPLE) -> Any:
-    """Return lognormal cents from two uniform numbers; two arrays give an int64 array.
-
-    The normal number is by Box and Muller (1958).
-    """
+    """Return lognormal cents from two uniform numbers, by Box and Muller (1958)."""
     normal = math.sqrt(-2 * math.log(1 - u)) * math.cos(6.283185307179586 * v)
     cents = math.minimum(
         params.money_median * math.exp(params.money_deviation * normal), params.money_most

@@ -17,12 +17,7 @@ from moothall.society.services.firm import Firm
 
 
 class Settlers:
-    """The services that settle a kind of want.
-
-    A service may have `settle_rows(books, table, entries)`. Firms with a ledger settle together,
-    entry k with the firm `of[k]` of the ledger. A class that overrides `settle` alone is asked one
-    by one.
-    """
+    """The services that settle a kind of want: together, by `settle_rows`, or one by one."""
 
     def __init__(self, books: Any, kind: type[Want]) -> None:
         population = books.population

@@ -31,12 +31,9 @@ SELLS: Final = ("restaurant", "shop")
 PUBLIC: Final = ("hospital", "school")
 
 
+# `most` and the random `share` are in thousandths; the change is rounded towards 0.
 def adapted(value: int, demand: int, supply: int, most: int, share: int) -> int:
-    """Return a price or wage after a month, at least 1; the change is rounded towards 0.
-
-    The value changes by excess demand, (demand − supply) / max(demand, supply), times `most`
-    thousandths, times the random `share`, also in thousandths (EconAgent, section 3).
-    """
+    """Return a price or wage after a month: changed by excess demand (EconAgent, section 3)."""
     larger = max(demand, supply)
     if larger == 0:
         return value
@@ -280,11 +277,8 @@ def _share_out(books: Any, buffers: dict[str, int]) -> None:
 
 
 def _reprice(sellers: list[Firm], government: Government, step: int) -> None:
-    """Raise the price of a seller whose stock is short of `cover` days' sales, and lower others.
-
-    So no shelf stays empty; that firms set prices by their inventories is assumed, as in Lengnick
-    2013, who changes them by the month.
-    """
+    """Raise the price of a seller whose stock is short of `cover` days' sales, and lower others."""
+    # That firms set prices by their inventories is assumed, as in Lengnick 2013, by the month.
     for firm in sellers if government.daily else ():
         share = Draws(government.seed, firm.id, step).below(1001, "economy.price")
         wanted, has = firm.asked + government.cover * firm.sold, firm.sold + firm.stock

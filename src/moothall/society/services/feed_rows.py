@@ -25,33 +25,22 @@ _AT_ONCE: Final = 1 << 13
 
 
 class RowFeed:
-    """A feed's posts in parallel arrays; the post `first` has index 0.
-
-    Attributes:
-        first: the number of the oldest post
-        author: the author of each post, numbered as in wants
-        text: the number of its text; below −1 if the text is not one of the population's words
-        topic: the number of its topic, numbered like texts; −1 for None
-        posted: when it was posted, in seconds since the start
-        likes: the number of its likes
-        heat: its heat
-        follows: the agents whom each agent follows, numbered as in wants
-    """
+    """A feed's posts in parallel arrays; the post `first` has index 0."""
 
     def __init__(self, population: Register, most: int) -> None:
         self.population = population
         self.most = most
-        self.first: int = 1
-        self.author: Any
-        self.text: Any
-        self.topic: Any
-        self.posted: Any
+        self.first: int = 1  # the number of the oldest post
+        self.author: Any  # numbered as in wants
+        self.text: Any  # its number; below −1 if it is not one of the population's words
+        self.topic: Any  # numbered like texts; −1 for None
+        self.posted: Any  # in seconds since the start
         self.likes: Any
         self.heat: Any
         self.author = self.text = self.topic = self.posted = self.likes = self.heat = np.zeros(
             0, np.int64
         )
-        self.follows: Lists = Lists(len(population) + 16)
+        self.follows: Lists = Lists(len(population) + 16)  # whom each follows, as in wants
         self._liked = np.zeros(0, np.int64)
         self._texts: dict[int, str] = {}
         self.lengths: Any = np.array([len(word) for word in population.words])
@@ -193,11 +182,9 @@ class RowFeed:
         found: tuple[Any, Any] = self._hot
         return found
 
+    # `about` has the column of `interest` for the topic of each post, the last for no topic.
     def shown(self, who: Any, interest: Any, about: Any, limit: int) -> tuple[Any, Any]:
-        """Return the numbers of `Feed.shown` for rising rows, then 0, and whether each is liked.
-
-        `about` has the column of `interest` for the topic of each post, the last for no topic.
-        """
+        """Return the numbers of `Feed.shown` for rising rows, then 0, and whether each is liked."""
         at = self._place(who)
         hot, of_author = self.hottest()
         found = np.zeros((len(who), limit), np.int64)

@@ -148,11 +148,9 @@ class PostsById:
         self._follows = {id: dict.fromkeys(whom) for id, whom in given["follows"].items()}
 
 
+# `place` has the author of each post, `hot` those of the hottest, rising, of `count` agents.
 def authors_of(place: Any, hot: Any, count: int) -> tuple[Any, Any, Any]:
-    """Return each agent's number as an author, authors' last posts, and indices in `hot`; or −1.
-
-    `place` has the author of each post, and `hot` those of the hottest, rising, of `count` agents.
-    """
+    """Return each agent's number as an author, authors' last posts, and indices in `hot`; or −1."""
     order = np.argsort(place, kind="stable")
     own = place[order]
     end = np.flatnonzero(np.r_[own[1:] != own[:-1], True][: len(own)])
