@@ -29,12 +29,12 @@ from moothall.society.blocks.columns import EDUCATION as EDUCATION
 from moothall.society.blocks.columns import GENDERS, HOUSEHOLDS, OCCUPATIONS
 from moothall.society.blocks.needs import NEEDS as NEEDS
 from moothall.society.blocks.talk import TOPICS as TOPICS
-from moothall.society.blocks.ties import KIN
+from moothall.society.blocks.ties import KIN, KIND, STRENGTH
 from moothall.society.city.places import Places, needs
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Moment, Rows
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
-from moothall.society.kernel.draw import Draws, hashed
+from moothall.society.kernel.draw import Draws, choices, hashed
 from moothall.society.kernel.perception import View
 from moothall.society.people import assigned
 from moothall.society.people import household as home_of
@@ -43,7 +43,6 @@ from moothall.society.people.means import money_of, trades, usual_income
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.table import IN_PROFILE
 
-BESIDE: Final = 3
 _WOMEN = (
     *("Ada", "Anna", "Carla", "Dana", "Elena", "Fatima", "Grace"),
     *("Hana", "Jana", "Lea", "Maria", "Rosa", "Tara", "Yuki"),
@@ -190,9 +189,7 @@ def _gather(
     made: list[dict[str, Any]], seed: int, params: PeopleParams
 ) -> list[list[tuple[dict[str, Any], int]]]:
     """Draw what depends on the household; return each household's members and their roles."""
-    numbers: dict[Any, int] = {}
-    home = [numbers.setdefault(p.get("home"), len(numbers)) if p.get("home") else -1 for p in made]
-    head, second, rank, size, order = home_of.households(np.array(home))
+    head, second, rank, size, order = _lives(made)
     ids = np.array([_word(person["id"]) for person in made], np.uint64)
     profiles = [person.setdefault("profile", {}) for person in made]
     age = np.array([int(each.get("age", -1)) for each in profiles])
@@ -204,7 +201,7 @@ def _gather(
     given = (seed, ids, ids[head], rank, size)
     drawn_age, drawn_gender = home_of.composed(params, *given, ages, genders)
     kind, role = home_of.roles(params, seed, ids[head], rank, size)
-    level = [Draws(seed, p["id"], 0).choice(params.education, "people.education") for p in made]
+    level = choices(params.education, seed, ids, 0, "people.education")
     for at, profile in enumerate(profiles):
         profile.setdefault("age", int(drawn_age[at]))
         profile.setdefault("gender", GENDERS[int(drawn_gender[at])])
@@ -222,6 +219,13 @@ def _gather(
             gathered.append([])
         gathered[-1].append((made[at], int(role[at])))
     return gathered
+
+
+def _lives(made: list[dict[str, Any]]) -> Any:
+    """Return who belongs to whose household, as `household.households`."""
+    numbers: dict[Any, int] = {}
+    home = [numbers.setdefault(p.get("home"), len(numbers)) if p.get("home") else -1 for p in made]
+    return home_of.households(np.array(home))
 
 
 def _word(id: Any) -> int:
@@ -321,46 +325,20 @@ def _seek(made: list[dict[str, Any]], seed: int, params: PeopleParams) -> None:
                 person.setdefault("jobless", 0)
 
 
-def _befriend(
-    made: list[dict[str, Any]],
-    households: list[list[tuple[dict[str, Any], int]]],
-    seed: int,
-    params: PeopleParams,
-) -> None:
+def _befriend(made: list[dict[str, Any]], households: Any, seed: int, params: PeopleParams) -> None:
     """Draw relations and kin for persons without given relations."""
-    drawn: dict[Any, dict[str, int]] = {}
+    lives, role = _lives(made), np.zeros(len(made), np.int64)
+    role[lives[-1]] = [role for household in households for _, role in household]
+    ids = np.array([_word(person["id"]) for person in made], np.uint64)
+    age = np.array([int(person["profile"]["age"]) for person in made])
+    lacks = ["relations" not in person for person in made]
     for person in made:
-        if "relations" not in person:
-            drawn[person["id"]] = person["relations"] = {}
-
-    def link(one: dict[str, Any], other: dict[str, Any], strength: int) -> None:
-        for person, friend in ((one, other), (other, one)):
-            if person["id"] in drawn:
-                drawn[person["id"]].setdefault(str(friend["id"]), strength)
-
-    for apart in range(1, max(map(len, households))):
-        for (one, role), (other, others) in _apart(households, apart):
-            link(one, other, 800)
-            ages = one["profile"]["age"], other["profile"]["age"]
-            for person, kin in (
-                (one, (other, int(home_of.kin_of(role, others, *ages)))),
-                (other, (one, int(home_of.kin_of(others, role, *ages[::-1])))),
-            ):
-                if kin[1] and person["id"] in drawn:
-                    person.setdefault("kin", {}).setdefault(str(kin[0]["id"]), KIN[kin[1]])
-    count = len(made)
-    draws = [Draws(seed, person["id"], 0) for person in made]
-    for step, least in enumerate(params.friends, 1):
-        for number, person in enumerate(made):
-            to = (number + BESIDE + step) % count
-            if draws[number].below(params.rewired, "people.rewired", step) == 0:
-                to = draws[number].below(count, "people.friend", step)
-            if to != number:
-                strength = least + draws[number].below(200, "people.strength", step)
-                link(person, made[to], strength)
-
-
-def _apart(households: Iterable[list[Any]], apart: int) -> Iterable[tuple[Any, Any]]:
-    """Return the pairs of each household whose ranks differ by `apart`."""
-    for household in households:
-        yield from zip(household, household[apart:], strict=False)
+        person.setdefault("relations", {})
+    for parts in home_of.links(params, seed, ids, lives, role, age):
+        for one, other, tie, back in zip(*(each.tolist() for each in parts), strict=True):
+            for who, friend, what in ((one, other, tie), (other, one, back)):
+                if lacks[who]:
+                    person, id = made[who], str(made[friend]["id"])
+                    person["relations"].setdefault(id, what & STRENGTH)
+                    if what > STRENGTH:
+                        person.setdefault("kin", {}).setdefault(id, KIN[what >> KIND])

@@ -10,9 +10,11 @@ independently of one another.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any, Final
 
 from moothall.society.arrays import np
+from moothall.society.blocks.ties import KIND
 from moothall.society.kernel.draw import belows
 from moothall.society.people.params import PeopleParams, Row, Rows
 
@@ -29,6 +31,10 @@ _LARGEST: Final = 8
 """A home of more has households of one, two, three and four in turn."""
 _BEGINS: Final = (0, 1, 1, 3, 3, 3, 6, 6, 6, 6)
 _SIZES: Final = (1, 2, 2, 3, 3, 3, 4, 4, 4, 4)
+
+_CLOSE: Final = 800  # the strength of a tie within a household
+_BESIDE: Final = 3  # friends by number are those beyond the household
+_SLICE: Final = 1 << 18
 
 _P, _R, _C, _S, _O = 1, 2, 3, 4, 5
 _KIN: Final = (  # of a member of the household (row), what another is to it
@@ -154,3 +160,29 @@ def kin_of(role: Any, other: Any, age: Any = None, older: Any = None) -> Any:
     wrong = ((kin == _R) | (kin == _C)) & (apart < _LEAST_APART)
     wrong |= (kin == _P) & (np.minimum(age, older) < _LEAST_APART + 2)
     return np.where(wrong, _O, kin)
+
+
+def links(
+    params: PeopleParams, seed: int, ids: Any, lives: Any, role: Any, age: Any
+) -> Iterator[tuple[Any, Any, Any, Any]]:
+    """Yield links of persons: both positions, and what each is to the other, as `friendship`."""
+    head, _, rank, _, order = lives
+    order, count = order.astype(np.int32), len(ids)
+    for apart in range(1, int(rank.max(initial=0)) + 1):  # those so far apart in a household
+        one, other = order[:-apart], order[apart:]
+        same = head[one] == head[other]
+        one, other = one[same], other[same]
+        ties = []
+        for a, b in ((one, other), (other, one)):
+            ages = () if age is None else (age[a].astype(np.int16), age[b].astype(np.int16))
+            ties.append((kin_of(role[a], role[b], *ages) << KIND | _CLOSE).astype(np.int16))
+        yield one, other, *ties
+    for step, least in enumerate(params.friends, 1):
+        for first in range(0, count, _SLICE):
+            rows = np.arange(first, min(first + _SLICE, count), dtype=np.int32)
+            own, to = ids[rows], ((rows + np.int64(_BESIDE + step)) % count).astype(np.int32)
+            new = np.flatnonzero(belows(params.rewired, seed, own, 0, "people.rewired", step) == 0)
+            to[new] = belows(count, seed, own[new], 0, "people.friend", step)
+            tie = (least + belows(200, seed, own, 0, "people.strength", step)).astype(np.int16)
+            other = to != rows
+            yield rows[other], to[other], tie[other], tie[other]

@@ -13,7 +13,6 @@ from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.blocks.mobility_rows import KINDS
 from moothall.society.blocks.talk import TOPICS
-from moothall.society.blocks.ties import KIND
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
@@ -137,7 +136,7 @@ def _some_persons(
 def _befriend(population: Register, params: PeopleParams, lives: Any) -> None:
     """Draw friends as `drawn._befriend` does: the household, and a small world of rows."""
     seed, ids, count = population.seed, population.ids, len(population)
-    head, _, rank, size, order = lives
+    head, _, rank, size, _ = lives
     age = population.arrays.get("age")
     role = np.concatenate(
         [
@@ -145,27 +144,7 @@ def _befriend(population: Register, params: PeopleParams, lives: Any) -> None:
             for part in (slice(at, at + _SLICE) for at in range(0, count, _SLICE))
         ]
     )
-    order = order.astype(np.int32)
-    links = []
-    for apart in range(1, int(rank.max(initial=0)) + 1):  # those so far apart in a household
-        one, other = order[:-apart], order[apart:]
-        same = head[one] == head[other]
-        one, other = one[same], other[same]
-        ways = []
-        for a, b in ((one, other), (other, one)):
-            old = () if age is None else (age[a].astype(np.int16), age[b].astype(np.int16))
-            ways.append((home_of.kin_of(role[a], role[b], *old) << KIND | 800).astype(np.int16))
-        links.append((one, other, *ways))
-    for step, least in enumerate(params.friends, 1):
-        for first in range(0, count, _SLICE):
-            rows = np.arange(first, min(first + _SLICE, count), dtype=np.int32)
-            own, to = ids[rows], ((rows + np.int64(drawn.BESIDE + step)) % count).astype(np.int32)
-            new = np.flatnonzero(belows(params.rewired, seed, own, 0, "people.rewired", step) == 0)
-            to[new] = belows(count, seed, own[new], 0, "people.friend", step)
-            strength = (least + belows(200, seed, own, 0, "people.strength", step)).astype(np.int16)
-            other = to != rows
-            links.append((rows[other], to[other], strength[other], strength[other]))
-    del order, role
+    links = home_of.links(params, seed, ids, lives, role, age)
     made = tuple(np.concatenate(each) for each in zip(*links, strict=True))
     for first in range(0, count, _SLICE):
         _some_friends(population, first, min(first + _SLICE, count), *made)
