@@ -42,11 +42,9 @@ def test_neighbours_in_columns_are_those_of_each_cell(around: int, torus: bool) 
     ids = grid.ids()
     for cell, found in zip(ids, grid.next_to.tolist(), strict=True):
         assert {ids[each] for each in found if each >= 0} == set(grid.neighbours(cell))
-    assert grid.seconds_rows([-1, 0, 0], [3, 3, 3], [-1, -1, 0], ["walk"]).tolist() == [
-        0,
-        grid.seconds(ids[0], ids[3]),
-        -1,  # `seconds` refuses a mode
-    ]
+    assert grid.ways_rows([0, 1], [3, 1], [None]).tolist() == [[grid.seconds(ids[0], ids[3])], [0]]
+    with pytest.raises(ConfigError, match="mode"):
+        grid.ways_rows([0], [3], ["walk"])
     left, up, down, right = grid.next_to[ids.index("1,1")].tolist()[:4]
     assert [ids[each] for each in (left, up, down, right)] == ["0,1", "1,0", "1,2", "2,1"]
 

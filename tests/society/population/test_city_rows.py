@@ -65,16 +65,13 @@ def as_one_by_one(city: City, draw: Any, pairs: int) -> None:
     ids = city.ids()
     one, other = draw.integers(0, len(ids), (2, pairs))
     one[0] = other[0] = ids.index("corner")
-    words = ["", "walk", "drive", "fly"]
-    mode = np.where(np.arange(pairs) % 2, -1, 2)
-    mode[1] = 3
     for _ in range(2):  # the second time from what is kept
-        seconds = city.seconds_rows(one, other, mode, words).tolist()
-        for at in range(2, pairs):
-            name = None if mode[at] < 0 else words[mode[at]]
-            expected = city.seconds(ids[one[at]], ids[other[at]], name)
-            assert seconds[at] == (-1 if expected is None else expected)
-        assert (seconds[0], seconds[1]) == (0, -1)
+        ways = city.ways_rows(one, other, [None, "drive"]).tolist()
+        for at in range(pairs):
+            for name, seconds in zip((None, "drive"), ways[at], strict=True):
+                expected = city.seconds(ids[one[at]], ids[other[at]], name)
+                assert seconds == (-1 if expected is None else expected)
+        assert ways[0] == [0, 0]
     asked: Any = (("shop", 10, None), ("park", 3, "drive"), ("shop", 4, "walk"), ("x", 2, None))
     for kind, limit, name in asked:
         places, seconds = city.near_rows(one, kind, limit, name)
@@ -128,8 +125,8 @@ def test_people_in_columns_know_their_household_best_and_live_near_the_next_rows
     # They come first, so they stay where there is room for a few friends.
     assert not (together[1:] & ~together[:-1] & (rows[1:] == rows[:-1])).any()
     # Rows that follow one another live near each other.
-    apart = city.seconds_rows(table["home"][:-1], table["home"][1:], -1, [])
-    far = city.seconds_rows(table["home"][::2], np.sort(table["home"])[1::2][::-1], -1, [])
+    apart = city.ways_rows(table["home"][:-1], table["home"][1:], [None])
+    far = city.ways_rows(table["home"][::2], np.sort(table["home"])[1::2][::-1], [None])
     assert apart.mean() * 3 < far.mean()
     # Nobody works where there is no more work.
     assert (np.bincount(table["work"][table["work"] >= 0]) <= 2400).all()

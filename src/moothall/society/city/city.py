@@ -310,26 +310,6 @@ class City(NumberedPlaces):
             found &= ~(shut if places is None else shut[places])
         return found
 
-    def seconds_rows(self, place: Any, to: Any, mode: Any, words: Sequence[str]) -> NDArray[Any]:
-        """Return the seconds of routes; int64, −1 without a route, 0 without a start.
-
-        Args:
-            place: the starts; −1 for none
-            to: the destinations
-            mode: the modes of travel, as numbers in `words`; −1 for the default
-            words: the texts by number
-        """
-        place, to = np.asarray(place), np.asarray(to)
-        mode = np.broadcast_to(mode, place.shape)
-        found = np.full(len(place), -1, np.int64)
-        for number in np.unique(mode).tolist():
-            name = self.modes[0].name if number < 0 else words[number]
-            if name in self._modes:
-                at = np.flatnonzero(mode == number)
-                found[at] = self.ways_rows(place[at], to[at], [name])[:, 0]
-        found[place < 0] = 0
-        return found
-
     def ways_rows(self, place: Any, to: Any, modes: Sequence[str | None]) -> NDArray[Any]:
         """Return the seconds of routes by each mode; int64, (n, n_modes), −1 without a route."""
         made = np.empty((len(place), len(modes)), np.int64, order="F")

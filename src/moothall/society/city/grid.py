@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
-from moothall.society.city.places import SteppedPlaces
+from moothall.society.city.places import SteppedPlaces, no_mode
 from moothall.text import excerpt
 
 _AROUND = ((-1, 0), (0, -1), (0, 1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -122,10 +122,11 @@ class Grid(SteppedPlaces):
             made.append(np.where(inside, number[at], -1))
         return np.column_stack(made)
 
-    def seconds_rows(self, a: Any, b: Any, mode: Any, words: Any) -> Any:
-        """Return `seconds` of cells by index in `ids`: 0 where `a` is −1, −1 with a mode."""
-        seconds = np.where(np.asarray(mode) < 0, self._steps(a, b) * self._step_seconds, -1)
-        return np.where(np.asarray(a) < 0, 0, seconds)
+    def ways_rows(self, place: Any, to: Any, modes: Sequence[str | None]) -> Any:
+        """Return `seconds` of many cells, by index in `ids`, by each mode: (n, n_modes)."""
+        for mode in modes:
+            no_mode(mode)
+        return np.stack([self._steps(place, to) * self._step_seconds] * len(modes), axis=1)
 
     def capacity(self, place: str) -> int | None:
         """Return how many citizens a cell holds at a time; None for any number."""

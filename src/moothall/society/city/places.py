@@ -220,7 +220,7 @@ class SteppedPlaces(NumberedPlaces):
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
         """Return the seconds over the fewest steps from `a` to `b`; None if there is no way."""
-        _no_mode(mode)
+        no_mode(mode)
         steps = int(self._steps(self._number(a), self._number(b)))
         return None if steps < 0 else steps * self._step_seconds
 
@@ -228,7 +228,7 @@ class SteppedPlaces(NumberedPlaces):
         self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
     ) -> tuple[Near, ...]:
         """Return the nearest other places that can be reached, with the seconds to each."""
-        _no_mode(mode)
+        no_mode(mode)
         check_integer("limit", limit, 1, None)
         start, rows = self._number(place), self._rows_of(kind)
         steps = self._steps(start, rows)
@@ -239,6 +239,7 @@ class SteppedPlaces(NumberedPlaces):
         )
 
 
-def _no_mode(mode: str | None) -> None:
+def no_mode(mode: str | None) -> None:
+    """Raise ConfigError for a mode of travel, of places that have none."""
     if mode is not None:
         raise ConfigError(f"mode must be None: only a City has modes; got {excerpt(mode)}")

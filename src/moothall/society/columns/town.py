@@ -101,10 +101,11 @@ def ways(rows: Rows, place: Any, to: Any, modes: list[str | None]) -> Any:
     city = rows.city
     if hasattr(city, "ways_rows"):
         return city.ways_rows(place, to, modes)
-    made = np.empty((len(place), len(modes)), np.int64)
+    pairs, back = np.unique(np.stack([place, to]), axis=1, return_inverse=True)
+    made = np.empty((pairs.shape[1], len(modes)), np.int64)
     names = rows.population.places
-    for at, (one, other) in enumerate(zip(place.tolist(), to.tolist(), strict=True)):
+    for at, (one, other) in enumerate(pairs.T.tolist()):
         for number, mode in enumerate(modes):
             seconds = city.seconds(names[one], names[other], mode)
             made[at, number] = -1 if seconds is None else seconds
-    return made
+    return made[back.reshape(-1)]

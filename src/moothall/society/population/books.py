@@ -108,7 +108,7 @@ class RowBooks(Books):
         pool, apart, set_out = self.population.pool, [], None
         if pool is not None:
             # What full agents want of the same service is settled here, in its place among these.
-            if Move in tables and Move not in by_kind and hasattr(self.city, "seconds_rows"):
+            if Move in tables and Move not in by_kind and hasattr(self.city, "ways_rows"):
                 set_out = pool.submit(moves.planned, self, tables[Move])
             apart = [k for k in in_turn({**tables, **by_kind}) if self._settlers_of(k).apart]
             apart = [] if any(map(by_kind.get, apart)) else apart

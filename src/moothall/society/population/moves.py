@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns import town
 from moothall.society.columns import want_table as wants
@@ -112,14 +114,11 @@ def arrive(books: Any) -> None:
 
 def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:
     """Return the seconds of each way; −1 without a way, 0 from nowhere."""
-    rows = getattr(books.city, "seconds_rows", None)
-    if rows is not None:
-        return rows(place, to, mode, books.population.words)
-    found = np.zeros(len(place), np.int64)
+    found = np.where(place < 0, 0, np.int64(-1))
     for by in np.unique(mode).tolist():
         at, name = np.flatnonzero((mode == by) & (place >= 0)), books.population.decoded(WORD, by)
-        pairs, back = np.unique(np.stack([place[at], to[at]]), axis=1, return_inverse=True)
-        found[at] = town.ways(books, pairs[0], pairs[1], [name])[back.reshape(-1), 0]
+        with suppress(ConfigError):  # there is no such mode
+            found[at] = town.ways(books, place[at], to[at], [name])[:, 0]
     return found
 
 
