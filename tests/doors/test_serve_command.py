@@ -96,7 +96,7 @@ def test_serve_speaks_mcp_over_http_until_it_is_interrupted(folder: Path) -> Non
         (("--mcp-stdio", "--rate", "5"), "--callers, --token and --rate are for --http"),
         (("--mcp-stdio", "--token", "x"), "--callers, --token and --rate are for --http"),
         (("sums:Calculator", "--mcp-stdio"), "two of the agents have the id 'Calculator'"),
-        (("sums:Calculator",), "one process serves one agent over RabbitMQ"),
+        (("sums:Calculator",), "over RabbitMQ: start one for each, or serve a company"),
     ),
 )
 def test_serve_with_wrong_options_says_which(
@@ -105,3 +105,17 @@ def test_serve_with_wrong_options_says_which(
     done = moothall("serve", "sums:Calculator", *options, cwd=folder)
     assert done.returncode == 2
     assert told in " ".join(done.stderr.split())
+
+
+def test_serve_keeps_the_budgets_of_callers_beside_an_agent_with_its_own_journal(
+    folder: Path,
+) -> None:
+    (folder / "clerks.py").write_text(
+        "from moothall import ReActAgent, ScriptedModel\n"
+        "clerk = ReActAgent('clerk', ScriptedModel([]), journal='own.db')\n"
+    )
+    command = ("serve", "clerks:clerk", "--journal", "books.db", "--http", "127.0.0.1:x")
+    refused = moothall(*command, cwd=folder)
+    assert "clerk has one already: leave it out" in " ".join(refused.stderr.split())
+    begins = moothall(*command, "--max-tokens", "9", cwd=folder)
+    assert "takes HOST:PORT" in begins.stderr

@@ -183,7 +183,7 @@ def test_a_generator_yields_text_only() -> None:
         yield 5
 
     for ask in (parts_of, ScriptedModel.complete):
-        with pytest.raises(DefinitionError, match="reply 1 yields 5, which is not text"):
+        with pytest.raises(DefinitionError, match="reply 1 yields 5: a generator yields texts"):
             run(ask(ScriptedModel([wrong]), user("?")))
 
 

@@ -202,9 +202,13 @@ def recorded(agents: Iterable[Agent], path: str | None, whose: str) -> Iterator[
     takes = [each for each in agents if getattr(each, "journal", path) is None]
     if path is None or not takes:
         if path is not None and is_typed("journal"):
-            raise click.UsageError(
-                f"--journal: {whose} has one already, or gives no replies that a journal could hold"
+            gives = any(hasattr(each, "journal") for each in agents)
+            why = (
+                "has one already: leave it out"
+                if gives
+                else "gives no replies that a journal holds"
             )
+            raise click.UsageError(f"--journal: {whose} {why}")
         yield
         return
     with made_journal(path) as journal:

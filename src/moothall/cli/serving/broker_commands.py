@@ -152,7 +152,10 @@ def serve_over_broker(
 ) -> int:
     """Serve an agent over RabbitMQ, until Ctrl-C."""
     if len(agents) > 1:
-        raise click.UsageError("one process serves one agent over RabbitMQ; --http serves several")
+        raise click.UsageError(
+            "one process serves one agent over RabbitMQ: start one for each, or serve a company "
+            "(FILE.yaml) of several; --http serves several, too"
+        )
     served = named_agent(agents[0], id, "MODULE:AGENT")
     forks_on_mismatch((served,), on_mismatch)
     with recorded((served,), journal, agents[0]):

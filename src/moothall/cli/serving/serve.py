@@ -180,7 +180,8 @@ def command(
             )
         forks_on_mismatch(served, on_mismatch)
         for name, each in zip(agents, served, strict=True):
-            if journal is not None and hasattr(each, "journal"):
+            own = getattr(each, "journal", None)
+            if journal is not None and hasattr(each, "journal") and not (own and most.spend):
                 stack.enter_context(recorded((each,), journal, name))
         log_to_stderr()
         books = stack.enter_context(made_journal(journal)) if journal and most.spend else None

@@ -100,7 +100,8 @@ class ScriptedModel(Answering):
             async for piece in reply:
                 if not isinstance(piece, str):
                     raise DefinitionError(
-                        f"{self.name}: reply {place + 1} yields {piece!r:.80}, which is not text"
+                        f"{self.name}: reply {place + 1} yields {piece!r:.80}: a generator yields "
+                        "texts, the pieces of one answer; for calls or usage, return a ModelReply"
                     )
                 if piece:
                     said.append(piece)
