@@ -99,8 +99,8 @@ class Mailbox(Protocol):
     def approver(self) -> Approver | None:
         """The space's approver."""
 
-    def send(self, envelope: Envelope) -> None:
-        """Send a message without waiting."""
+    def send(self, envelope: Envelope, answers: bool = False) -> None:
+        """Send a message without waiting; one that `answers` is itself not answered."""
 
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool = False

@@ -51,6 +51,7 @@ class Context(Generic[T]):
     _loop: asyncio.AbstractEventLoop | None = field(init=False)
     _heard: Callable[[str], None] | None = None  # told what the person answers
     _told: Callable[[str], None] | None = None  # told the progress, on the loop
+    _seen: Callable[[], Awaitable[None]] | None = None  # waits until a reader has seen the call
 
     def __post_init__(self) -> None:
         if self.sender is None and self.message is not None:
@@ -98,7 +99,7 @@ class Context(Generic[T]):
         if not isinstance(question, str):
             raise ConfigError(f"ask_person takes a text, got {type(question).__name__}")
         asked = Question(str(self.agent.id), question, self.run_id)
-        return PendingQuestion(self.agent, asked, self._loop, self._heard)
+        return PendingQuestion(self.agent, asked, self._loop, self._heard, self._seen)
 
 
 SystemPrompt: TypeAlias = (
@@ -150,11 +151,14 @@ class PendingQuestion:
     _question: Question
     _loop: asyncio.AbstractEventLoop | None
     _heard: Callable[[str], None] | None = None
+    _seen: Callable[[], Awaitable[None]] | None = None
 
     def __await__(self) -> Generator[Any, None, str]:
         return self._answer().__await__()
 
     async def _answer(self) -> str:
+        if self._seen is not None:
+            await self._seen()  # whoever shows the question shows the call first
         said = await answer(self._agent._approver(), self._question)
         if self._heard is not None:
             self._heard(said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import pytest
 
 from journal.crash import crash, on_a_loop
 from moothall import (
+    Agent,
     Budget,
     Context,
     Conversation,
     DualActAgent,
     Journal,
     MaxTurns,
+    NativeSpace,
     ReActAgent,
     ScriptedModel,
 )
@@ -159,6 +162,64 @@ async def test_a_run_of_which_nothing_is_recorded_is_told(tmp_path: Path) -> Non
         (await journal.begin("r1", "ReActAgent", "desk", "Hello")).close()
         (one,) = await desk(journal, at_once).resume_runs()
         assert one.outcome == "empty"
+
+
+@on_a_loop
+async def test_a_decided_run_goes_on_beside_one_of_which_nothing_is_recorded(
+    tmp_path: Path,
+) -> None:
+    left = await crashed(tmp_path, partial(desk, idempotent=False), "r1")
+    with Journal(left) as journal:
+        (await journal.begin("empty", "ReActAgent", "desk", "Hello")).close()
+        agent = desk(journal, at_once, idempotent=False)
+        assert await agent.resume_decided() == []
+        journal.decide("r1", "repeat")
+        (one,) = await agent.resume_decided()
+        assert (one.run.id, one.outcome) == ("r1", "resumed")
+
+
+@on_a_loop
+async def test_a_late_reply_reaches_the_thread_that_asked_and_is_not_answered(
+    tmp_path: Path,
+) -> None:
+    async def ask_desk(context: Context) -> str:
+        """Ask the desk."""
+        assert context.agent is not None
+        return str(await context.agent.ask("desk", "say", content="Order a lamp."))
+
+    def front_says(messages: list[dict[str, Any]], actions: Any) -> Any:
+        asks = messages[-1] == {"role": "user", "content": "A lamp, please."}
+        return Call("c", "ask_desk", {}) if asks else "Good."
+
+    async def wait() -> None:
+        crash(tmp_path / "journal", tmp_path / "left")
+
+    model = ScriptedModel(front_says)
+    front = ReActAgent("front", model, actions=[ask_desk])
+    heard, seen = asyncio.Queue[str](), list[tuple[str, str]]()
+    with Journal(tmp_path / "journal") as before, NativeSpace() as space:
+        me = space.add(Agent("me"))
+        space.add(front)
+        space.add(desk(before, wait, idempotent=False))
+        await me.ask("front", "say", content="A lamp, please.")
+        space.remove("desk")
+        with Journal(tmp_path / "left") as left:
+            resumed = space.add(desk(left, at_once, idempotent=False))
+            space.observe(lambda told: seen.append((told["from"], told["action"]["name"])))
+            loop = asyncio.get_running_loop()
+            tell = partial(loop.call_soon_threadsafe, heard.put_nowait)
+            front.watch(lambda event: event.kind == "done" and tell(event.reply.text))
+            (run,) = left.runs()
+            left.decide(run.id, "skip")
+            await resumed.resume_decided()
+            assert await heard.get() == "Good."
+            for id in ("front", "desk"):
+                await me.ask(id, "help")
+    told = [each["content"] for each in model.received[-1]]
+    assert told[0] == "A lamp, please."
+    assert str(told[-1]).startswith("Ordered")
+    assert seen.count(("desk", "say")) == 1
+    assert ("front", "say") not in seen
 
 
 @on_a_loop

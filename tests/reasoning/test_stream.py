@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from moothall import (
+    Action,
     Agent,
     Budget,
     Call,
@@ -20,6 +21,7 @@ from moothall import (
     CallEnded,
     CallStarted,
     ConfigError,
+    Context,
     Conversation,
     DecisionAction,
     Done,
@@ -345,23 +347,52 @@ def test_stream_shows_a_call_before_its_approval_is_asked(of: str, form: str) ->
         actions=[refund],
         approver=approver,
     )
-    agent: Any = worker
-    if of == "dual act":
-        agent = DualActAgent(DualActConfig(ReActAgent("H", ScriptedModel([])), worker))
-        agent.set_decision_func(
-            lambda conclusion, _: HumanDecision(
-                DecisionAction.CONTINUE if conclusion is None else DecisionAction.TERMINATE, "go"
-            )
-        )
-
-    async def main() -> None:
-        async for event in agent.stream("x"):
-            await asyncio.sleep(0)
-            if event.kind in ("call_started", "call_ended"):
-                order.append(event.kind)
-
-    asyncio.run(main())
+    asyncio.run(read_calls(worker if of == "loop" else worked_by(worker), order))
     assert order == ["call_started", "asked", "done", "call_ended"]
+
+
+def worked_by(worker: ReActAgent) -> DualActAgent:
+    """Return a dual act that has a worker work once."""
+    both = DualActAgent(DualActConfig(ReActAgent("H", ScriptedModel([])), worker))
+    both.set_decision_func(
+        lambda conclusion, _: HumanDecision(
+            DecisionAction.CONTINUE if conclusion is None else DecisionAction.TERMINATE, "go"
+        )
+    )
+    return both
+
+
+async def read_calls(agent: ReActAgent | DualActAgent, order: list[str]) -> None:
+    """Note when the reader of a stream sees calls."""
+    async for event in agent.stream("x"):
+        await asyncio.sleep(0)
+        if event.kind in ("call_started", "call_ended"):
+            order.append(event.kind)
+
+
+@pytest.mark.parametrize("of", ("loop", "dual act"))
+@pytest.mark.parametrize("form", ("sync", "async"))
+def test_stream_shows_a_call_before_its_question_is_asked(of: str, form: str) -> None:
+    order: list[str] = []
+
+    async def paint(context: Context) -> str:
+        return "painted " + await context.ask_person("Which colour?")
+
+    def paint_in_a_thread(context: Context) -> str:
+        return "painted " + context.ask_person("Which colour?").result()
+
+    def blue(_: Any) -> str:
+        order.append("asked")
+        return "blue"
+
+    worker = ReActAgent(
+        "a",
+        ScriptedModel([{"name": "paint"}, "ok"]),
+        actions=[Action("paint", paint if form == "async" else paint_in_a_thread)],
+        approver=CallbackApprover(lambda _: True, answer=blue),
+    )
+    asyncio.run(read_calls(worker if of == "loop" else worked_by(worker), order))
+    assert order == ["call_started", "asked", "call_ended"]
 
 
 def test_leaving_a_stream_before_the_question_asks_nobody() -> None:

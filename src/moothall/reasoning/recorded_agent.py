@@ -156,8 +156,8 @@ class RecordedAgent(ConversationalAgent):
     async def resume_decided(self) -> list[ResumedRun]:
         """Resume the runs whose calls in doubt a person has decided about since.
 
-        The reply to a message goes to its sender, as a `say`: the first answer was that the outcome
-        is unknown. `moothall serve --journal` calls this every few seconds.
+        The reply to a message goes to its sender, as a `say` that is not answered: the first answer
+        was that the outcome is unknown. `moothall serve --journal` calls this every few seconds.
 
         Returns:
             What became of each run; none, if nothing was decided.
@@ -174,8 +174,9 @@ class RecordedAgent(ConversationalAgent):
         for run in self._journal.runs(
             state="stopped", kind=self._kind, agent=str(self.id), needs_person=True
         ):
-            # What stopped without a decision is resumed where it is asked for again.
-            last = self._journal.entries(run.id, run.entries - 1)
+            # What stopped without a decision is resumed where it is asked for again; of what was
+            # cut off at its very beginning, nothing is recorded.
+            last = self._journal.entries(run.id, run.entries - 1) if run.entries else []
             if not last or last[-1].kind != "decided" or self._journal.in_doubt(run.id):
                 continue
             resumed = await self._resume_run(run, None, None)
@@ -193,7 +194,9 @@ class RecordedAgent(ConversationalAgent):
         if not isinstance(sender, str) or mailbox is None:
             return
         message = {"to": sender, "action": {"name": "say", "args": {"content": text}}}
-        mailbox.send(check_message(message, mailbox.id)._replace(thread=run.thread or ""))
+        within = begun.get("asked_within")
+        thread = within if isinstance(within, str) else ""
+        mailbox.send(check_message(message, mailbox.id)._replace(thread=thread), answers=True)
 
     async def _resume_run(
         self,
@@ -293,21 +296,22 @@ class RecordedAgent(ConversationalAgent):
             origin = tracing.active.origin()
             if origin is not None:  # where a process that resumes the run continues the trace
                 about["traceparent"] = origin
-        sender = None if request.record is not None else self._sender_of_message()
-        if sender is not None:
-            about["asked_by"] = sender  # who gets a reply that comes late
+        if request.record is None:
+            about |= self._asker()
         record.begin(self._kind, str(self.id), program | self._program(), **about)
         assert record.begun is not None
         request.content = record.begun["task"]
         return record
 
-    def _sender_of_message(self) -> str | None:
-        """Return who sent the `say` being handled; None outside of one."""
+    def _asker(self) -> dict[str, str]:
+        """Return who gets a reply that comes late: who sent the `say`, and in which thread."""
         handling = CURRENT.get()
         message = handling.message() if handling is not None and handling.agent is self else None
-        if message is None or message["action"]["name"] != "say":
-            return None
-        return str(message["from"])
+        if handling is None or message is None or message["action"]["name"] != "say":
+            return {}
+        within = handling.within
+        asker = {"asked_by": str(message["from"])}
+        return asker if within is None else asker | {"asked_within": within}
 
     async def _prepare(self) -> None:
         await self._get_ready()

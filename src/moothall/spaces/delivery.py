@@ -162,7 +162,7 @@ class RouterPort(Protocol):
     ending: bool
     start: Callable[[Delivery, Coroutine[Any, Any, Any]], None]
 
-    def send(self, envelope: Envelope, mailbox: Any) -> None:
+    def send(self, envelope: Envelope, mailbox: Any, kind: int = SEND) -> None:
         """Send a message of the agent in `mailbox`."""
 
     def request(

@@ -25,6 +25,7 @@ from moothall.spaces.delivery import (
     ENDED,
     QUEUED,
     RUNNING,
+    SEND,
     Delivery,
     RouterPort,
 )
@@ -99,9 +100,9 @@ class Mailbox:
         else:
             self.router.thread.enter(self.renew)
 
-    def send(self, envelope: Envelope) -> None:
-        """Send a message without waiting."""
-        self.router.send(envelope, self)
+    def send(self, envelope: Envelope, answers: bool = False) -> None:
+        """Send a message without waiting; one that `answers` is itself not answered."""
+        self.router.send(envelope, self, ANSWER if answers else SEND)
 
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool = False

@@ -56,15 +56,15 @@ class Router(Outcomes):
 
     # -- messages, from any thread -----------------------------------------------------------------
 
-    def send(self, envelope: Envelope, mailbox: Mailbox) -> None:
+    def send(self, envelope: Envelope, mailbox: Mailbox, kind: int = SEND) -> None:
         """Send a message of the agent in `mailbox`."""
         thread = self.thread
         if get_ident() == self.thread_id:
             if mailbox.outside:
                 self.catch_up(mailbox)
-            self.route(envelope, mailbox)
+            self.route(envelope, mailbox, kind)
         else:
-            thread.submit(self.route, envelope, mailbox)
+            thread.submit(self.route, envelope, mailbox, kind)
             mailbox.outside = True
 
     def request(
@@ -115,14 +115,14 @@ class Router(Outcomes):
 
     # -- delivery, on the loop ---------------------------------------------------------------------
 
-    def route(self, envelope: Envelope, mailbox: Mailbox | None) -> None:
+    def route(self, envelope: Envelope, mailbox: Mailbox | None, kind: int = SEND) -> None:
         """Deliver a message to its receiver, or a broadcast to all agents."""
         if self.closed:
             return
         to = envelope.to
         if to != EVERYONE:
             if to in self.mailboxes:
-                self.post(Delivery(envelope, SEND))
+                self.post(Delivery(envelope, kind))
             elif self.observers:
                 self._show(envelope)
             return

@@ -239,4 +239,5 @@ def context_of(
         deps=agent.deps if request.deps is None else request.deps,
         _heard=None if call is None else call.hear,
         _told=None if call is None else call.progress,
+        _seen=None if call is None else request.seen,
     )

@@ -225,10 +225,10 @@ class SocietyRouter(Router):
 
     # -- sending -----------------------------------------------------------------------------------
 
-    def route(self, envelope: Envelope, mailbox: Mailbox | None) -> None:
+    def route(self, envelope: Envelope, mailbox: Mailbox | None, kind: int = SEND) -> None:
         """Keep a message for the next step."""
         if not self.closed:
-            self.sent.append(Sent(envelope))
+            self.sent.append(Sent(envelope, kind))
 
     def post(self, delivery: Delivery) -> None:
         """Keep an answer, or a request to a service, for the next step."""

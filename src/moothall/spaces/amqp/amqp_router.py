@@ -43,7 +43,7 @@ from moothall.spaces.amqp.receiver import Receiver
 from moothall.spaces.amqp.recorder import InFlight, Recorder, in_flight_of
 from moothall.spaces.amqp.requests import OpenRequests, Presence
 from moothall.spaces.amqp.wire import Outbound
-from moothall.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, Delivery
+from moothall.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from moothall.spaces.handler import answers
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
@@ -121,18 +121,18 @@ class AMQPRouter(Router):
 
     # -- out ---------------------------------------------------------------------------------------
 
-    def send(self, envelope: Envelope, mailbox: Mailbox) -> None:
+    def send(self, envelope: Envelope, mailbox: Mailbox, kind: int = SEND) -> None:
         """Send a message of the agent in `mailbox`."""
-        handling = in_flight_of(CURRENT.get(), self.recorder)
+        handling = in_flight_of(CURRENT.get(), self.recorder) if kind == SEND else None
         if get_ident() == self.thread_id:
             if mailbox.outside:
                 self.catch_up(mailbox)
-            self._send(envelope, handling)
+            self._send(envelope, handling, kind)
         else:
-            self.thread.submit(self._send, envelope, handling)
+            self.thread.submit(self._send, envelope, handling, kind)
             mailbox.outside = True
 
-    def _send(self, envelope: Envelope, handling: InFlight | None) -> None:
+    def _send(self, envelope: Envelope, handling: InFlight | None, kind: int) -> None:
         if self.closed:
             return
         if self.observers:
@@ -145,16 +145,17 @@ class AMQPRouter(Router):
         to = envelope.to
         names = self.broker.names
         everyone = to == EVERYONE
+        told = wire.SEND if kind == SEND else wire.ANSWER
         self.broker.publisher.publish(
             Outbound(
                 self.broker.new_key(),
-                wire.SEND,
+                told,
                 names.everyone if everyone else names.key("agent", to),
                 wire.written(envelope),
                 to="" if everyone else to,
                 mandatory=not everyone,
-                headers=wire.headers(wire.SEND, envelope),
-                about=(handling, envelope),
+                headers=wire.headers(told, envelope, Delivery(envelope, kind)),
+                about=(handling, envelope) if kind == SEND else None,
             )
         )
 
