@@ -47,8 +47,7 @@ def whereabouts(society: Steps, spot: Any) -> Whereabouts | None:
     """Return where the citizens are, by the positions of places; None if they have none."""
     if spot is None:
         return None
-    of = _of_agents if society.population is None else _of_rows
-    names, ids, place, to, start, left, arrives, act = of(society)
+    names, ids, place, to, start, left, arrives, (did, acts) = present(society)
     at = spot[np.maximum(place, 0)] if len(spot) else np.zeros((len(ids), 2))
     way = to >= 0
     if way.any():
@@ -60,38 +59,36 @@ def whereabouts(society: Steps, spot: Any) -> Whereabouts | None:
     for row in np.flatnonzero((place < 0) & ~way).tolist():
         x[row] = y[row] = None
     where = [*names, None]
-    act = np.where(way, _CODES["travel"], act).tolist()
+    code = np.array([_CODES.get(each, _CODES["other"]) for each in acts])
+    act = np.where(way, _CODES["travel"], code[did]).tolist()
+    ids = [*map(str, np.asarray(ids).tolist())]
     return Whereabouts(society.number, ids, x, y, [where[each] for each in place.tolist()], act)
 
 
-def _of_agents(society: Steps) -> tuple[Any, ...]:
-    """Return the places, the ids of agents, and arrays of their places, ways and acts."""
-    names = society.city.ids()
+def present(society: Steps) -> tuple[Any, ...]:
+    """Return places, ids, the citizens' places and ways, and their acts as numbers of texts."""
+    population = society.population
+    if population is not None:
+        columns, none = population.columns, np.full(len(population), -1)
+        did, acts = np.zeros(len(population), np.int64), ["idle"]
+        if words := getattr(population.declared.get("act"), "words", ()):
+            did, acts = columns["act"], [word or "idle" for word in words]
+        named = ("place", "moving_to", "moving_from", "left", "arrives")
+        numbers = (columns.get(name, none) for name in named)
+        return population.places, population.ids, *numbers, (did, acts)
+    names = () if society.city is None else society.city.ids()
     number: dict[str | None, int] = {place: at for at, place in enumerate(names)}
-    moving, where = society.books.moving, society.books.where
     _ = society.mailboxes  # puts the citizens in order
     ids = [mailbox.id for mailbox in society._citizens]
-    acts = [mailbox.agent.memory.status.get("act", "idle") for mailbox in society._citizens]
-    act = np.array([_CODES.get(each, _CODES["other"]) for each in acts], np.int64)
+    said = [mailbox.agent.memory.status.get("act", "idle") for mailbox in society._citizens]
+    acts = list(dict.fromkeys(said))
+    did = np.array([acts.index(each) for each in said], np.int64)
+    moving, where = society.books.moving, society.books.where
     ways: list[Any] = [moving.get(id, (None, 0, None, 0)) for id in ids]
-    place = np.array([number.get(where[id], -1) for id in ids], np.int64)
-    to, start = (np.array([number.get(way[at], -1) for way in ways], np.int64) for at in (0, 2))
+    went: Any = ([where[id] for id in ids], *([way[at] for way in ways] for at in (0, 2)))
+    place, to, start = (np.array([number.get(n, -1) for n in some], np.int64) for some in went)
     left, arrives = (np.array([way[at] for way in ways], np.int64) for at in (3, 1))
-    return names, ids, place, to, start, left, arrives, act
-
-
-def _of_rows(society: Steps) -> tuple[Any, ...]:
-    """Return the result of `_of_agents` for a population's rows."""
-    population = society.population
-    assert population is not None
-    columns = population.columns
-    act = np.full(len(population), _CODES["idle"])
-    if "act" in columns:
-        words = population.declared["act"].words
-        meant = [_CODES.get(word or "idle", _CODES["other"]) for word in words]
-        act = np.array(meant)[columns["act"]]
-    numbers = (columns[each] for each in ("place", "moving_to", "moving_from", "left", "arrives"))
-    return population.places, list(map(str, population.ids.tolist())), *numbers, act
+    return names, ids, place, to, start, left, arrives, (did, acts)
 
 
 # What the blocks keep in a citizen's status for themselves.

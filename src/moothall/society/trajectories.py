@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError
 from moothall.society.arrays import np, package
+from moothall.society.positions import present
 from moothall.society.steps import Steps
 from moothall.text import error_text
 
@@ -22,13 +23,13 @@ NAME: Final = "trajectories"
 COLUMNS: Final = ("step", "citizen", "place", "to", "act")
 TYPES: Final = {"step": "int64", "citizen": "string", **dict.fromkeys(COLUMNS[2:], "name")}
 _ROWS: Final = 100_000  # the rows that are made at a time
-_Coded = tuple[Any, list[str | None]]
-"""Numbers of texts, and the texts."""
 
 
 def rows_of(society: Steps, step: int, arrow: Any = None) -> Iterator[bytes]:
     """Yield CSV of where all citizens are after a step, in id order; `arrow` is far faster."""
-    ids, *coded = _now(society)
+    places, ids, place, to, *_, act = present(society)
+    names = [*places, None]
+    coded = *((np.where(each < 0, len(places), each), names) for each in (place, to)), act
     for at in range(0, len(ids), _ROWS):
         part = slice(at, at + _ROWS)
         some = [(numbers[part], texts) for numbers, texts in coded]
@@ -40,7 +41,7 @@ def header() -> bytes:
     return f"{','.join(COLUMNS)}\n".encode()
 
 
-def _text(step: int, ids: Any, coded: Iterable[_Coded], arrow: Any) -> bytes:
+def _text(step: int, ids: Any, coded: Iterable[tuple[Any, list[str | None]]], arrow: Any) -> bytes:
     if arrow is None:
         made = io.StringIO()
         cells = ([texts[each] for each in numbers.tolist()] for numbers, texts in coded)
@@ -54,37 +55,6 @@ def _text(step: int, ids: Any, coded: Iterable[_Coded], arrow: Any) -> bytes:
     table = arrow.table(columns, names=list(COLUMNS))
     writer.write_csv(table, out, writer.WriteOptions(include_header=False))
     return out.getvalue()
-
-
-def _now(society: Steps) -> tuple[Any, _Coded, _Coded, _Coded]:
-    """Return ids, and where citizens are, where they go, and what they did, as numbers of texts."""
-    population = society.population
-    if population is not None:
-        columns, places = population.columns, [*population.places, None]
-        many = len(population)
-        none, idle = np.full(many, len(places) - 1), np.zeros(many, np.int64)
-
-        def of_place(name: str) -> _Coded:
-            numbers = columns.get(name, none)
-            return np.where(numbers < 0, len(places) - 1, numbers), places
-
-        act: _Coded = idle, ["idle"]
-        if "act" in columns:
-            words = [word or "idle" for word in population.declared["act"].words]
-            act = columns["act"], [*words]
-        return population.ids, of_place("place"), of_place("moving_to"), act
-    _ = society.mailboxes  # puts the citizens in order
-    citizens = society._citizens
-    ids = [each.id for each in citizens]
-    where, moving = society.books.where, society.books.moving
-    going = [moving[id][0] if id in moving else None for id in ids]
-    acts = [each.agent.memory.status.get("act", "idle") for each in citizens]
-    return ids, _coded([where[id] for id in ids]), _coded(going), _coded(acts)
-
-
-def _coded(texts: list[str | None]) -> _Coded:
-    known = {text: number for number, text in enumerate(dict.fromkeys([*texts, None]))}
-    return np.array([known[each] for each in texts], np.int64), [*known]
 
 
 class Trajectories:
