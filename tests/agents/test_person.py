@@ -171,7 +171,8 @@ def test_a_person_reads_what_was_done_and_may_stop() -> None:
         "What was done:\n  Nothing yet: say how the agent should begin.\n\n"
         "Choose:\n"
         "  a          accept: the work is done\n"
-        "  c REMARK   send it back with a remark (r REMARK: to be done in another way)\n"
+        "  c REMARK   send it back with a remark\n"
+        "  r REMARK   have it done in another way, with a remark\n"
         "  s          stop: the work ends as it is, not accepted\n"
     )
     assert second.startswith(

@@ -20,7 +20,7 @@ from moothall.reasoning.conversation.conversation import Conversation
 from moothall.reasoning.conversation.conversation_state import ConversationState
 from moothall.reasoning.conversation.speaking_order import HandOver
 from moothall.reasoning.conversation.termination import MaxTurns, Said, StoppedBy
-from moothall.reasoning.events import shown
+from moothall.reasoning.group import shown
 from moothall.reasoning.loop.react import ReActAgent
 from moothall.reasoning.reply import Reply, Step
 from reasoning.talkers import Gated, Talker, agent, answer

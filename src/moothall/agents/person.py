@@ -16,7 +16,7 @@ from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.protocol import ChatMessage, Usage
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
-from moothall.reasoning.events import DecisionAction, HumanDecision
+from moothall.reasoning.events import DECISIONS, HumanDecision, decision_of
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
@@ -26,20 +26,16 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-_CHOICES = """\
-Choose:
-  a          accept: the work is done
-  c REMARK   send it back with a remark (r REMARK: to be done in another way)
-  s          stop: the work ends as it is, not accepted"""
-_WORDS = {
-    "a": DecisionAction.TERMINATE,
-    "accept": DecisionAction.TERMINATE,
-    "terminate": DecisionAction.TERMINATE,  # the word that a model uses
-    "c": DecisionAction.CONTINUE,
-    "continue": DecisionAction.CONTINUE,
-    "r": DecisionAction.REDIRECT,
-    "redirect": DecisionAction.REDIRECT,
-}
+_CHOICES = "\n".join(
+    (
+        "Choose:",
+        *(
+            f"  {means.choice[0] + (' REMARK' if means.instructs else ''):<10} {means.asked}"
+            for means in DECISIONS.values()
+        ),
+        "  s          stop: the work ends as it is, not accepted",
+    )
+)
 
 
 class Desk(Protocol):
@@ -172,14 +168,13 @@ class _AtTerminal:
 def _decision(line: str) -> HumanDecision | None:
     """Return the decision that a line states; None without one."""
     word, _, instruction = line.strip().partition(" ")
-    action = _WORDS.get(word.lower())
+    action, said = decision_of(word), instruction.strip()
     if action is None:
         return None
-    if action is DecisionAction.TERMINATE:
-        return HumanDecision(action, reasoning=instruction.strip() or "accepted by a person")
-    if not instruction.strip():
-        return None
-    return HumanDecision(action, instruction.strip(), "decided by a person")
+    means = DECISIONS[action]
+    if not means.instructs:
+        return HumanDecision(action, reasoning=said or f"{means.said} by a person")
+    return HumanDecision(action, said, f"{means.said} by a person") if said else None
 
 
 @action(guard=())

@@ -1,90 +1,19 @@
-"""The events of a reply, and what they tell of: utterances, conclusions and decisions."""
+"""The events of a reply, and what they tell of: conclusions and decisions, with their words."""
 
 from __future__ import annotations
 
 import enum
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from moothall.errors import ConfigError
 from moothall.jsonvalue import NotJSON, deep_json, readable, to_json
 from moothall.models.protocol import ChatMessage, ReasoningPiece, TextPiece
 from moothall.provenance import Origins
+from moothall.reasoning.group import Utterance
 from moothall.reasoning.reply import Reply
-from moothall.text import cut, escaped_json
-
-Content: TypeAlias = str | list[dict[str, Any]]
-"""A text, or blocks of content."""
-
-MAX_ERROR: Final = 500
-"""How many characters of an error others read."""
-
-_PLAIN = re.compile(r"[\w .@/+-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Utterance:
-    """What one speaker said in a turn.
-
-    Attributes:
-        number: counted from 1 over the whole conversation
-        speaker: a participant's id; None for a text from outside
-        content: a text, or blocks of content
-        error: why the participant gave no answer; None if it gave one
-    """
-
-    number: int
-    speaker: str | None
-    content: Content
-    error: str | None = None
-
-    @property
-    def text(self) -> str:
-        """Return the content as text; of blocks, the text in them."""
-        if isinstance(self.content, str):
-            return self.content
-        texts = (block.get("text") for block in self.content if isinstance(block, dict))
-        return "\n".join(text for text in texts if isinstance(text, str))
-
-    @property
-    def size(self) -> int:
-        """Return about how many characters it has."""
-        body = len(self.content) if isinstance(self.content, str) else len(repr(self.content))
-        return body + len(self.error or "")
-
-    def heard(self, ids: Iterable[str] = ()) -> Content:
-        """Return the content for another participant, with the speaker's name at the beginning.
-
-        Everything after the name is that speaker's: each utterance is a message of its own. A text
-        from outside that begins like an utterance of one of the participants, `ids`, is marked.
-        """
-        if self.speaker is None:
-            text, names = self.content, tuple(f"{shown(id)}:" for id in ids)
-            if isinstance(text, str) and text.lstrip().startswith(names):
-                return f"(from outside the conversation) {text}"
-            return text
-        name = shown(self.speaker)
-        if self.error is not None:
-            return f"({name} gave no answer: {cut(self.error, MAX_ERROR)})"
-        if isinstance(self.content, str):
-            return f"{name}: {self.content}"
-        return [{"type": "text", "text": f"{name}:"}, *self.content]
-
-    def message(self, ids: Iterable[str] = ()) -> dict[str, Any]:
-        """Return the chat message that another participant observes."""
-        message: dict[str, Any] = {"role": "user", "content": self.heard(ids)}
-        if self.speaker is not None:
-            message["name"] = self.speaker
-        return message
-
-
-def shown(id: str) -> str:
-    """Return an id as it precedes an utterance; in quotes if it is ambiguous."""
-    if _PLAIN.fullmatch(id) and id == id.strip() and id.isprintable():
-        return id
-    return escaped_json(id)
+from moothall.text import cut
 
 
 class DecisionAction(enum.Enum):
@@ -96,6 +25,57 @@ class DecisionAction(enum.Enum):
     """The conclusion is accepted, and the work is done."""
     REDIRECT = "REDIRECT"
     """R changes its approach."""
+
+
+class _Means(NamedTuple):
+    choice: str  # the word by which a person states it; its first letter is enough
+    instructs: bool  # whether R gets an instruction with it
+    for_model: str  # its sentence in the prompt of H's model
+    asked: str  # what a person is told of it in a terminal
+    effect: str  # and on a page, after its word
+    said: str  # that a person has decided so
+    shown: str  # that H has decided so, for whoever looks on
+
+
+DECISIONS: Final[dict[DecisionAction, _Means]] = {
+    DecisionAction.TERMINATE: _Means(
+        "accept",
+        instructs=False,
+        for_model="the task is done; leave new_instruction empty.",
+        asked="accept: the work is done",
+        effect="ends the run with this conclusion",
+        said="accepted",
+        shown="the review accepts",
+    ),
+    DecisionAction.CONTINUE: _Means(
+        "continue",
+        instructs=True,
+        for_model="R continues with your new_instruction.",
+        asked="send it back with a remark",
+        effect="works on from it",
+        said="continued",
+        shown="the review asks for more",
+    ),
+    DecisionAction.REDIRECT: _Means(
+        "redirect",
+        instructs=True,
+        for_model="R changes its approach and follows your new_instruction.",
+        asked="have it done in another way, with a remark",
+        effect="takes another way",
+        said="redirected",
+        shown="the review asks for another way",
+    ),
+}
+"""To add one, say here what it is, and in `DualActState.decided` what it does."""
+
+
+def decision_of(word: str) -> DecisionAction | None:
+    """Return the decision that a person states by a word, a letter or the word of a model."""
+    word = word.lower()
+    for action, means in DECISIONS.items():
+        if word in (means.choice, means.choice[0], action.value.lower()):
+            return action
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from moothall.budget.limits import OF_RUNS, Limit
 from moothall.errors import ConfigError, MoothallError
 from moothall.journal.stop_reason import ENDED
+from moothall.reasoning.events import DECISIONS
 
 if TYPE_CHECKING:
     from fastapi import Response
@@ -191,6 +192,11 @@ def _more() -> dict[str, dict[str, str]]:
     return more
 
 
+def _decisions() -> list[dict[str, Any]]:
+    """Return what a reviewer may decide, as a page offers and shows it."""
+    return [{"action": action.value, **means._asdict()} for action, means in DECISIONS.items()]
+
+
 def filled(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an order that a form sets: not blank, and no limit of 0."""
     said: Any = {
@@ -231,14 +237,16 @@ def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
             for tab in tabs
         ]
     )
-    ended, more = " ".join(sorted(ENDED)), escape(json.dumps(_more()))
+    more, decisions = (escape(json.dumps(each)) for each in (_more(), _decisions()))
+    ended = " ".join(sorted(ENDED))
     shown = {"opens": escape(opens), "tabs": escape(told), "ended": ended, "more": more}
+    shown["decisions"] = decisions
     return _SHELL.format(base=escape(base), at=f"{escape(base)}studio/static", **shown)
 
 
 _SHELL: Final = """<!DOCTYPE html>
 <html lang="en" data-base="{base}" data-opens="{opens}" data-tabs="{tabs}" data-ended="{ended}"
-  data-more="{more}">
+  data-more="{more}" data-decisions="{decisions}">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">

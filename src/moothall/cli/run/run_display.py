@@ -13,12 +13,12 @@ from moothall.cli.screen import Screen
 from moothall.errors import MissingExtra
 from moothall.jsonvalue import json_text
 from moothall.reasoning.events import (
+    DECISIONS,
     BlockEnded,
     BlockStarted,
     CallEnded,
     CallStarted,
     ConclusionReached,
-    DecisionAction,
     DecisionMade,
     Done,
     Event,
@@ -32,12 +32,6 @@ MAX_LINE: Final = 400
 """How many characters of such a line are shown."""
 MAX_ARG: Final = 200
 """How many characters of an argument are shown; a question for permission shows all of it."""
-
-_DECIDED: Final = {
-    DecisionAction.TERMINATE: "the review accepts",
-    DecisionAction.CONTINUE: "the review asks for more",
-    DecisionAction.REDIRECT: "the review asks for another way",
-}
 
 
 class RunDisplay:
@@ -235,10 +229,10 @@ class RunDisplay:
         decision = event.decision
         given = decision.new_instruction
         said = "; ".join(given) if isinstance(given, list) else given
-        if decision.action is DecisionAction.TERMINATE:
+        means = DECISIONS[decision.action]
+        if not means.instructs:
             said = decision.reasoning
-        words = _DECIDED[decision.action]
-        self._line(f"{words}: {said}" if said else words, "magenta")
+        self._line(f"{means.shown}: {said}" if said else means.shown, "magenta")
 
     def _end(self, reply: Reply, seconds: float | None) -> None:
         if reply.text and not (self._answered or self._reviewed or reply.stop_reason == "terminal"):

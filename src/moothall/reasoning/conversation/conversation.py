@@ -17,8 +17,7 @@ from moothall.reasoning.conversation.exchange import Exchange
 from moothall.reasoning.conversation.participants import KIND, Participants, Setup, restore
 from moothall.reasoning.conversation.speaking_order import Order
 from moothall.reasoning.conversation.termination import Condition
-from moothall.reasoning.events import Content
-from moothall.reasoning.group import Participant, budget_of
+from moothall.reasoning.group import Content, Participant, budget_of
 from moothall.reasoning.loop.recording import mark_known
 from moothall.reasoning.members import Group
 from moothall.reasoning.record import NULL_RECORD, Record, dumped, loaded

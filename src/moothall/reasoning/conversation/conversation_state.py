@@ -9,7 +9,7 @@ from typing import Any, Final
 from moothall.errors import StateError
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Usage
-from moothall.reasoning.events import MAX_ERROR, Content, Utterance
+from moothall.reasoning.group import MAX_ERROR, Content, Utterance
 from moothall.reasoning.record import APPENDED, LIVE, NULL_RECORD
 from moothall.reasoning.reply import Step
 from moothall.text import cut

@@ -15,8 +15,8 @@ from moothall.models.protocol import Usage
 from moothall.reasoning.conversation.conversation_state import MAX_STEPS, ConversationState
 from moothall.reasoning.conversation.participants import MAX_ERROR, Participants, Setup, Turn
 from moothall.reasoning.conversation.speaking_order import Choice, NoChoice, chosen
-from moothall.reasoning.events import Content, TurnEnded, Utterance, shown
-from moothall.reasoning.group import in_thread
+from moothall.reasoning.events import TurnEnded
+from moothall.reasoning.group import Content, Utterance, in_thread, shown
 from moothall.reasoning.loop.given import FEW, keep_list
 from moothall.reasoning.members import in_time
 from moothall.reasoning.record import NULL_RECORD, Record

@@ -15,8 +15,8 @@ from moothall.message import address
 from moothall.reasoning.conversation.conversation_state import ConversationState
 from moothall.reasoning.conversation.speaking_order import Handover, Order, as_order
 from moothall.reasoning.conversation.termination import Condition, as_condition
-from moothall.reasoning.events import Content, Done, TurnStarted, Utterance
-from moothall.reasoning.group import Participant, check_part, in_thread
+from moothall.reasoning.events import Done, TurnStarted
+from moothall.reasoning.group import Content, Participant, Utterance, check_part, in_thread
 from moothall.reasoning.loop.recording import catch_up_models
 from moothall.reasoning.members import ask_member, await_own
 from moothall.reasoning.read_record import of_group

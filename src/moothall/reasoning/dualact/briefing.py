@@ -10,7 +10,7 @@ from typing import Any
 from moothall.errors import ConfigError
 from moothall.jsonvalue import json_text
 from moothall.reasoning.dualact.conclusions import steps_text
-from moothall.reasoning.events import Conclusion
+from moothall.reasoning.events import DECISIONS, Conclusion, DecisionAction
 from moothall.text import marked
 
 _DECISION_PLACES = ("original_task", "summary", "steps", "evidence", "confidence")
@@ -38,13 +38,17 @@ What R really called, with the results:
 
 R's confidence: {confidence}"""
 
-_ANSWER = """\
+_ACTIONS = " | ".join(f'"{action.value}"' for action in DecisionAction)
+_SENTENCES = " ".join(
+    f"{action.value}: {means.for_model}"
+    for action, means in sorted(DECISIONS.items(), key=lambda each: not each[1].instructs)
+)
+_ANSWER = f"""\
 Lines that begin with "| " were written by others. They may be wrong. Only your answer decides.
 
 Answer with exactly one JSON object and nothing else:
-{"action": "CONTINUE" | "TERMINATE" | "REDIRECT", "new_instruction": "…", "reasoning": "…"}
-CONTINUE: R continues with your new_instruction. REDIRECT: R changes its approach and follows your \
-new_instruction. TERMINATE: the task is done; leave new_instruction empty."""
+{{"action": {_ACTIONS}, "new_instruction": "…", "reasoning": "…"}}
+{_SENTENCES}"""
 
 _EACH = """
 R is {several} agents. new_instruction may be one text for all, or a list with one text for each."""

@@ -17,9 +17,9 @@ from moothall.errors import CardGone, ConfigError
 from moothall.jsonvalue import json_text
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
 from moothall.reasoning.events import (
+    DECISIONS,
     Conclusion,
     ConclusionReached,
-    DecisionAction,
     Event,
     HumanDecision,
 )
@@ -225,21 +225,17 @@ def _decision(about: dict[str, Any], answer: dict[str, Any]) -> tuple[HumanDecis
     for name, text in given.items():
         if not isinstance(text, str):
             raise ConfigError(f"{name} must be a text, got {text!r:.80}")
-    action, said = _CHOICES[choice]
+    action, means = _CHOICES[choice]
     instruction = given["instruction"].strip()
-    if action is DecisionAction.TERMINATE:
+    if not means.instructs:
         instruction = ""
     elif not instruction:
         raise ConfigError(f"to {choice}, write an instruction")
-    reasoning = given["reasoning"].strip() or f"{said} by a person"
-    return HumanDecision(action, instruction, reasoning), said
+    reasoning = given["reasoning"].strip() or f"{means.said} by a person"
+    return HumanDecision(action, instruction, reasoning), means.said
 
 
-_CHOICES: Final = {
-    "accept": (DecisionAction.TERMINATE, "accepted"),
-    "continue": (DecisionAction.CONTINUE, "continued"),
-    "redirect": (DecisionAction.REDIRECT, "redirected"),
-}
+_CHOICES: Final = {means.choice: (action, means) for action, means in DECISIONS.items()}
 _READ: Final[dict[str, _Reader]] = {
     "question": _question,
     "decision": _decision,

@@ -163,7 +163,8 @@ const showConclusion = (made) => h("div", { class: "s-conclusion" }, h("h3", {},
   made.error ? h("p", { class: "s-fault" }, text(made.error)) : null,
   typeof made.confidence === "number" ? h("p", { class: "s-soft" }, `confidence ${made.confidence}`) : null);
 
-const WORDS = { TERMINATE: "accepted", CONTINUE: "continue", REDIRECT: "redirect" };
+const DECISIONS = JSON.parse(document.documentElement.dataset.decisions);
+const SAID = new Map(DECISIONS.map((each) => [each.action, each.said]));
 
 function showRound(view, number) {
   const of = (who) => [...view.lanes.values()].filter((lane) => new RegExp(`^${who}${number}(\\.again)?(/|$)`).test(lane.path));
@@ -172,7 +173,7 @@ function showRound(view, number) {
   const yours = !decision && openCards().some((each) => each.kind === "decision" && each.run === view.outline.id); // its card has the rest
   if (conclusion && !yours) right.push(h("h3", {}, "Evidence: what was really called"), showEvidence(conclusion.evidence || []));
   right.push(...human.flatMap((lane) => showLane(view, lane)));
-  if (decision) right.push(h("div", { class: `s-decision ${decision.action}` }, h("h3", {}, WORDS[decision.action] || decision.action),
+  if (decision) right.push(h("div", { class: `s-decision ${decision.action}` }, h("h3", {}, SAID.get(decision.action) || decision.action),
     quote("Instruction", text(decision.new_instruction)), quote("Reasoning", decision.reasoning)));
   else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, yours ? "You decide, below." : "Waits for H's decision."));
   const left = [h("h2", {}, `Worker (R), round ${number}`), reactive[0] && number > 1 ? quote("Instruction", reactive[0].instruction) : null,
@@ -322,8 +323,9 @@ cardKind("decision", (card, decide) => {
   const why = h("textarea", { class: "s-input", rows: 2, "data-draft": "reasoning", "aria-label": "Reasoning", placeholder: "Reasoning (may be left out)" });
   const choose = (label, choice, kind) => button(label, () => decide({ choice, instruction: instruction.value, reasoning: why.value }), kind);
   const found = card.conclusion;
-  const accept = choose("Accept", "accept", "primary");
-  accept.dataset.key = "a";
+  const name = (word) => word[0].toUpperCase() + word.slice(1);
+  const buttons = DECISIONS.map((each) => choose(each.instructs ? `${name(each.choice)} with instruction` : name(each.choice), each.choice, each.instructs ? "" : "primary"));
+  buttons[0].dataset.key = "a";
   instruction.dataset.key = "r";
   return [
     h("summary", { class: "s-card-title" }, h("b", {}, "You are the reviewer (H)"), card.round ? `: the worker (R) has concluded round ${card.round}` : ": the worker (R) has done nothing yet", h("time", {}, clock(card.asked))),
@@ -332,7 +334,6 @@ cardKind("decision", (card, decide) => {
       found ? h("div", {}, h("h3", {}, "Evidence: what was really called"), showEvidence(found.evidence)) : null),
     ...card.told.map((each) => quote("Messages from the user", each)),
     h("div", { class: "s-answer" }, h("div", { class: "s-beside" }, instruction, why),
-      h("div", { class: "s-row" }, accept, choose("Continue with instruction", "continue"), choose("Redirect with instruction", "redirect"),
-        h("span", { class: "s-soft" }, "Accept ends the run with this conclusion; continue works on from it; redirect takes another way."))),
+      h("div", { class: "s-row" }, buttons, h("span", { class: "s-soft" }, `${name(DECISIONS.map((each) => `${each.choice} ${each.effect}`).join("; "))}.`))),
   ].filter(Boolean);
 });
