@@ -4,25 +4,41 @@ from __future__ import annotations
 
 import time
 from datetime import date, timedelta
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from moothall.errors import ConfigError
 from moothall.text import excerpt
 
 Per: TypeAlias = Literal["day", "month"]
-_FORMATS: Final = {"day": "%Y-%m-%d", "month": "%Y-%m"}
+PERS: Final[tuple[Per, ...]] = get_args(Per)
+
+
+class _Period(NamedTuple):
+    format: str  # of its name, such as `2026-07`; the names of no two kinds are equally long
+    first: str  # what makes its name that of its first day
+    days: int  # the most that it has
+
+
+_PERIODS: Final[dict[Per, _Period]] = {
+    "day": _Period("%Y-%m-%d", "", 1),
+    "month": _Period("%Y-%m", "-01", 31),
+}
+_LENGTHS: Final = {
+    len(time.strftime(period.format, time.gmtime(0))): period for period in _PERIODS.values()
+}
 
 
 def checked_per(per: Per | None) -> Per | None:
     """Check `per=`."""
-    if per is not None and (not isinstance(per, str) or per not in _FORMATS):
-        raise ConfigError(f"Budget: per= must be 'day' or 'month', got {excerpt(per)}")
+    if per is not None and (not isinstance(per, str) or per not in _PERIODS):
+        known = " or ".join(map(repr, PERS))
+        raise ConfigError(f"Budget: per= must be {known}, got {excerpt(per)}")
     return per
 
 
 def period_at(per: Per, seconds: float) -> str:
     """Return the period of a moment, in seconds since 1970: `2026-07-02` or `2026-07`."""
-    return time.strftime(_FORMATS[per], time.gmtime(seconds))
+    return time.strftime(_PERIODS[per].format, time.gmtime(seconds))
 
 
 def is_period(text: object) -> bool:
@@ -31,19 +47,16 @@ def is_period(text: object) -> bool:
         return True
     try:
         return isinstance(text, str) and bool(_first_day(text))
-    except ValueError:
+    except (KeyError, ValueError):
         return False
 
 
 def renewal(period: str) -> str:
     """Return when the period after this one begins, for an error."""
-    begins = _first_day(period)
-    if len(period) > len("2026-07"):
-        after = begins + timedelta(days=1)
-    else:
-        after = (begins + timedelta(days=31)).replace(day=1)
-    return f"{after.isoformat()} at 00:00 UTC"
+    kind = _LENGTHS[len(period)]
+    later = _first_day(period) + timedelta(days=kind.days)
+    return f"{_first_day(later.strftime(kind.format)).isoformat()} at 00:00 UTC"
 
 
 def _first_day(period: str) -> date:
-    return date.fromisoformat(period if len(period) > len("2026-07") else f"{period}-01")
+    return date.fromisoformat(period + _LENGTHS[len(period)].first)

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from moothall.budget.limits import RESERVED
+from moothall.budget.period import Per
 from moothall.company.schedule import Missed, Schedule
 from moothall.company.supervisor import Restart
 from moothall.errors import ConfigError, MoothallError
@@ -72,7 +73,7 @@ else:
 class BudgetSettings(_Limits):
     """Limits, as of `Budget`."""
 
-    per: Literal["day", "month"] | None = None
+    per: Per | None = None
     release_dead: StrictBool = False
 
     def limits(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import click
 
 from moothall.budget import Budget
 from moothall.budget.limits import OF_RUNS
+from moothall.budget.period import PERS, Per
 from moothall.cli.ending import NotBegun
 from moothall.cli.own_agents import named_agent
 from moothall.cli.serving.broker_commands import (
@@ -41,7 +42,6 @@ from moothall.errors import MissingExtra
 
 if TYPE_CHECKING:
     from moothall.agent import Agent
-    from moothall.budget.period import Per
     from moothall.journal import Journal
 
 _OF_CALLERS: Final = {name: limit for name, limit in OF_RUNS.items() if limit.asks}
@@ -68,7 +68,7 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
     help="In place of --token: file in which each line has a caller's name and its token.",
 )
 @limit_options(lambda limit: f"Limit of {limit.unit} of each caller.", _OF_CALLERS)
-@click.option("--per", type=OneOf(("day", "month")), help="Renew these limits each day or month.")
+@click.option("--per", type=OneOf(PERS), help=f"Renew these limits each {' or '.join(PERS)}.")
 @click.option("--rate", type=Whole(min=1), help="Requests that each caller may make in a minute.")
 @place_options
 @click.option(

@@ -17,12 +17,11 @@ from pydantic import (
 from moothall.clock import DAY_S, seconds_of
 from moothall.errors import ConfigError
 from moothall.society.experiments.models import Source, function_of
-from moothall.society.kernel.intervention import Intervention
+from moothall.society.kernel.intervention import CHANGES, Intervention
 from moothall.society.survey import Question, Respondent, Survey
 from moothall.text import render_path
 
 Where = tuple[str | int, ...]
-_CHANGES: Final = ("facts", "close", "open", "status", "citizens", "pay", "news", "tell")
 _SHOWN: Final = 5  # how many faults are shown at once
 
 
@@ -161,8 +160,8 @@ class Item(Part):
     @classmethod
     def _changes(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
         for name in given or ():
-            if name not in _CHANGES:
-                raise ValueError(f"there is no {name!r}, but {', '.join(_CHANGES)}")
+            if name not in CHANGES:
+                raise ValueError(f"there is no {name!r}, but {', '.join(CHANGES)}")
         if given is not None:
             Intervention(0, **given)
         return given

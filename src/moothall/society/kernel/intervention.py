@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 from itertools import chain, product
 from typing import Any, Final
@@ -16,9 +16,8 @@ from moothall.jsonvalue import NotJSON, copy_json
 from moothall.society.kernel.facts import Facts
 from moothall.society.kernel.mind import HEARD
 from moothall.society.kernel.wants import id_order
-from moothall.text import excerpt
+from moothall.text import excerpt, shorten
 
-_CHANGES: Final = ("facts", "close", "open", "status", "pay", "news", "tell")
 _LONGEST: Final = 2_000  # characters of a text that citizens are told
 _SETTLED: Final = ("money", "place", "moving")
 """The parts of a citizen's status that only the commit stage writes."""
@@ -85,7 +84,7 @@ class Intervention:
             if not isinstance(text, str) or not 0 < len(text.strip()) <= len(text) <= _LONGEST:
                 what = f"must be texts of 1 to {_LONGEST} characters"
                 raise ConfigError(f"tell {what}, got {excerpt(text)}")
-        if not any(made[name] for name in _CHANGES):
+        if not any(made[name] for name in CHANGES if name != "citizens"):
             raise ConfigError("an intervention must change something: facts, status, close, …")
         for name in _SETTLED:
             if name in made["status"]:
@@ -187,6 +186,12 @@ class Intervention:
         return failed
 
 
+CHANGES: Final = tuple(
+    each.name for each in fields(Intervention) if each.name not in ("at_step", "when")
+)
+"""The arguments that say what it changes."""
+
+
 class Changed:
     """The lasting changes of interventions: facts and closed places."""
 
@@ -270,6 +275,26 @@ def set_values(status: dict[str, Any], values: Mapping[str, Any]) -> None:
             set_values(own, value)
         else:
             status[key] = copy.deepcopy(value)
+
+
+def in_words(change: Intervention) -> str:
+    """Say what an intervention does."""
+    said = [f"news: {each}" for each in change.news]
+    said += [f"closes {each}" for each in change.close]
+    said += [f"opens {each}" for each in change.open]
+    said += [f"{name} is {value}" for name, value in change.facts.items()]
+    if isinstance(change.citizens, Mapping):
+        having = ", ".join(f"{k} {excerpt(v)}" for k, v in change.citizens.items())
+        whom = f"everyone with {having}"
+    else:
+        ids = ", ".join(map(str, change.citizens or ()))
+        whom = "everyone" if change.citizens is None else f"citizen {shorten(ids, 100)}"
+    said += [f"{whom} has {name} {value}" for name, value in change.status.items()]
+    said += [f"{whom} hears: {each}" for each in change.tell]
+    for sender, to, cents in change.pay:
+        whom = to if to == "everyone" else f"citizen {to}"
+        said.append(f"{sender} pays {cents / 100:,.2f} to {whom}")
+    return "; ".join(said)
 
 
 def several(given: Any, name: str) -> list[Any]:

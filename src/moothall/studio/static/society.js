@@ -107,22 +107,18 @@ export function mount(root) {
   const [text, name, amount] = [field({ maxlength: 2000 }), field({ maxlength: 200 }), field({ type: "number", min: 0.01, step: 0.01, required: true })];
   const parts = { name: labelled("", name), text: labelled("", text), amount: labelled("", amount) };
   const places = h("datalist", { id: "s-places" });
-  const FIELDS = { // what each change asks for, and what its fields are called
-    news: { text: "Announcement" }, close: { name: "Place" }, open: { name: "Place" },
-    fact: { name: "Fact, such as weather", text: "Value" }, pay: { amount: "To each, from the government", name: "Citizen's number; empty: all" },
-  };
-  const change = select("Change", [["news", "Announce something"], ["close", "Close a place"], ["open", "Open a place again"], ["fact", "Set a fact, such as the weather"], ["pay", "Pay money"]], fields);
+  let asks = {}; // what the fields of each change are called that it asks for
+  const change = select("Change", [], fields);
   function fields() {
     [text.value, name.value, amount.value] = ["", "", "10"]; // what is wrong in a hidden field would hold up the form
-    const ofPlace = FIELDS[change.value].name === "Place";
+    const of = asks[change.value], ofPlace = of.name === "Place";
     name.setAttribute("list", ofPlace ? "s-places" : "");
     name.placeholder = ofPlace ? "choose, or write its id" : "";
     for (const [key, part] of Object.entries(parts)) {
-      part.firstChild.textContent = FIELDS[change.value][key] || "";
-      part.hidden = !FIELDS[change.value][key];
+      part.firstChild.textContent = of[key] || "";
+      part.hidden = !of[key];
     }
   }
-  fields();
   const changes = h("ul", { class: "s-list" });
   const intervene = h("form", { class: "s-fields", onsubmit: attempt(async () => {
     const at = await sent(text, (text) => post("intervene", { kind: change.value, text, name: name.value, amount: Number(amount.value) }));
@@ -292,8 +288,11 @@ export function mount(root) {
     told.textContent = now.fault || (lives ? `step ${now.step.toLocaleString("en")} of ${now.steps.toLocaleString("en")} · ${now.state} · ${now.rate.toLocaleString("en")} agent-steps a second` : now.about || "");
     told.classList.toggle("s-fault", Boolean(now.fault));
     if (lives && planOf !== now.town) {
-      const plan = await call("society/map");
+      const [plan, offered] = await Promise.all([call("society/map"), call("society/offered")]);
       map.show(plan);
+      asks = Object.fromEntries(offered.map(([kind, , its]) => [kind, its]));
+      replace(change, offered.map(([kind, label]) => h("option", { value: kind }, label)));
+      fields();
       planOf = now.town;
       const [of, id] = (sessionStorage.getItem(KEPT) || "").split(" ");
       if (id && of === now.run) choose(id);

@@ -1,42 +1,91 @@
-"""What a person changes in a town: read from a page's request, and said in words."""
+"""What a person may change in a town: what a page offers, and what it requests."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic import BaseModel
 from pydantic import Field as Checked
 
+from moothall.arguments import none_of
 from moothall.errors import ConfigError
 
 if TYPE_CHECKING:
-    from moothall.society.kernel.intervention import Intervention
     from moothall.society.society import Society
 
 
 class Change(BaseModel):
     """An intervention that a page requests."""
 
-    kind: Literal["news", "close", "open", "fact", "pay"]
+    kind: str
     text: str = Checked("", max_length=2_000)
     name: str = Checked("", max_length=200)
     amount: float = Checked(0, ge=0, le=1e12)
 
     def applied_to(self, society: Society) -> dict[str, Any]:
         """Return the arguments of the Intervention; ConfigError if something is missing."""
-        text, name = self.text.strip(), self.name.strip()
-        if self.kind == "pay":
-            return {"pay": [_payment(society, name, self.amount)]}
-        if self.kind in ("close", "open"):
-            if not name:
-                raise ConfigError(f"choose the place that is to {self.kind} first")
-            return {self.kind: [name]}
-        if self.kind == "fact" and not (name and text):
-            raise ConfigError("write the fact and its value first, such as weather and rain")
-        if not text:
-            raise ConfigError("write a text first")
-        return {"news": [text]} if self.kind == "news" else {"facts": {name: _value(text)}}
+        if self.kind not in _KINDS:
+            raise none_of("kind", _KINDS, self.kind)
+        made = _KINDS[self.kind].made
+        return made(society, self.text.strip(), self.name.strip(), self.amount)
+
+
+def _news(_: Society, text: str, __: str, ___: float) -> dict[str, Any]:
+    if not text:
+        raise ConfigError("write a text first")
+    return {"news": [text]}
+
+
+def _close(_: Society, __: str, place: str, ___: float) -> dict[str, Any]:
+    if not place:
+        raise ConfigError("choose the place that is to close first")
+    return {"close": [place]}
+
+
+def _open(_: Society, __: str, place: str, ___: float) -> dict[str, Any]:
+    if not place:
+        raise ConfigError("choose the place that is to open first")
+    return {"open": [place]}
+
+
+def _fact(_: Society, text: str, name: str, __: float) -> dict[str, Any]:
+    if not (name and text):
+        raise ConfigError("write the fact and its value first, such as weather and rain")
+    return {"facts": {name: _value(text)}}
+
+
+def _pay(society: Society, _: str, name: str, amount: float) -> dict[str, Any]:
+    return {"pay": [_payment(society, name, amount)]}
+
+
+class _Kind(NamedTuple):
+    label: str
+    fields: dict[str, str]  # which fields it asks for, and what they are called
+    made: Callable[[Society, str, str, float], dict[str, Any]]  # of text, name and amount
+
+
+_KINDS: Final = {
+    "news": _Kind("Announce something", {"text": "Announcement"}, _news),
+    "close": _Kind("Close a place", {"name": "Place"}, _close),
+    "open": _Kind("Open a place again", {"name": "Place"}, _open),
+    "fact": _Kind(
+        "Set a fact, such as the weather",
+        {"name": "Fact, such as weather", "text": "Value"},
+        _fact,
+    ),
+    "pay": _Kind(
+        "Pay money",
+        {"amount": "To each, from the government", "name": "Citizen's number; empty: all"},
+        _pay,
+    ),
+}
+
+
+def offered() -> list[tuple[str, str, dict[str, str]]]:
+    """Return the changes that a page offers: kind, label, and labels of its fields."""
+    return [(name, kind.label, kind.fields) for name, kind in _KINDS.items()]
 
 
 def _payment(society: Society, to: str, amount: float) -> tuple[str, str, int]:
@@ -57,15 +106,3 @@ def _value(text: str) -> Any:
     except ValueError:
         return text
     return value if isinstance(value, bool | int | float) else text
-
-
-def in_words(change: Intervention) -> str:
-    """Say what an intervention does."""
-    said = [f"news: {each}" for each in change.news]
-    said += [f"closes {each}" for each in change.close]
-    said += [f"opens {each}" for each in change.open]
-    said += [f"{name} is {value}" for name, value in change.facts.items()]
-    for sender, to, cents in change.pay:
-        whom = to if to == "everyone" else f"citizen {to}"
-        said.append(f"{sender} pays {cents / 100:,.2f} to {whom}")
-    return "; ".join(said)

@@ -16,7 +16,7 @@ from moothall.orders.named_models import made_model
 from moothall.orders.order import order_of, without_keys
 from moothall.orders.simulate import SimulateOrder, check
 from moothall.studio.page import Field, Form
-from moothall.studio.towns.changes import Change, in_words
+from moothall.studio.towns.changes import Change, offered
 from moothall.studio.towns.experiments import Experiments
 from moothall.studio.towns.survey import AskedAll
 from moothall.studio.towns.town import MOST, Town, with_head
@@ -283,6 +283,8 @@ class SocietyTab:
 
     def log(self) -> dict[str, Any]:
         """Return what was asked and changed, the newest first."""
+        from moothall.society.kernel.intervention import in_words
+
         town, society = self._living()
         failed = [[step, why] for step, who, why in [*society.failures] if who == "intervention"]
         changes = [  # what closes, opens, sets a fact or announces cannot fail
@@ -320,6 +322,7 @@ class SocietyTab:
         """Add a route for each method that pages call, under its name."""
         self.experiments.routes(router)
         for shown in (
+            offered,
             self.frame,
             self.map,
             self.citizen,

@@ -1,0 +1,61 @@
+"""What an intervention changes stands in one file, and what a page offers of it in another.
+
+A user cannot add to either, so this test adds to a copy of the package.
+"""
+
+from __future__ import annotations
+
+from tests.extending.conftest import Added
+
+from moothall.society import Intervention
+from moothall.society.kernel.intervention import in_words
+
+ADDED = (
+    ("    tell: Sequence[str] = ()\n", "    rain: bool = False\n"),
+    (
+        "        changed.facts.update(copy_json(self.facts))\n",
+        '        if self.rain:\n            changed.facts["weather"] = "rain"\n',
+    ),
+    (
+        '    said = [f"news: {each}" for each in change.news]\n',
+        '    said += ["it rains"] if change.rain else []\n',
+    ),
+)
+OFFERED = (
+    ("_KINDS: Final = {\n", '    "rain": _Kind("Have it rain", {}, lambda *_: {"rain": True}),\n'),
+)
+USES = """
+from moothall import Society
+from moothall.society import Intervention
+from moothall.society.experiments.workflow import Item
+from moothall.society.kernel.intervention import in_words
+from moothall.studio.towns.changes import Change, offered
+
+assert Item(intervene={"rain": True}).intervene == {"rain": True}
+assert ("rain", "Have it rain", {}) in offered()
+with Society([], seed=7) as town:
+    change = Intervention(0, **Change(kind="rain").applied_to(town))
+    assert Intervention(**change.as_json()) == change and in_words(change) == "it rains"
+    town.intervene(change)
+    town.run_sync(steps=1)
+    assert town.changed.facts == {"weather": "rain"}
+"""
+
+
+def test_intervention_added_is_known_to_experiments_and_offered_by_the_page(added: Added) -> None:
+    run = added({"society/kernel/intervention.py": ADDED, "studio/towns/changes.py": OFFERED})
+    run("-c", USES)
+
+
+def test_intervention_is_said_with_all_that_it_changes() -> None:
+    change = Intervention(
+        0, tell=["Hello."], status={"mood": "glad"}, citizens={"work": "office-1"}, close=["park-1"]
+    )
+    assert in_words(change) == (
+        'closes park-1; everyone with work "office-1" has mood glad; '
+        'everyone with work "office-1" hears: Hello.'
+    )
+    assert in_words(Intervention(0, tell=["Hello."])) == "everyone hears: Hello."
+    assert in_words(Intervention(0, tell=["Hello."], citizens=[1, 2])) == (
+        "citizen 1, 2 hears: Hello."
+    )
