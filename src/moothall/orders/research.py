@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from moothall.budget.limits import OF_RUNS, RunLimits
 from moothall.errors import ConfigError, FileError, MissingExtra, PageError
 from moothall.orders.named_models import budget_of, check_model, made_model
+from moothall.research.web.catalogues import CATALOGUES, Searched
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -37,7 +38,7 @@ def step_models(given: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class ResearchOrder(RunLimits):
+class ResearchOrder(RunLimits, Searched):
     """The settings of `moothall research` from the command line."""
 
     command: ClassVar[str] = "research"
@@ -59,8 +60,6 @@ class ResearchOrder(RunLimits):
     sites: list[str] = field(default_factory=list)  # the same, of several
     exclude: list[str] = field(default_factory=list)  # the hosts of the web that are not used
     since: str | None = None  # a day, month or year: what was published before is not used
-    arxiv: bool = False
-    crossref: bool = False
     # Hosts of this machine or network that may be visited all the same.
     allow_hosts: list[str] = field(default_factory=list)
     length: int | None = None  # how many words the report has, about
@@ -79,19 +78,21 @@ class ResearchOrder(RunLimits):
         return "\n".join(self.objectives)
 
     @property
-    def in_words(self) -> str:
-        """The settings, in a line."""
+    def where(self) -> str:
+        """Where it searches, in words."""
         where = [self.folder] if self.folder else []
         where += [f"the web by {self.searxng}"] if self.searxng else []
         where += ["the web"] if self.search_web and not self.searxng else []
-        where += [
-            name for name, used in (("arXiv", self.arxiv), ("Crossref", self.crossref)) if used
-        ]
+        return " and ".join([*where, *(CATALOGUES[name].label for name in self.catalogues)])
+
+    @property
+    def in_words(self) -> str:
+        """The settings, in a line."""
         sites = " or ".join([*([self.site] if self.site else []), *self.sites])
         more = f", {sites} alone" if sites else ""
         more += f", without {' and '.join(self.exclude)}" if self.exclude else ""
         more += f", since {self.since}" if self.since else ""
-        return f"{self.model or 'no model, extractive'}; {' and '.join(where)}{more}"
+        return f"{self.model or 'no model, extractive'}; {self.where}{more}"
 
 
 def check(order: ResearchOrder) -> None:
@@ -108,7 +109,7 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
     if not all(each.strip() for each in order.objectives):
         yield "an OBJECTIVE is empty"
     on_web = order.search_web or order.searxng
-    at_all = on_web or order.arxiv or order.crossref
+    at_all = on_web or order.catalogues
     if not order.folder and not at_all:
         yield "there is nothing to search: give --folder DIR, --search-web or --searxng URL"
     if order.folder and not os.path.isdir(order.folder):
@@ -123,7 +124,8 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
     if which := next((name for name, given in of_web.items() if given and not on_web), None):
         yield f"{which} is for the web: give --search-web or --searxng URL too"
     if order.since and not at_all:
-        yield "--since is for the web: give --search-web, --searxng URL, --arxiv or --crossref too"
+        *ways, last = "--search-web", "--searxng URL", *(f"--{name}" for name in CATALOGUES)
+        yield f"--since is for the web: give {', '.join(ways)} or {last} too"
     for each in (_check_web, _check_searxng, _check_model):
         try:
             each(order)
@@ -283,14 +285,8 @@ def _is_there(path: str, data: bytes, ended_at: float) -> bool:
 
 
 def _tools(order: ResearchOrder) -> list[Action]:
-    from moothall.research import (
-        read_pdf,
-        search_arxiv,
-        search_crossref,
-        search_folder,
-        search_web,
-        visit_page,
-    )
+    from moothall import research
+    from moothall.research import read_pdf, search_folder, search_web, visit_page
     from moothall.research.calling import without
 
     tools: list[Action] = []
@@ -318,6 +314,5 @@ def _tools(order: ResearchOrder) -> list[Action]:
             visit_page(allow_hosts=hosts, sites=sites, exclude=exclude, since=since),
             read_pdf(allow_hosts=hosts, sites=sites, exclude=exclude),
         ]
-    tools += [search_arxiv(since=order.since)] if order.arxiv else []
-    tools += [search_crossref(since=order.since)] if order.crossref else []
-    return tools
+    makers = (getattr(research, f"search_{name}") for name in order.catalogues)
+    return [*tools, *(search(since=order.since) for search in makers)]

@@ -13,6 +13,7 @@ from moothall.orders.named_models import budget_of, made_model
 from moothall.orders.order import ResearchOrder, order_in
 from moothall.research.recording import KIND
 from moothall.research.report import FORMS
+from moothall.research.web.catalogues import CATALOGUES
 from moothall.studio.act import usable_models
 from moothall.studio.page import Field, Form, filled, limits, report_page
 from moothall.studio.research_view import research_view
@@ -175,6 +176,16 @@ class ResearchTab:
                 label="Search engine: the SearXNG at",
                 hint="http://localhost:8888",
                 more=True,
+            ),
+            *(
+                Field(
+                    name=name,
+                    label=f"Search {each.label} for {each.finds}",
+                    kind="check",
+                    value=False,
+                    more=True,
+                )
+                for name, each in CATALOGUES.items()
             ),
             Field(name="role", label="Role of the model", hint="a patient librarian", more=True),
             Field(name="iterations", label="Iterations", kind="whole", value=3, more=True),

@@ -71,7 +71,7 @@ class _View:
         told, kind, data = self.told, entry.kind, entry.data
         order = of_entry(entry)
         if isinstance(order, ResearchOrder):
-            told["order"] = asdict(order)
+            told["order"] = asdict(order) | {"where": order.where}
             self._want(order.objectives)
         if entry.path != ROOT:
             return

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import partial
 from typing import Any, Final
@@ -37,6 +38,7 @@ from moothall.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallS
 from moothall.reasoning.reply import Reply
 from moothall.research.report import ENDED as WORDS
 from moothall.research.report import Report
+from moothall.research.web.catalogues import CATALOGUES
 from moothall.text import counted, one_line
 
 _FOLDERS = logging.getLogger("moothall.research.folder")
@@ -49,6 +51,14 @@ _AT_WORK: Final = {
     "narrate": "writing",
     "evaluate": "evaluating",
 }
+
+
+def _catalogue_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an option for each catalogue of works."""
+    for name, each in reversed(CATALOGUES.items()):
+        words = f"Search {each.label} for {each.finds}, too."
+        function = click.option(f"--{name}", is_flag=True, help=words)(function)
+    return function
 
 
 @click.command()
@@ -81,8 +91,7 @@ _AT_WORK: Final = {
 @click.option("--tone", metavar="TEXT", default="", help="Tone, such as formal.")
 @click.option("--language", metavar="TEXT", default="", help="Language of the report.")
 @click.option("--review-plan", is_flag=True, help="Show you the plan, to change before it begins.")
-@click.option("--arxiv", is_flag=True, help="Search arXiv for preprints, too.")
-@click.option("--crossref", is_flag=True, help="Search Crossref for published works, too.")
+@_catalogue_options
 @click.option("--site", metavar="HOST", help="Visit only this host and its subdomains.")
 @click.option(
     "--sites", metavar="HOSTS", multiple=True, help="The same for several: a,b. May be repeated."

@@ -256,7 +256,6 @@ function place(url) {
 
 function facts({ totals, order }) {
   const of = (limit) => (limit ? ` of ${limit.toLocaleString("en")}` : "");
-  const where = order && [order.folder, order.searxng ? `the web by ${order.searxng}` : order.search_web ? "the web" : null].filter(Boolean).join(" and ");
   const rows = [
     ["Tokens", `${totals.tokens.toLocaleString("en")}${of(order?.max_tokens)}`],
     ["US dollars", totals.unpriced ? "not known" : `${Number(totals.usd).toFixed(4)}${of(order?.max_usd)}`],
@@ -264,7 +263,7 @@ function facts({ totals, order }) {
     ["Calls", `${count(totals.model_calls, "model call")}, ${count(totals.tool_calls, "task")}`],
     order && ["Model", order.model || "none: extractive"],
     order?.role && ["Role", order.role],
-    where && ["Searches", where + (order.site ? `, only ${order.site}` : "")],
+    order?.where && ["Searches", order.where + (order.site ? `, only ${order.site}` : "")],
   ].filter(Boolean);
   return [h("h2", {}, "Spent, and set up"), h("dl", { class: "s-args" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))];
 }

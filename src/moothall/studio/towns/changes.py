@@ -27,7 +27,7 @@ class Change(BaseModel):
     def applied_to(self, society: Society) -> dict[str, Any]:
         """Return the arguments of the Intervention; ConfigError if something is missing."""
         if self.kind not in _KINDS:
-            raise none_of("kind", _KINDS, self.kind)
+            raise none_of("kind", [*_KINDS], self.kind)
         made = _KINDS[self.kind].made
         return made(society, self.text.strip(), self.name.strip(), self.amount)
 
