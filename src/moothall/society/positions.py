@@ -78,7 +78,6 @@ def present(society: Steps) -> tuple[Any, ...]:
         return population.places, population.ids, *numbers, (did, acts)
     names = () if society.city is None else society.city.ids()
     number: dict[str | None, int] = {place: at for at, place in enumerate(names)}
-    _ = society.mailboxes  # puts the citizens in order
     ids = [mailbox.id for mailbox in society._citizens]
     said = [mailbox.agent.memory.status.get("act", "idle") for mailbox in society._citizens]
     acts = list(dict.fromkeys(said))

@@ -174,7 +174,6 @@ class Experiments(Steps):
 
     def _asked(self, citizens: Iterable[str | int] | None) -> dict[str, SocietyMailbox | None]:
         """Return the citizens to ask, in id order, with their mailboxes; rows have none."""
-        _ = self.mailboxes
         mailboxes = {mailbox.id: mailbox for mailbox in self._citizens}
         known = mailboxes if self.population is None else self.books.where
         ids: Iterable[str] = known

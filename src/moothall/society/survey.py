@@ -21,17 +21,8 @@ _REMEMBERED: Final = 1_000  # the tokens of what it remembers that a citizen's m
 _HIDDEN: Final = (
     *("kin", "plan", "relations", "talks", "visits"),  # the prompt has them in words
     # What the blocks keep for themselves says nothing of the person.
-    *(
-        "day",
-        "fallbacks",
-        "faded",
-        "mended",
-        "now",
-        "paid_day",
-        "plan_duty",
-        "plan_home",
-        "reflected",
-    ),
+    *("day", "fallbacks", "faded", "mended", "now", "paid_day"),
+    *("plan_duty", "plan_home", "reflected"),
 )
 _SAID: Final = (
     *("age", "gender", "education", "household", "skill", "occupation"),

@@ -80,11 +80,9 @@ class Tables:
 
     # -- during the run ----------------------------------------------------------------------------
 
+    # Whole tables are of a run that is `over` for them; others of the one the manifest names.
     def keep_others(self, run: str, *, over: bool) -> dict[str, Any]:
-        """Return the manifest of a run's earlier tables, {} for none; ConfigError: of another's.
-
-        Whole tables are of a run that is `over` for them; others of the one the manifest names.
-        """
+        """Return the manifest of a run's earlier tables, {} for none; ConfigError: of another."""
         self._run = run
         names = [f"{name}{end}" for name in _TABLES for end in (".csv", ".parquet")]
         there = [name for name in (_MANIFEST, *names) if (self.folder / name).exists()]
@@ -101,10 +99,7 @@ class Tables:
         )
 
     def begin(self, society: Steps, rows: list[dict[str, Any]], last: int) -> None:
-        """Start with exactly the metrics of the run's earlier steps, `rows` from the journal.
-
-        Messages are kept if the folder's metrics equal these: then they cover every step.
-        """
+        """Start with the metrics of earlier steps; messages stay if the folder has these."""
         step = society.number
         path = self.folder / "metrics.csv"
         text = _text([list(rows[0]), *(row.values() for row in rows)]) if rows else b""
@@ -200,12 +195,8 @@ class Tables:
             return [made.name] if made.exists() else []
         if self._arrow is None:
             return [path.name]
-
-        def write(to: str) -> None:
-            convert(path, to, types)
-
         try:
-            write_whole(made, write)
+            write_whole(made, lambda to: convert(path, to, types))
         except ValueError as error:
             raise FileError(f"{made} cannot be written, its rows are in {path}: {error}") from error
         return [made.name]

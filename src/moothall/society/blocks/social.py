@@ -41,13 +41,8 @@ def faded(relation: Any, fading: int) -> Any:
 
 
 def opinion_after(mine: Any, other: Any, bound: int, pull: int) -> Any:
-    """Return an opinion, −1000 … 1000, after hearing another; numbers or arrays.
-
-    Bounded confidence (Deffuant, Neau, Amblard, Weisbuch 2000, "Mixing beliefs among interacting
-    agents", Advances in Complex Systems 3): if the distance is at most `bound`, the opinion moves
-    by `pull` thousandths of the distance, rounded towards 0; else it does not change.
-    """
-    apart = other - mine
+    """Return an opinion, −1000 … 1000, after hearing another by bounded confidence."""
+    apart = other - mine  # if at most `bound`, it moves by `pull` thousandths, rounded towards 0
     step = abs(apart) * pull // 1000 * (abs(apart) <= bound)
     return mine + step * ((apart > 0) * 2 - 1)
 
@@ -83,7 +78,8 @@ class SocialBlock(TalkBlock):
     2011, "The costs of family and friends", Evolution and Human Behavior 32). So who was met once
     is forgotten after two days, a friend after more than a year. Of more than 150 relations the
     weakest that is no kin is dropped (Dunbar 1992, Journal of Human Evolution 22). A heard opinion
-    moves the citizen's own by bounded confidence (`opinion_after`).
+    moves the citizen's own by bounded confidence, `opinion_after` (Deffuant, Neau, Amblard,
+    Weisbuch 2000, "Mixing beliefs among interacting agents", Advances in Complex Systems 3).
     With a model, its answer has the recipient and the message.
     """
 

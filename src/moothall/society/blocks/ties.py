@@ -31,10 +31,7 @@ def friend_columns(friends: int) -> dict[str, Column]:
 
 
 class Ties:
-    """Reads and changes the relations of some rows, or what else has codes and strengths.
-
-    A row's relations fill the first slots, so a walk slot by slot drops rows as they run out.
-    """
+    """Reads and changes the relations of rows; they fill the first slots, which walks rely on."""
 
     def __init__(
         self, rows: Rows, at: Any = None, names: tuple[str, str] = ("friends", "friendship")

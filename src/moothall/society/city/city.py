@@ -350,9 +350,10 @@ class City(NumberedPlaces):
         return found.T, seconds.T
 
     def keep_near(self, kinds: Collection[str], limit: int) -> None:
-        """Make the tables of routes and of `limit` near places of some kinds; drop other tables."""
+        """Make the tables of routes and of `limit` near places of some kinds."""
         graph = self._graphs[self.modes[0].name]
-        self._nearest.keep(graph, kinds, limit)
+        for kind in kinds:
+            self._nearest.table(graph, kind, limit)
         graph.metres(self._hang_rows[:1], self._hang_rows[:1])
 
     @functools.cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moothall.errors import ConfigError
@@ -254,16 +254,6 @@ class Nearest:
         if made is None or len(made[0]) <= limit:
             made = self._tables[key] = self._made(graph, kind, limit)
         return made[0][: limit + 1], made[1][: limit + 1]  # the table may have more ranks
-
-    def keep(self, graph: Roads, kinds: Collection[str], limit: int) -> None:
-        """Make the tables of `limit` near places of some kinds, and drop all others."""
-        self._tables = {
-            key: (places[: limit + 1].copy(), metres[: limit + 1].copy())
-            for key, (places, metres) in self._tables.items()
-            if key[1] in kinds
-        }
-        for kind in kinds:
-            self.table(graph, kind, limit)
 
     def _made(self, graph: Roads, kind: str | None, limit: int) -> tuple[Any, Any]:
         targets = self._kinds.get(kind, self._hang[:0])

@@ -172,10 +172,8 @@ SETTLED: Final = ("money", "place", "moving_to", "moving_from", "arrives", "left
 
 
 def untouched(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return zeros in Fortran order; a page takes memory only once it is written.
-
-    numpy's own lie in pages of 2 MB where the system has such: one value then takes a whole one.
-    """
+    """Return zeros in Fortran order; a page takes memory only once it is written."""
+    # numpy's own lie in pages of 2 MB where the system has such: one value then takes a whole one.
     count = int(np.prod(shape))
     if not count or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return np.zeros(shape, dtype, order="F")

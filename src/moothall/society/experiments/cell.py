@@ -284,12 +284,10 @@ def _placed(error: Exception, folder: Path) -> str:
 
 
 def main() -> None:
-    """Run the cells on standard input, two lines each: the file of its part, and the cell as JSON.
-
-    Each runs in a process that is forked from this one, which has imported what cells need, and
-    says how it ended. Where the platform has no safe fork, this process runs one cell itself. If
-    the parent process ends, its end of the pipe is closed, and these processes end, too.
-    """
+    """Run the cells on standard input, two lines each: the file of its part, and its JSON."""
+    # Each runs in a process that is forked from this one, which has imported what cells need. Where
+    # there is no safe fork, this process runs one itself. All end with the parent, whose pipe is
+    # closed.
     said = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a society's code prints must not mix with our reports
 

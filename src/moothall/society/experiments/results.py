@@ -322,10 +322,7 @@ def _schema() -> Any:
 
 
 class Measurements:
-    """A cell's measurements: the last rows, and those before in a nameless file beside `path`.
-
-    Each row has the columns `same`, too.
-    """
+    """A cell's measurements, with the columns `same`; all but the last in a nameless file."""
 
     def __init__(self, path: Path, **same: Any) -> None:
         self._path, self._same = path, same

@@ -33,17 +33,12 @@ Prompt: TypeAlias = tuple[list[dict[str, Any]], Any, Any]
 
 
 class Asking:
-    """Asks models on behalf of citizens, each call for at most `timeout_s` seconds.
-
-    The outcome of a call (answer, failure or timeout) is a step of the run's record, so a resumed
-    run takes the same course. With `once`, citizens with the same prompt in the same step share one
-    answer.
-    """
+    """Asks models on behalf of citizens; each outcome is a step of the record of the run."""
 
     def __init__(self, timeout_s: float, budget: Budget | None, *, once: bool) -> None:
         self.timeout_s = timeout_s
         self.budget = budget
-        self.once = once
+        self.once = once  # whether the same prompts in a step share one answer
         self.record: Record[Any] = NULL_RECORD
         self.step: int = 0
         self.calls: int = 0

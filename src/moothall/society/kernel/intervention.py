@@ -166,12 +166,8 @@ class Intervention:
         if isinstance(whose, list):
             for id in whose:
                 if id not in agents:
-                    known = id in society.books.where
-                    why = (
-                        "is a row, which remembers no words: promote it"
-                        if known
-                        else "is not there"
-                    )
+                    why = "is a row, which remembers no words: promote it"
+                    why = why if id in society.books.where else "is not there"
                     failed.append(f"tell: citizen {id!r} {why}")
             told = [agents[id] for id in whose if id in agents]
         else:

@@ -13,17 +13,23 @@ PerMille = Annotated[int, Field(ge=0, le=1000)]
 _MOST: Final = 1_000_000
 
 
-def _row(length: int) -> AfterValidator:
-    """Check that there are so many weights, one at least of them above 0."""
+def _numbers(length: int, least: int, most: int) -> AfterValidator:
+    """Check that there are so many numbers, each within limits."""
 
     def checked(given: Row) -> Row:
-        if len(given) != length or not all(0 <= each <= _MOST for each in given):
-            raise ValueError(f"must be {length} whole numbers from 0 to {_MOST:,}, got {given!r}")
-        if not any(given):
+        if len(given) != length or not all(least <= each <= most for each in given):
+            what = f"{length} whole numbers from {least:,} to {most:,}"
+            raise ValueError(f"must be {what}, got {given!r}")
+        if not any(given) and most == _MOST:
             raise ValueError("one of the weights must be above 0")
         return given
 
     return AfterValidator(checked)
+
+
+def _row(length: int) -> AfterValidator:
+    """Check that there are so many weights, one at least of them above 0."""
+    return _numbers(length, 0, _MOST)
 
 
 def _rows(count: int, length: int) -> AfterValidator:
@@ -34,18 +40,6 @@ def _rows(count: int, length: int) -> AfterValidator:
         if len(given) != count:
             raise ValueError(f"must be {count} rows of {length} weights, got {len(given)}")
         return tuple(row(each) for each in given)  # type: ignore[call-arg]
-
-    return AfterValidator(checked)
-
-
-def _numbers(length: int, least: int, most: int) -> AfterValidator:
-    """Check that there are so many numbers, each within limits."""
-
-    def checked(given: Row) -> Row:
-        if len(given) != length or not all(least <= each <= most for each in given):
-            what = f"{length} whole numbers from {least:,} to {most:,}"
-            raise ValueError(f"must be {what}, got {given!r}")
-        return given
 
     return AfterValidator(checked)
 

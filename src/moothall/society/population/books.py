@@ -172,16 +172,12 @@ class RowBooks(Books):
         reason = np.zeros(len(table), np.int8)
         reason[cents < 1] = wants.NO_CENTS
         money = self.population.arrays["money"]
-        due = (
-            np.bincount(sender, np.where(reason, 0, cents), len(money))
-            if (sender[1:] == sender[:-1]).any()
-            else None
-        )
-        doubtful = (money[sender] < (cents if due is None else due[sender])) & (reason == 0)
-        if doubtful.any():
+        paid, due = reason == 0, cents
+        if (sender[1:] == sender[:-1]).any():
+            due = np.bincount(sender, np.where(paid, cents, 0), len(money))[sender]
+        if ((money[sender] < due) & paid).any():
             self._pay_in_turn(table, reason)
         else:
-            paid = reason == 0
             self._move_money(sender[paid], to[paid], cents[paid])
         table.settled(reason)
 
@@ -189,24 +185,15 @@ class RowBooks(Books):
         """Settle payments one by one, because some senders may have too little."""
         money = self.population.arrays["money"]
         services = self.balances.cents
-        for at, (one, other, cents) in enumerate(
-            zip(
-                table.sender.tolist(),
-                table.fields["to"].tolist(),
-                table.fields["cents"].tolist(),
-                strict=True,
-            )
-        ):
-            if reason[at]:
-                continue
-            if money[one] < cents:
+        to, cents = table.fields["to"], table.fields["cents"]
+        entries = zip(table.sender.tolist(), to.tolist(), cents.tolist(), strict=True)
+        for at, (one, other, amount) in enumerate(entries):
+            if reason[at] == 0 and money[one] < amount:
                 reason[at] = wants.POOR
-                continue
-            money[one] -= cents
-            if other < 0:
-                services[-1 - other] += cents
-            else:
-                money[other] += cents
+            if reason[at] == 0:
+                money[one] -= amount
+                own, index = (money, other) if other >= 0 else (services, -1 - other)
+                own[index] += amount
 
     def _move_money(self, sender: Any, to: Any, cents: Any) -> None:
         money = self.population.arrays["money"]

@@ -191,10 +191,8 @@ class Population(Register):
         row = self.row_of(id)
         if row in self.agents:
             raise ConfigError(f"citizen {id} is a full agent already")
-        if self.society is not None:
-            made: CitizenAgent = self.society._on_loop(self._promote, row, {**options})
-            return made
-        return self._promote(row, {**options})
+        made: CitizenAgent = self._there(self._promote, row, {**options})
+        return made
 
     def _promote(self, row: int, options: dict[str, Any]) -> CitizenAgent:
         agent = self._made(row, options)
@@ -231,10 +229,10 @@ class Population(Register):
         row = self.row_of(id)
         if row not in self.agents:
             raise ConfigError(f"citizen {id} is not a full agent")
-        if self.society is not None:
-            self.society._on_loop(self._demote, row)
-        else:
-            self._demote(row)
+        self._there(self._demote, row)
+
+    def _there(self, function: Callable[..., Any], *args: Any) -> Any:
+        return function(*args) if self.society is None else self.society._on_loop(function, *args)
 
     def _demote(self, row: int) -> None:
         agent = self.agents[row]
