@@ -158,6 +158,33 @@ def test_a_call_that_awaits_permission_is_told_to_have_no_effect(
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("recorded", (False, True))
+def test_a_call_that_a_hook_holds_is_told_to_have_no_effect(tmp_path: Path, recorded: bool) -> None:
+    """It has not begun, as where a person has paused the run before it."""
+
+    async def main() -> None:
+        gate = Gate()
+
+        def pay() -> str:
+            raise AssertionError("it is held")
+
+        async def held(agent: Any, about: dict[str, Any]) -> None:
+            await gate.wait()
+
+        model = ScriptedModel([{"name": "pay"}, "I will not."])
+        journal = tmp_path / "j.db" if recorded else None
+        agent = ReActAgent("payer", model, actions=[pay], journal=journal)
+        agent.register_hook("pre_acting", "held", held)
+        task = asyncio.create_task(agent.reply("Pay."))
+        await gate.begun.wait()
+        agent.interrupt("Do not.")
+        (step,) = (await task).steps
+        assert step.error == "not executed: cancelled before it began"
+        assert not step.executed
+
+    asyncio.run(main())
+
+
 def test_with_no_reply_under_way_the_next_one_hears_it_first() -> None:
     model = ScriptedModel(["ok", "ok"])
     agent = ReActAgent("thinker", model)

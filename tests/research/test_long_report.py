@@ -381,3 +381,18 @@ def test_review_plan_of_the_extractive_form_takes_lines_as_queries() -> None:
         review_plan=lambda proposed: next(answers),
     ).report_sync()
     assert asked == ["the bridge of Bern", "its closing"]
+
+
+def test_review_plan_may_leave_more_tasks_than_an_iteration_has_at_most() -> None:
+    asked: list[str] = []
+
+    async def search(query: str) -> Resource:
+        """Search the pages."""
+        asked.append(query)
+        return await read("Bern")
+
+    def review(proposed: ProposedPlan) -> None:
+        proposed.tasks = [ResearchTask("search", {"query": each}, "") for each in "abc"]
+
+    Researcher("r", None, TOPIC, [search], 1, max_tasks=2, review_plan=review).report_sync()
+    assert asked == ["a", "b", "c"]

@@ -175,8 +175,7 @@ def test_a_run_at_its_limit_goes_on_with_more(
         expect(page.get_by_text("tokens are needed")).to_have_count(1)  # said once
         expect(page.get_by_role("button", name="Resume")).to_have_count(0)
         assert not server.requests
-        page.get_by_label("Tokens in all").fill("100000")
-        page.get_by_role("button", name="Continue").click()
+        page.get_by_role("button", name="Continue").click()  # what is proposed is enough
         expect(steps(page)).to_contain_text("One file.")
         expect(steps(page)).to_contain_text("finished")
         page.get_by_role("button", name="New work").click()
@@ -232,7 +231,8 @@ def test_act_run_is_paused_steered_and_stopped(
     with OpenAIServer(scripted(LIST, WRITE, HANG)) as server:
         page = open_page("Act and review")
         start(page, folder, server)
-        expect(page.get_by_role("article", name="approval")).to_be_visible()
+        card = page.get_by_role("article", name="approval")
+        expect(card.get_by_role("button", name="Write b.txt")).to_be_visible()  # the run's task
         page.get_by_role("button", name="Pause").click()
         expect(page.get_by_text("holds before its next call")).to_be_visible()
         before = len(server.requests)
@@ -241,7 +241,7 @@ def test_act_run_is_paused_steered_and_stopped(
         page.get_by_label("Tell the agent").fill("Stay with plain text")
         page.get_by_label("Tell the agent").press("Enter")
         page.get_by_label("Tell the agent").fill("and be brief")
-        page.get_by_role("button", name="Steer").click()
+        page.get_by_role("button", name="Send").click()
         expect(page.get_by_text("Sent when it continues: and be brief")).to_be_visible()
         page.reload()
         page.get_by_role("tab", name="Act and review").click()
@@ -255,7 +255,7 @@ def test_act_run_is_paused_steered_and_stopped(
         told = server.requests[before].body["messages"][-1]
         assert told == {"role": "user", "content": "Stay with plain text\n\nand be brief"}
         page.get_by_label("Tell the agent").fill("Say it in French")
-        page.get_by_role("button", name="Steer").click()
+        page.get_by_role("button", name="Send").click()
         expect(steps(page)).to_contain_text("Say it in French")
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_role("button", name="Resume")).to_be_visible()

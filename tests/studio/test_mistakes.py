@@ -39,7 +39,7 @@ def test_a_form_tells_a_comma_for_a_point_and_forgets_a_fault_that_is_mended(
         seconds.press_sequentially("61,5")
         form.get_by_role("button", name="Start", exact=True).click()
         fault = form.get_by_role("alert")
-        expect(fault).to_have_text("“Seconds” must be a number, got '61,5'")
+        expect(fault).to_have_text("“Seconds at most” must be a number, got '61,5'")
         expect(seconds).to_be_focused()
         seconds.fill("61.5")
         expect(fault).to_be_hidden()

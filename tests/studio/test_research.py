@@ -141,6 +141,10 @@ def test_a_plan_is_changed_before_research_begins_and_the_report_is_asked(
     expect(card).to_contain_text("Which port does alpha use?")
     page.get_by_role("tab", name="Research", exact=True).click()
     expect(card).to_be_in_viewport()
+    expect(page.get_by_role("status").filter(has_text="Iteration 1")).to_contain_text(
+        "waits for you"
+    )
+    expect(card.get_by_role("button", name="Plan anew")).to_have_count(0)  # no model would do it
     card.get_by_role("button", name="Add").first.click()
     query = card.get_by_role("textbox", name="query of the task")
     while query.count() > 1:

@@ -192,7 +192,7 @@ async def _reviewed(bench: Workbench) -> None:
             fault = f"The plan cannot be carried out: {error}"
             continue
         bench.progress.outline = list(plan.outline)
-        _take(bench, "plan", plan.tasks)
+        _take(bench, "plan", plan.tasks, len(plan.tasks))  # none that a person left is dropped
         return
     raise Stop("cancelled", f"its plan was not accepted in {_REVIEWS} rounds. {fault}".rstrip())
 
@@ -212,10 +212,10 @@ async def _review_of(bench: Workbench, review: Any, plan: ProposedPlan, fault: s
         return f"{reply.text}\n{error}"
 
 
-def _take(bench: Workbench, name: str, given: Any) -> None:
+def _take(bench: Workbench, name: str, given: Any, at_least: int = 0) -> None:
     """Store a step's result; a step that returns None has stored it itself."""
     check_given(name, given)
-    most = bench.agent.max_tasks
+    most = max(bench.agent.max_tasks, at_least)
     if name == "plan":
         tasks = bench.tasks if given is None else list(given)
         bench.tasks = [t for at, t in enumerate(tasks) if bench.is_new(t, tasks[:at])]

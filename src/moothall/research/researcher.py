@@ -95,7 +95,7 @@ class Researcher(RecordedAgent):
         searchers: more of what it may call, such as `search_arxiv()`
         sites: hosts that alone are used; `exclude`: that are not; `since`: the oldest day, or year
         target: the expertise, above 0 and at most 1, at which an objective is understood
-        max_tasks: how many tasks an iteration has at most
+        max_tasks: how many tasks an iteration has at most; `review_plan` may leave more
         judge: a model, or the name of one, that judges whether passages support the sentences
             that cite them; by default the judge in the package does, which is no model
         models: another model for some steps, by their names: `plan`, `narrate`, `evaluate`; None is

@@ -55,7 +55,7 @@ def _for_objective(
     researcher: Workbench, objective: Objective, index: Index
 ) -> Iterator[ResearchTask]:
     """Yield tasks that would help with an objective, the most useful first."""
-    known = f"expertise {objective.expertise:.2f}"
+    known = f"understood {round(100 * objective.expertise)} %"
     searches = (
         ResearchTask(tool, {name: query}, f"{why} ({known}): {objective.topic}")
         for query, why in _queries(objective, index)

@@ -123,7 +123,7 @@ METRICS: Final = (
         chart="All money",
         colour="food",
     ),
-    Metric("owned", lambda now: now.owned),
+    Metric("owned", lambda now: now.owned, scale=100),
     Metric(
         "messages",
         lambda now: now.delivered,

@@ -68,12 +68,12 @@ class ActTab:
                 label="Reviewer",
                 kind="named",
                 options=[("me", "you, at this page"), *models],
-                hint="nobody",
+                hint="nobody; or me, or a model",
             ),
             Field(name="yes_read", label="May read without asking", kind="check", value=True),
             Field(
                 name="max_iterations",
-                label="Answers",
+                label="Answers at most",
                 kind="whole",
                 hint=f"{ITERATIONS}; local: 1",  # the model in the box goes nowhere after one
                 more=True,

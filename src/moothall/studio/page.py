@@ -171,7 +171,7 @@ def limits() -> list[Field]:
     return [
         Field(
             name=name,
-            label=_label(limit),
+            label=f"{_label(limit)} at most",
             kind="whole" if limit.whole else "number",
             hint="no limit",
             more=True,

@@ -188,7 +188,7 @@ class ResearchTab:
                 for name, each in CATALOGUES.items()
             ),
             Field(name="role", label="Role of the model", hint="a patient librarian", more=True),
-            Field(name="iterations", label="Iterations", kind="whole", value=3, more=True),
+            Field(name="iterations", label="Iterations at most", kind="whole", value=3, more=True),
             Field(name="review_plan", label="Show me the plan first", kind="check", value=False),
             *limits(),
         ]

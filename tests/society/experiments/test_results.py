@@ -193,6 +193,8 @@ def test_a_report_tells_failures_and_no_difference_without_a_common_seed(tmp_pat
     page = html.unescape((tmp_path / "report.html").read_text())
     told = "; step 0, intervention: status: there is no citizen '77'"
     assert f"<td>failures</td><td>4{told * 3}</td>" in page
+    assert "<td>society</td><td>" in page
+    assert "<td>society</td><td>{" not in page  # it is in words
     assert len(set(re.findall(r'src="(data:[^"]+)"', page))) == 3  # each metric has its picture
     assert "<td>1</td><td>3.500</td><td></td>" in page
     assert "<td>2</td><td>3.500</td><td></td>" in page

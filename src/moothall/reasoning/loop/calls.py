@@ -44,6 +44,7 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 _CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"
+_NEVER_BEGUN: Final = "not executed: cancelled before it began"
 _SKIPPED: Final = (
     "skipped: the process ended while it was executed, and a person has decided not to execute it "
     "again; whether it had an effect is not known"
@@ -116,8 +117,10 @@ class Calls:
 
     def cut_off(self, place: int) -> dict[str, Any]:
         """Record and emit the result of a call that was cut off, and return it."""
-        call = Call(self, place)
-        error = self.wanted[place].fault or _CUT_OFF
+        call, wanted = Call(self, place), self.wanted[place]
+        past = self.record.find(call.key) if self.record is not NULL_RECORD else None
+        began = wanted.begun or (past is not None and past.state == "started")
+        error = wanted.fault or (_CUT_OFF if began else _NEVER_BEGUN)
         result = call.end_as({"tool_executed": False, "error": error})
         call.tell_end(result)
         return result

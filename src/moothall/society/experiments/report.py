@@ -91,9 +91,9 @@ def _page(
     seeds = design.all_seeds
     days = max(cell.steps for cell in design.cells()) * seconds_of(design.society.step) / DAY_S
     setup = [
-        ("society", json.dumps(manifest["experiment"]["society"], ensure_ascii=False)),
+        ("society", _in_words(manifest["experiment"]["society"])),
         ("conditions", ", ".join(each.label or name for name, each in design.conditions.items())),
-        ("swept", json.dumps(design.parameters, ensure_ascii=False) if design.parameters else ""),
+        ("swept", _in_words(design.parameters)),
         ("seeds", f"{len(seeds)}: {seeds[0]} … {seeds[-1]}" if len(seeds) > 3 else f"{seeds}"),
         ("lived", f"{days:g} simulated days in steps of {design.society.step}"),
         ("decided by", by),
@@ -180,6 +180,14 @@ def _figure(path: Path, caption: str) -> str:
     data = base64.b64encode(path.read_bytes()).decode()
     image = f'<img alt="{escape(caption)}" src="data:image/png;base64,{data}">'
     return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _in_words(given: dict[str, Any]) -> str:
+    """Return settings as a reader takes them in, a name and its value each."""
+    texts = {
+        k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in given.items()
+    }
+    return "; ".join(f"{name.replace('_', ' ')}: {text}" for name, text in texts.items())
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

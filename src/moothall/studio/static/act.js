@@ -106,6 +106,7 @@ export class Run {
 
 // -- how it is shown --------------------------------------------------------------------------------
 
+const NEVER = /^not executed: cancelled before/; // no failure of the action
 const BADGES = { done: "good", runs: "busy", "asked for": "warn", permitted: "busy", failed: "bad" }; // of calls
 const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state);
 const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), prose(text(said))) : null);
@@ -118,10 +119,11 @@ function argsOf(args, was) {
 }
 
 function showCall(view, made, fault) {
+  const state = (fault && made.state === "asked for") || (made.state === "failed" && NEVER.test(made.result)) ? "not called" : made.state;
   const outcome = made.result === undefined ? null
-    : h("div", { class: `s-result ${made.state}`, role: "group", tabindex: 0, "aria-label": `Result of ${made.name}` }, given(made.result));
+    : h("div", { class: `s-result ${state}`, role: "group", tabindex: 0, "aria-label": `Result of ${made.name}` }, given(made.result));
   return h("div", { class: "s-call" },
-    h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(fault && made.state === "asked for" ? "not called" : made.state), made.was ? h("span", { class: "s-badge warn" }, "changed by a person") : null, h("span", { class: "s-soft" }, lasted(made.began, made.ended))),
+    h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(state), made.was ? h("span", { class: "s-badge warn" }, "changed by a person") : null, h("span", { class: "s-soft" }, lasted(made.began, made.ended))),
     argsOf(made.args, made.was), outcome, made.cut ? whole(view, made) : null);
 }
 
@@ -145,8 +147,10 @@ function showItem(view, item) {
       item.fault ? h("p", { class: "s-fault" }, text(item.fault)) : null);
 }
 
-const ENDS = { terminated: "accepted by the reviewer", terminal: "by its action", max_loops: "out of rounds", max_iterations: "out of answers", cancelled: "it was interrupted" };
-const showEnd = (over, said) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.reason !== "cancelled" && !said?.endsWith(over.detail) && over.detail].filter(Boolean).join(": "))))] : []);
+const ENDS = { terminated: "accepted by the reviewer", terminal: "what its action gave is the result", max_loops: "out of rounds", max_iterations: "out of answers", cancelled: "it was interrupted" };
+// What a fault above the end has said, the end does not repeat; before it, either may name who or what failed.
+const isSaid = (detail, faults) => faults.some((each) => each && (each.endsWith(detail) || detail.endsWith(each.slice(each.indexOf(": ") + 2))));
+const showEnd = (over, ...faults) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.reason !== "cancelled" && over.detail && !isSaid(over.detail, faults) && over.detail].filter(Boolean).join(": "))))] : []);
 
 const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, item)), ...(view.isDual ? [] : showEnd(lane.over, lane.items.at(-1)?.fault))];
 
@@ -175,7 +179,7 @@ function showRound(view, number) {
   right.push(...human.flatMap((lane) => showLane(view, lane)));
   if (decision) right.push(h("div", { class: `s-decision ${decision.action}` }, h("h3", {}, SAID.get(decision.action) || decision.action),
     quote("Instruction", text(decision.new_instruction)), quote("Reasoning", decision.reasoning)));
-  else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, yours ? "You decide, below." : "Waits for H's decision."));
+  else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, yours ? "You decide, below." : view.outline.job || view.outline.state === "running" ? "Waits for H's decision." : "Not decided yet: the run was stopped."));
   const left = [h("h2", {}, `Worker (R), round ${number}`), reactive[0] && number > 1 ? quote("Instruction", reactive[0].instruction) : null,
     ...reactive.flatMap((lane) => showLane(view, lane)), conclusion && !yours ? showConclusion(conclusion) : null];
   return h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left), h("div", { class: "s-lane" }, right));
@@ -189,7 +193,7 @@ export function drawStory(root, view) {
 function story(view) {
   if (!view.isDual) return [...view.lanes.values()].flatMap((lane) => [lane.path ? h("h3", {}, lane.path) : null, ...showLane(view, lane)]);
   const numbers = [...view.lanes.keys()].map((path) => Number(/^R(\d+)/.exec(path)?.[1] || 0));
-  return [...Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1)), showEnd(view.lanes.get("")?.over)];
+  return [...Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1)), showEnd(view.lanes.get("")?.over, ...[...view.lanes.values()].flatMap((lane) => lane.items.map((each) => each.fault)))];
 }
 
 // -- the tab ----------------------------------------------------------------------------------------
@@ -210,7 +214,7 @@ export function mount(root) {
     resume: button("Resume", async () => show((await post("resume")).run), "primary"),
   };
   const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(() => sent(said, (text) => post("steer", { text }))) },
-    said, h("button", { class: "s-button" }, "Steer"));
+    said, h("button", { class: "s-button" }, "Send"));
   const body = h("div", { class: "s-scroll s-steps", role: "log", "aria-label": "Steps" });
   const more = h("span");
   const whole = h("button", { type: "button", class: "s-link", onclick: () => go(["runs", view.outline.id]) }, "Steps and cost");
@@ -234,7 +238,7 @@ export function mount(root) {
     buttons.stop.hidden = buttons.pause.hidden = steer.hidden = !job;
     buttons.pause.hidden ||= job !== "running";
     buttons.unpause.hidden = job !== "paused";
-    update(more, job || state === "running" ? null : further(view.outline.id, state, order));
+    update(more, job || state === "running" ? null : further(view.outline.id, state, order, { why: view.lanes.get("")?.over?.detail }));
     buttons.resume.hidden = Boolean(job || more.firstChild) || ENDED.has(state) || state === "running";
     update(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
       h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
@@ -329,7 +333,7 @@ cardKind("decision", (card, decide) => {
   instruction.dataset.key = "r";
   return [
     h("summary", { class: "s-card-title" }, h("b", {}, "You are the reviewer (H)"), card.round ? `: the worker (R) has concluded round ${card.round}` : ": the worker (R) has done nothing yet", h("time", {}, clock(card.asked))),
-    quote("Task", card.task),
+    typeof card.task !== "string" || card.task.length > 160 || card.task.includes("\n") ? quote("Task", card.task) : null, // else it stands above
     h("div", { class: "s-beside" }, found ? showConclusion(found) : null,
       found ? h("div", {}, h("h3", {}, "Evidence: what was really called"), showEvidence(found.evidence)) : null),
     ...card.told.map((each) => quote("Messages from the user", each)),

@@ -54,7 +54,7 @@ export function makeCurves() {
   function draw(head, rows, others) {
     if (!head.metrics || !rows.length) return; // the next town is being made
     const all = allOf(head);
-    const kept = JSON.parse(localStorage.getItem(KEPT) || "null") || head.charts.map((each) => each[0]);
+    const kept = JSON.parse(localStorage.getItem(KEPT) || "null") || head.charts.filter(([, , lines]) => head.model || lines[0][0] !== "fallbacks").map((each) => each[0]); // rules alone have none
     replace(curves, kept.filter((each) => all.has(each)).map((each) => curve(all.get(each), head.columns, rows, others)));
     if (picks.childElementCount === all.size) return;
     const choose = () => {
@@ -67,7 +67,7 @@ export function makeCurves() {
   let drawn = null;
   const again = () => drawn && draw(...drawn);
   return {
-    root: h("div", {}, h("details", { class: "s-charting" }, h("summary", {}, "Charts"), picks), curves),
+    root: h("div", {}, h("details", { class: "s-charting" }, h("summary", {}, "Choose charts"), picks), curves),
     draw: (...all) => draw(...(drawn = all)),
     clear: () => replace(curves),
   };

@@ -24,7 +24,7 @@ function makeOne(told) {
     fault.hidden = !why;
     fault.textContent = why;
     if (state === "ended" && !report.firstChild) // no script runs in it
-      replace(report, h("iframe", { title: `Report of ${told.name}`, sandbox: "", src: keyed(`society/experiment?number=${told.number}`) }));
+      replace(report, h("p", {}, h("a", { href: keyed(`society/experiment?number=${told.number}`), target: "_blank", rel: "noopener" }, "The report in a page of its own")), h("iframe", { title: `Report of ${told.name}`, sandbox: "", src: keyed(`society/experiment?number=${told.number}`) }));
   }
   return { root, update };
 }

@@ -117,7 +117,7 @@ export function mountInbox() {
     document.title = cards.size ? `(${cards.size}) moothall studio` : "moothall studio";
   };
   on("run", () => {
-    for (const [number, shown] of drawn) if (shown.querySelector(".s-of-run[hidden]") && runs.has(cards.get(number)?.run)) shown.querySelector(".s-of-run").replaceWith(ofRun(cards.get(number)));
+    for (const [number, shown] of drawn) if (shown.querySelector(".s-of-run") && !shown.querySelector(".s-of-run button") && runs.has(cards.get(number)?.run)) shown.querySelector(".s-of-run").replaceWith(ofRun(cards.get(number)));
   });
   on("card", (batch) => {
     for (const card of batch) cards.set(card.number, card);
@@ -144,9 +144,9 @@ export function mountInbox() {
 }
 
 // The run that a card belongs to, once the list of runs has it: two may want the same.
-function ofRun({ run, task }) {
-  const known = runs.get(run), said = known && (known.task.split("\n")[0] || "(no task)");
-  return h("p", { class: "s-soft s-for s-of-run", hidden: !known }, known && [task ? "in the run " : "for ", h("button", { type: "button", class: "s-link", title: known.id, onclick: () => go(["runs", run]) }, task ? run : said)]);
+function ofRun({ run, task, folder }) {
+  const known = runs.get(run), said = (typeof task === "string" && task) || (known && (known.task.split("\n")[0] || "(no task)"));
+  return h("p", { class: "s-soft s-for s-of-run", hidden: !said }, said && ["for ", known ? h("button", { type: "button", class: "s-link", title: known.id, onclick: () => go(["runs", run]) }, said) : `“${said}”`, folder && ` in ${folder}`]);
 }
 
 // What is written on a card outlives it: the card of a run that is resumed has another number.
@@ -221,7 +221,6 @@ cardKind("approval", (card, decide) => {
   show();
   return [
     h("summary", { class: "s-card-title" }, h("b", {}, card.sender || card.run || "A run"), " wants ", h("b", {}, name), h("time", {}, clock(card.asked))),
-    card.task ? h("p", { class: "s-soft s-for" }, `for “${card.task}” in ${card.folder}`) : null,
     args,
     Object.keys(card.args).length ? null : empty("without arguments"),
     card.note ? h("p", { class: "s-fault" }, card.note) : null,

@@ -51,12 +51,18 @@ onReset(() => {
 const MORE = JSON.parse(document.documentElement.dataset.more);
 
 // A form by which a run goes on with more, by the reason of its end and its order; null where none of its limits was reached.
-export function further(run, reason, order, done = 0) {
+// A limit that leaves room for two calls such as the one that was refused, by the words of what it refused: "6561 tokens are needed and 500 of 500 are left".
+function roomFor(why = "") {
+  const [, needed, left, limit] = (/(\d[\d.]*) [^:]*? are needed and (\d[\d.]*) of (\d[\d.]*) are left/.exec(why) || []).map(Number);
+  return needed ? +(limit - left + 2 * needed).toPrecision(12) : 0;
+}
+
+export function further(run, reason, order, { done = 0, why = "" } = {}) {
   const words = MORE[reason] || {}, names = Object.keys(words).filter((name) => order?.[name]);
   if (!names.length) return null;
   const fields = names.map((name) => h("input", {
     class: "s-input s-few", type: "number", min: 0, step: "any", name, required: true, "aria-label": words[name],
-    value: name === "iterations" ? Math.max(order.iterations, done) + 1 : 2 * order[name],
+    value: name === "iterations" ? Math.max(order.iterations, done) + 1 : Math.max(2 * order[name], names.length === 1 ? roomFor(why) : 0),
   }));
   const go = attempt(() => call("act/resume", { run, more: Object.fromEntries(fields.map((each) => [each.name, +each.value])) }));
   return h("form", { class: "s-row", "data-run": run, onsubmit: go }, fields.map((each) => [h("label", { class: "s-soft" }, words[each.name]), each]),

@@ -16,7 +16,7 @@ function source({ number, sentence, url, title, text, cut, label }) {
   const [word, kind] = LABELS[label] || [];
   const [before, window, after] = text.map(plain);
   return h("details", { class: "s-source" },
-    h("summary", {}, h("b", {}, `[${number}] `), sentence, " ", word && h("span", { class: `s-badge ${kind}` }, word)),
+    h("summary", {}, h("b", {}, `[${number}] `), sentence.split("`").map((each, at) => (at % 2 ? h("code", {}, each) : each)), " ", word && h("span", { class: `s-badge ${kind}` }, word)),
     h("p", { class: "s-soft" }, title ? `${title} · ` : null, /^https?:\/\//i.test(url) ? h("a", { href: url, target: "_blank", rel: "noopener noreferrer nofollow" }, url) : url),
     h("blockquote", { class: "s-passage" }, cut[0] && "… ", before, window && h("mark", {}, window), after, cut[1] && " …"));
 }
@@ -113,7 +113,8 @@ cardKind("plan", (card, decide) => {
     const pick = h("select", { class: "s-input", "aria-label": "Tool of the task", onchange: () => fill({}) }, names.map((each) => h("option", { value: each }, each.replaceAll("_", " "))));
     pick.value = tool;
     fill(args);
-    const row = h("li", { class: "s-row", title: reasoning }, pick, inputs, gone(() => row));
+    pick.hidden = names.length === 1 && tool === names[0]; // its name stands above
+    const row = h("li", { class: pick.hidden ? "s-row" : "s-row picked", title: reasoning }, pick, inputs, gone(() => row));
     row.read = () => ({ tool: pick.value, reasoning, args: Object.fromEntries([...inputs.children].filter((each) => each.value !== "").map((each) => [each.dataset.name, each.dataset.text === undefined ? JSON.parse(each.value) : each.value])) });
     return row;
   }
@@ -139,12 +140,12 @@ cardKind("plan", (card, decide) => {
   for (const list of [tasks, outline]) for (const what of ["input", "change"]) list.addEventListener(what, changed);
   const begin = button("Begin research", () => decide({ choice: "begin", ...read() }), "primary");
   begin.dataset.key = "a";
-  const text = h("input", { class: "s-input", "data-key": "r", "data-draft": "again", "aria-label": "What is to change", placeholder: card.by_model ? "What is to change, in words" : "Other queries, in words" });
+  const text = h("input", { class: "s-input", "data-key": "r", "data-draft": "again", "aria-label": "What is to change", placeholder: "What is to change, in words" });
   return [
     h("summary", { class: "s-card-title" }, h("b", {}, "Research"), " shows its plan", h("time", {}, clock(card.asked))),
     h("p", { class: "s-soft s-for" }, `to find out: ${card.objectives.join("; ")}`),
-    h("h2", {}, "Tasks"), tasks, names.length > 0 && more(tasks, task, { tool: names[0], args: {} }),
+    h("h2", {}, names.length === 1 ? `Tasks: ${names[0].replaceAll("_", " ")}` : "Tasks"), tasks, names.length > 0 && more(tasks, task, { tool: names[0], args: {} }),
     card.by_model || card.outline.length ? [h("h2", {}, "Sections of the report"), outline, more(outline, section, { heading: "", about: "" })] : null,
-    h("div", { class: "s-answer" }, h("div", { class: "s-row" }, begin, h("span", { class: "s-spacer" }), button("Stop", () => decide({ choice: "stop" }), "danger")), h("div", { class: "s-row" }, text, button("Plan anew", () => decide({ choice: "again", text: text.value })))),
+    h("div", { class: "s-answer" }, h("div", { class: "s-row" }, begin, h("span", { class: "s-spacer" }), button("Stop", () => decide({ choice: "stop" }), "danger")), card.by_model && h("div", { class: "s-row" }, text, button("Plan anew", () => decide({ choice: "again", text: text.value })))),
   ].flat().filter(Boolean);
 });

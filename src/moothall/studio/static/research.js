@@ -15,6 +15,8 @@ const DOES = {
 };
 const KEPT = "moothall-research"; // the run that a person has chosen, over a reload
 const isResearch = (each) => each.kind === "Researcher";
+const FOLDED = 12; // with more tasks than these, earlier plans are folded; more resources are, too
+const [BEFORE, AFTER] = [["stepper", "objectives", "remarks", "plan", "check"], ["resources", "facts"]]; // the sentences with their sources stand between
 const PAUSE = 250; // milliseconds between two looks at a run
 const GOES_ON = new Set(["cancelled", "error"]);
 const taskState = (state) => (["waiting", "not done"].includes(state) ? { word: state, kind: "" } : runState(state));
@@ -24,12 +26,13 @@ export function mount(root) {
   const badge = h("span", { class: "s-badge", role: "status" });
   const tools = h("span", { class: "s-row" });
   const parts = Object.fromEntries(Object.keys(PARTS).map((name) => [name, h("div")]));
+  const files = h("div", { class: "s-row s-files", role: "group", "aria-label": "The report as a file", hidden: true });
   const report = h("section", { class: "s-panel s-report", "aria-label": "Narrative" });
   const beside = besideReport(() => run);
   const body = h("div", { class: "s-researching" },
     h("div", { class: "s-scroll s-how", tabindex: 0, role: "region", "aria-label": "How far it is" },
-      cardSlot(h("div"), (card) => card.run !== null && card.run === run), Object.values(parts), beside.sources),
-    h("div", { class: "s-written" }, report, beside.ask));
+      cardSlot(h("div"), (card) => card.run !== null && card.run === run), BEFORE.map((name) => parts[name]), beside.sources, AFTER.map((name) => parts[name])),
+    h("div", { class: "s-written" }, files, report, beside.ask));
   const nothing = empty("No research yet. Write what you want to find out above, one objective a line, say where to look, and press Start. ",
     "Without a model it quotes and cites what it reads, and costs nothing.");
   const head = h("div", { class: "s-row s-choose" }, h("label", { class: "s-soft" }, "Run", choose), badge, tools);
@@ -96,8 +99,11 @@ export function mount(root) {
     if (drawn.run !== run) {
       drawn = { run };
       for (const each of [report, tools]) replace(each);
+      body.firstChild.scrollTop = 0;
     }
-    const { word, kind } = runState(...stands({ id: run, state: state.run.state, job: state.here }));
+    const how = stands({ id: run, state: state.run.state, job: state.here });
+    const { word, kind } = runState(...how);
+    state.waits = how[1] === "waiting";
     badge.className = `s-badge ${kind}`;
     badge.textContent = over && over.reason !== "error" && !isRunning ? `${word}: ${over.words}` : word;
     drawTools(state, isRunning);
@@ -114,10 +120,11 @@ export function mount(root) {
       isRunning && state.here && state.here !== "stopping" ? button("Stop", () => call("act/stop", { run })) : null,
       isRunning && !state.here ? h("span", { class: "s-soft" }, "begun by a command or program, which alone can stop it") : null,
       goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
-      isRunning ? null : further(run, state.over?.reason, state.order, state.done),
-      state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
-      state.narrative ? [button("Copy", () => copied(query), "quiet"), Object.entries(state.forms).map(([kind, title]) =>
-        h("a", { class: "s-button", href: keyed(`research/report.${kind}${query}`), download: true, "aria-label": `Download ${title}` }, `↓ ${title}`))] : null);
+      isRunning ? null : further(run, state.over?.reason, state.order, { done: state.done, why: state.over?.detail }),
+      state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null);
+    files.hidden = !state.narrative;
+    update(files, state.narrative ? [h("span", { class: "s-soft" }, "The report:"), button("Copy", () => copied(query)), Object.entries(state.forms).map(([kind, title]) =>
+      h("a", { class: "s-button", href: keyed(`research/report.${kind}${query}`), download: true, "aria-label": `Download ${title}` }, `↓ ${title}`))] : null);
   }
 
   async function copied(query) {
@@ -180,7 +187,7 @@ function stepper(state, isRunning) {
     h("ol", { class: "s-stages", "aria-label": "Steps of an iteration" }, Object.entries(STEPS).map(([name, title]) =>
       h("li", { class: state.step === name ? "now" : null, "aria-current": state.step === name ? "step" : null }, title))),
     h("p", { role: "status" }, isRunning
-      ? [h("b", {}, `Iteration ${state.iteration}${of}: `), DOES[state.step], state.asking ? `, by ${state.asking}` : "", "."]
+      ? [h("b", {}, `Iteration ${state.iteration}${of}: `), state.waits ? "waits for you" : DOES[state.step], state.asking && !state.waits ? `, by ${state.asking}` : "", "."]
       : [h("b", {}, count(state.done, "iteration")), over?.detail ? `: ${over.detail}` : over ? "." : ": its process ended; it can be resumed."]),
   ];
 }
@@ -211,13 +218,13 @@ const counts = ({ read, found }) => [read && `${read} read`, found > read && `${
 function plan({ tasks }) {
   if (!tasks.length) return [];
   const iterations = [...new Set(tasks.map((each) => each.iteration))].reverse();
-  return iterations.map((n) => [
-    h("h2", {}, iterations.length > 1 ? `Plan of iteration ${n}` : "Plan"),
+  const titled = (n) => (iterations.length > 1 ? `Plan of iteration ${n}` : "Plan");
+  const folded = (n, list) => (n === iterations[0] || tasks.length <= FOLDED ? [h("h2", {}, titled(n)), list] : h("details", { class: "s-earlier" }, h("summary", {}, titled(n)), list));
+  return iterations.map((n) => folded(n,
     h("ul", { class: "s-plain s-tasks", "aria-label": `Tasks of iteration ${n}` }, tasks.filter((each) => each.iteration === n).map((each) => h("li", {},
       h("span", { class: `s-badge ${taskState(each.state).kind}` }, taskState(each.state).word),
       h("span", {}, each.tool.replaceAll("_", " "), ": ", Object.entries(each.args).map(([name, value], at, all) => `${at ? ", " : ""}${all.length > 1 ? `${name} ` : ""}${typeof value === "string" ? `“${value}”` : JSON.stringify(value)}`).join("")),
-      h("span", { class: "s-soft" }, each.error || (counts(each) || (each.state === "ended" ? "nothing found" : each.why)))))),
-  ]);
+      h("span", { class: "s-soft" }, each.error || (counts(each) || (each.state === "ended" ? "nothing found" : each.why))))))));
 }
 
 function check({ narrative }) {
@@ -233,12 +240,13 @@ function check({ narrative }) {
 
 function resources({ resources: all, found, read }) {
   if (!found) return [];
+  const list = h("ul", { class: "s-plain s-tasks", "aria-label": "Resources" }, all.map((each) => h("li", {},
+    h("span", { class: `s-badge ${each.visited ? "good" : ""}` }, each.visited ? "read" : "found"),
+    each.title ? h("span", {}, each.title) : null, place(each.url))));
   return [
     h("h2", {}, `Resources: ${counts({ read, found })}`),
     found > all.length ? h("p", { class: "s-soft" }, `The last ${all.length} are shown.`) : null,
-    h("ul", { class: "s-plain s-tasks", "aria-label": "Resources" }, all.map((each) => h("li", {},
-      h("span", { class: `s-badge ${each.visited ? "good" : ""}` }, each.visited ? "read" : "found"),
-      each.title ? h("span", {}, each.title) : null, place(each.url)))),
+    FOLDED < all.length ? h("details", { class: "s-earlier" }, h("summary", {}, "Show them"), list) : list,
   ];
 }
 

@@ -46,14 +46,15 @@ export function mount(root) {
     }
     tell();
     const there = (beside) => fork(stops[line.value].entry, beside);
-    replace(sure, stops.length > 1 ? [h("small", {}, began(to(kept[0]))), line, h("small", {}, began(to(kept.at(-1))))] : null, words, button("Branch there", () => there(false), "primary"), button("Branch beside", () => there(true)), button("Stay", () => replace(sure), "quiet"));
+    replace(sure, stops.length > 1 ? [h("small", {}, began(to(kept[0]))), line, h("small", {}, began(to(kept.at(-1))))] : null, words, button("Branch there", () => there(false), "primary"), button("Branch beside", () => there(true)), button("Cancel", () => replace(sure), "quiet"), h("span", { class: "s-soft" }, "There: this town ends, and is kept under “Resume a recorded town”. Beside: both live on."));
+    sure.querySelector("input, button").focus();
   });
   async function fork(upto, beside) {
     replace(sure);
     const copy = await call(`runs/fork?run=${encodeURIComponent(head.run)}${upto ? `&upto=${upto}` : ""}`, undefined, "POST");
     if (beside) return post("put_beside", { run: copy.id });
     await call("act/resume", { run: copy.id });
-    toast("A fork of this town continues from its checkpoint. The original is kept under Recorded towns.", false);
+    toast("A fork of this town continues from its checkpoint. The original is kept under “Resume a recorded town”.", false);
   }
   branch.title = "Continue with a fork from a checkpoint, or put one beside this town";
   const compare = button("Compare", async () => {
@@ -63,7 +64,8 @@ export function mount(root) {
       replace(sure);
       return post("put_beside", { run: which.value });
     }, "primary");
-    replace(sure, towns.length ? [which, put] : h("b", {}, "No other town is recorded: press Branch, then Branch beside."), button("Stay", () => replace(sure), "quiet"));
+    replace(sure, towns.length ? [which, put] : h("b", {}, "No other town is recorded: press Branch, then Branch beside."), button("Cancel", () => replace(sure), "quiet"));
+    sure.querySelector("select, button").focus();
   });
   compare.title = "Put a recorded town beside this one";
   const speed = h("select", { class: "s-input", "aria-label": "Speed", onchange: attempt(() => post("control", { speed: Number(speed.value) })) },
@@ -154,7 +156,7 @@ export function mount(root) {
   pane("Citizen");
 
   const town = h("div", { class: "s-town" },
-    h("div", { class: "s-row s-control" }, play, step, speed, branch, compare, sure, time, bar, told, h("button", { type: "button", class: "s-link", onclick: () => go(["runs", head.run]) }, "Steps and cost"), beside.bar),
+    h("div", { class: "s-row s-control" }, play, step, speed, branch, compare, time, bar, told, h("button", { type: "button", class: "s-link", onclick: () => go(["runs", head.run]) }, "Steps and cost"), sure, beside.bar),
     h("div", { class: "s-middle" }, maps, legend, curves.root), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
   replace(root, experiments(), nothing, town);
   fillWindow(root, 560);
@@ -285,7 +287,8 @@ export function mount(root) {
     time.textContent = lives ? when(now.time) : now.state === "failed" ? "It failed" : "Is being set up …";
     bar.hidden = !lives;
     [bar.max, bar.value] = [now.steps || 1, now.step || 0];
-    told.textContent = now.fault || (lives ? `step ${now.step.toLocaleString("en")} of ${now.steps.toLocaleString("en")} · ${now.state} · ${now.rate.toLocaleString("en")} agent-steps a second` : now.about || "");
+    told.textContent = now.fault || (lives ? `step ${now.step.toLocaleString("en")} of ${now.steps.toLocaleString("en")} · ${now.state}` : now.about || "");
+    told.title = lives ? `${now.rate.toLocaleString("en")} steps of a citizen a second` : "";
     told.classList.toggle("s-fault", Boolean(now.fault));
     if (lives && planOf !== now.town) {
       const [plan, offered] = await Promise.all([call("society/map"), call("society/offered")]);

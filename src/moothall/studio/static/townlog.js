@@ -10,7 +10,7 @@ const SHOWN = 200;
 export function townLog(root, began, citizen) {
   let [town, last, events] = [0, 0, []];
   const most = () => (innerWidth < 760 ? 40 : SHOWN); // the page of a narrow window scrolls as a whole
-  const kind = h("select", { class: "s-input", "aria-label": "Kind of event", onchange: draw }, h("option", { value: "" }, "all that happens"));
+  const kind = h("select", { class: "s-input", "aria-label": "Kind of event", onchange: draw }, h("option", { value: "" }, "all kinds"));
   const words = h("input", { class: "s-input", type: "search", placeholder: "Search the log", "aria-label": "Search the log", oninput: draw });
   const list = h("ul", { class: "s-list s-log", "aria-label": "Log of events" });
   const total = h("p", { class: "s-soft", role: "status" });
@@ -20,7 +20,7 @@ export function townLog(root, began, citizen) {
     const kinds = [...new Set(events.map((each) => each[2]))].sort();
     if (kind.options.length !== kinds.length + 1) {
       const before = kind.value;
-      replace(kind, h("option", { value: "" }, "all that happens"), kinds.map((each) => h("option", { value: each }, each)));
+      replace(kind, h("option", { value: "" }, "all kinds"), kinds.map((each) => h("option", { value: each }, each)));
       kind.value = kinds.includes(before) ? before : "";
     }
     const wanted = words.value.trim().toLowerCase();

@@ -81,7 +81,11 @@ function read(value) {
 }
 
 // What a call gave: JSON, also as a text, as what it holds; any other text word for word.
-export const given = (value) => structure(read(value)) || h("pre", {}, result(value));
+export function given(value) {
+  const it = read(value);
+  if (it === null || it === undefined || it === "" || (typeof it === "object" && !Object.keys(it).length)) return h("p", { class: "s-soft s-nothing" }, "nothing");
+  return structure(it) || h("pre", {}, result(value));
+}
 
 // A call that a model asks for: its name and its arguments.
 export const called = (name, args) => h("div", { class: "s-called" }, h("span", { class: "s-soft" }, "calls "), h("b", { class: "s-action" }, name), args && Object.keys(read(args)).length ? given(args) : null);

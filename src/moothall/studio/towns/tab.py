@@ -120,7 +120,8 @@ class SocietyTab:
     def forms(self) -> list[Form]:
         """Return the form that sets up a town, and the one that resumes a recorded one."""
         there = self.town is not None
-        ends = "The town that is shown ends; it is kept under Recorded towns." if there else ""
+        kept = "The town that is shown ends; it is kept under “Resume a recorded town”."
+        ends = kept if there else ""
         steps = [(each, each) for each in ("5min", "15min", "30min", "1h")]
         fields = [
             Field(name="citizens", label="Citizens", kind="whole", value=300),
