@@ -88,8 +88,8 @@ class Experiments:
             start=self.start,
             button="Run",
             about=f"A file of YAML, as for moothall simulate, in {os.getcwd()} or by its whole "
-            "path. Python files that it names are run. Each of its cells, a condition with one "
-            "seed, lives in a process.",
+            "path. Python files that it names are run. A cell is one condition, lived with one "
+            "seed.",
         )
 
     def start(self, file: str, jobs: int | None, seeds: int | None, out: str) -> None:
