@@ -38,8 +38,8 @@ class Memory:
     `thread` and `add_once` are optional, since they use this class's list only: a subclass that
     overrides `add_memory` or `get_memories` loses both (as a class that defines `__eq__` loses
     `__hash__`), unless it defines them too. If it stores only that list, it may take them over:
-    `thread = Memory.thread`. A memory without `thread` serves one thread; for one without
-    `add_once`, the run's record counts the messages added.
+    `thread = Memory.thread`. A memory without `thread` serves one thread; one without
+    `add_once` is given a run's messages again by a later process that is asked for the run.
 
     Attributes:
         items: the messages, the oldest first

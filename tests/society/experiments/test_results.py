@@ -6,6 +6,7 @@ import asyncio
 import html
 import re
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from moothall import ScriptedModel
-from moothall.errors import ConfigError
+from moothall.errors import ConfigError, MissingExtra
 from moothall.society import Experiment, Results, Society
 from moothall.society.experiments.report import draw_metric
 from moothall.society.experiments.results import Interval
@@ -341,3 +342,14 @@ def test_the_band_of_a_share_stays_within_0_and_1(tmp_path: Path) -> None:
     texts = drawn(one, tmp_path / "a.svg", "share")
     ticks = texts[texts.index("simulated time (hours)") + 1 : texts.index("share")]
     assert (ticks[0], ticks[-1]) == ("0.0", "1.0")
+
+
+def test_a_report_that_cannot_be_drawn_is_refused_before_a_cell_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    small = experiment(conditions={"base": {}}, seeds=1, workflow=[{"run": {"steps": 1}}])
+    with pytest.raises(MissingExtra, match=r"report=False"):
+        small.run_sync(jobs=0, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert small.run_sync(jobs=0, out=tmp_path / "out", report=False).metrics

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from moothall.errors import ConfigError
+from moothall.errors import ConfigError, MissingExtra
 from moothall.files import read_yaml
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.parts import Chart, Condition, Metric, Published, SocietyDesign
@@ -140,6 +140,8 @@ class Experiment(Design):
             with tempfile.TemporaryDirectory(prefix="moothall-") as folder:
                 path = await sweep(self, Path(folder), jobs=jobs, progress=progress)
                 return Results(path)
+        if report:  # before cells run that take hours
+            MissingExtra.unless("a report (report=False leaves it out)", "pictures", "matplotlib")
         folder_ = Path(out)
         results = Results(await sweep(self, folder_, jobs=jobs, progress=progress))
         if report:
