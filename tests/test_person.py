@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
 from typing import Any
 
 import pytest
 
 from moothall import (
+    Action,
     ActionError,
     Agent,
     Approver,
@@ -94,6 +96,56 @@ def test_an_action_in_a_space_asks_the_person_of_the_space(name: str) -> None:
         space.add(Painter("Painter"))
         me = space.add(Agent("me"))
         assert me.ask("Painter", name).result(20) == "painted red"
+
+
+@pytest.mark.parametrize("name", ("choose", "choose_plainly"))
+@pytest.mark.parametrize("limit", (None, 0.1))
+def test_a_question_of_an_action_that_is_cut_off_is_withdrawn(
+    name: str, limit: float | None
+) -> None:
+    async def main() -> None:
+        asked, withdrawn = asyncio.Event(), asyncio.Event()
+
+        async def think(_: Question) -> str:
+            asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                withdrawn.set()
+            return ""
+
+        approver = CallbackApprover(lambda _: True, answer=think)
+        model = ScriptedModel([{"name": name}, "Too late."])
+        actions = [Action(name, globals()[name], timeout=limit)]
+        agent = ReActAgent("painter", model, actions=actions, approver=approver)
+        asking = asyncio.create_task(agent.reply("Paint it."))
+        await asked.wait()
+        if limit is None:
+            asking.cancel()
+        await asyncio.wait((asking,))
+        await asyncio.wait_for(withdrawn.wait(), 20)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ("paint", "paint_plainly"))
+def test_a_question_of_a_cancelled_request_is_withdrawn(name: str) -> None:
+    asked, withdrawn = threading.Event(), threading.Event()
+
+    async def think(_: Question) -> str:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            withdrawn.set()
+        return ""
+
+    with NativeSpace(approver=CallbackApprover(lambda _: True, answer=think)) as space:
+        space.add(Painter("Painter"))
+        request = space.add(Agent("me")).ask("Painter", name)
+        assert asked.wait(20)
+        request.cancel()
+        assert withdrawn.wait(20)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
@@ -52,6 +53,8 @@ class Context(Generic[T]):
     _heard: Callable[[str], None] | None = None  # told what the person answers
     _told: Callable[[str], None] | None = None  # told the progress, on the loop
     _seen: Callable[[], Awaitable[None]] | None = None  # waits until a reader has seen the call
+    _waited: set[Future[str]] = field(init=False, default_factory=set)  # what threads wait for
+    _cut_off: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         if self.sender is None and self.message is not None:
@@ -99,7 +102,14 @@ class Context(Generic[T]):
         if not isinstance(question, str):
             raise ConfigError(f"ask_person takes a text, got {type(question).__name__}")
         asked = Question(str(self.agent.id), question, self.run_id)
-        return PendingQuestion(self.agent, asked, self._loop, self._heard, self._seen)
+        return PendingQuestion(self, asked)
+
+    def _withdraw(self) -> None:
+        """Withdraw the questions for whose answers threads wait: the call was cut off."""
+        # At least one side sees the other: a thread adds its question before it reads `_cut_off`.
+        self._cut_off = True
+        for each in tuple(self._waited):
+            each.cancel()
 
 
 SystemPrompt: TypeAlias = (
@@ -147,21 +157,19 @@ def filled(
 class PendingQuestion:
     """A question to a person, asked when the caller waits for the answer."""
 
-    _agent: Agent
+    _context: Context[Any]
     _question: Question
-    _loop: asyncio.AbstractEventLoop | None
-    _heard: Callable[[str], None] | None = None
-    _seen: Callable[[], Awaitable[None]] | None = None
 
     def __await__(self) -> Generator[Any, None, str]:
         return self._answer().__await__()
 
     async def _answer(self) -> str:
-        if self._seen is not None:
-            await self._seen()  # whoever shows the question shows the call first
-        said = await answer(self._agent._approver(), self._question)
-        if self._heard is not None:
-            self._heard(said)
+        context = self._context
+        if context._seen is not None:
+            await context._seen()  # whoever shows the question shows the call first
+        said = await answer(context.agent._approver(), self._question)
+        if context._heard is not None:
+            context._heard(said)
         return said
 
     def result(self) -> str:
@@ -171,7 +179,15 @@ class PendingQuestion:
                 "ask_person(…).result() was called where an event loop is running, which would "
                 "stop until somebody answers: await it instead"
             )
-        if self._loop is None or not self._loop.is_running():
+        context = self._context
+        if context._loop is None or not context._loop.is_running():
             return asyncio.run(self._answer())
         # The loop of the action's agent: an async approver may belong to it.
-        return asyncio.run_coroutine_threadsafe(self._answer(), self._loop).result()
+        answered = asyncio.run_coroutine_threadsafe(self._answer(), context._loop)
+        context._waited.add(answered)
+        if context._cut_off:
+            answered.cancel()
+        try:
+            return answered.result()
+        finally:
+            context._waited.discard(answered)

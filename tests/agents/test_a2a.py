@@ -38,6 +38,7 @@ from moothall import (
     MaxTurns,
     ModelError,
     NativeSpace,
+    Question,
     ReActAgent,
     ScriptedModel,
     action,
@@ -191,6 +192,33 @@ def test_a2a_agent_cancels_the_task_of_a_cancelled_reply(serve: Serve, streaming
     async def main() -> None:
         reply = asyncio.create_task(far.reply("wait"))
         assert await asyncio.to_thread(peer.begun.wait, 10)
+        reply.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reply
+        assert await asyncio.to_thread(peer.cancelled.wait, 10)
+        await far.aclose()
+
+    asyncio.run(main())
+
+
+@STREAMING
+def test_a2a_agent_cancels_the_task_of_a_reply_cancelled_while_a_person_is_asked(
+    serve: Serve, streaming: bool
+) -> None:
+    peer = Peer()
+
+    async def main() -> None:
+        asked = asyncio.Event()
+
+        async def think(_: Question) -> str:
+            asked.set()
+            await asyncio.Event().wait()
+            return ""
+
+        approver = CallbackApprover(lambda _: True, answer=think)
+        far = A2AAgent("far", serve(sdk(peer, streaming)), approver=approver)
+        reply = asyncio.create_task(far.reply("ask"))
+        await asked.wait()
         reply.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reply

@@ -96,8 +96,9 @@ def test_a_company_file_that_is_wrong_is_refused_with_the_line(
 
 def test_a_company_file_has_all_its_mistakes_named_at_once(folder: Path) -> None:
     with pytest.raises(ConfigError) as error:
-        company(folder, AGENT + "drian: 5s\nmailbox: 0\nhttp: {}")
-    assert len(str(error.value).split("\n")) == 3
+        company(folder, AGENT + "drian: 5s\nmailbox: 0\nhttp: {}\nschedules: {s: {to: Clark}}")
+    assert len(str(error.value).split("\n")) == 5
+    assert "there is no agent 'Clark'" in str(error.value)
 
 
 def test_variables_fill_fields_for_secrets_and_no_others(folder: Path) -> None:

@@ -212,7 +212,11 @@ class A2AAgent(ConversationalAgent):
                 ended = task.state.removeprefix("TASK_STATE_").lower()
                 why = one_line(task.text, 500)
                 raise ModelError(f"agent {self.id!r}: its task is {ended}" + (why and f": {why}"))
-            given = await self._answered(request, task)
+            try:
+                given = await self._answered(request, task)
+            except BaseException:
+                await self._cancel(task)
+                raise
             if given is None:  # the next reply of the thread answers
                 known.task = task.id
                 return task
@@ -311,9 +315,9 @@ class A2AAgent(ConversationalAgent):
             note += f": {json_text(asked['note'])}"
         return ApprovalRequest.of(message, request.run_id, request.thread, note)
 
-    async def _cancel(self, task: RemoteTask, work: asyncio.Future[None]) -> None:
+    async def _cancel(self, task: RemoteTask, work: asyncio.Future[None] | None = None) -> None:
         """Have the server cancel a task that it may be working on, once its id is known."""
-        if not work.done():
+        if work is not None and not work.done():
             named = asyncio.ensure_future(task.named.wait())
             try:
                 await asyncio.wait((work, named), timeout=_CANCEL_S, return_when="FIRST_COMPLETED")

@@ -199,6 +199,7 @@ def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
         made = Settings.model_validate(data)
     except ValidationError as error:
         faults += [_fault(each, data) for each in error.errors(include_url=False)]
+    faults += _unknown_receivers(data)
     if made is not None:
         faults += _across(made)
     if made is None or faults:
@@ -271,8 +272,22 @@ def _keys_at(where: Where) -> list[str]:
     return [*part.model_fields]
 
 
+def _unknown_receivers(data: dict[str, Any]) -> list[tuple[Where, str]]:
+    """Return the faults of schedules that name no agent, whatever else is wrong."""
+    agents, schedules = data.get("agents"), data.get("schedules")
+    if not isinstance(agents, dict) or not isinstance(schedules, dict):
+        return []
+    names = [each for each in agents if isinstance(each, str)]
+    receivers = {n: each.get("to") for n, each in schedules.items() if isinstance(each, dict)}
+    return [
+        (("schedules", name, "to"), f"there is no agent {to!r}{nearest(to, names)}")
+        for name, to in receivers.items()
+        if isinstance(to, str) and to not in names
+    ]
+
+
 def _across(made: Settings) -> list[tuple[Where, str]]:
-    """Return the faults that concern several parts, such as a name that no agent has."""
+    """Return the faults that concern several parts."""
     faults: list[tuple[Where, str]] = []
     budgets: dict[Where, BudgetSettings | None] = {("budget",): made.budget}
     for name, agent in made.agents.items():
@@ -292,9 +307,6 @@ def _across(made: Settings) -> list[tuple[Where, str]]:
         where = ("schedules", name)
         if not name.isprintable() or not 0 < len(name) <= 100 or "@" in name:
             faults.append((where, "a schedule's name has 1 to 100 printable characters, and no @"))
-        if each.to not in made.agents:
-            near = nearest(each.to, made.agents)
-            faults.append(((*where, "to"), f"there is no agent {each.to!r}{near}"))
         if each.time_as is not None and each.time_as in each.args:
             faults.append(((*where, "time_as"), f"{each.time_as!r} stands under args too"))
     if made.schedules and made.journal is None:

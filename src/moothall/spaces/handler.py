@@ -76,11 +76,12 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     agent = mailbox.agent
     if mailbox.before:
         await call_callback(mailbox, agent.before_action, delivery.message())
+    context: Context[Any] | None = None
     if offer.injected:
         budget = agent.budget
         if budget is None and PAYERS:
             budget = of_chain(PAYERS, delivery)
-        context: Context[Any] = Context(
+        context = Context(
             agent,
             message=delivery.message(),
             budget=budget,
@@ -99,7 +100,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
         if offer.action.is_async:
             value = await offer.function(**kwargs)
         else:
-            value = await _in_thread(mailbox.router, partial(offer.function, **kwargs))
+            value = await _in_thread(mailbox.router, partial(offer.function, **kwargs), context)
         if value.__class__ not in DATA:
             value = await awaited(value)  # an `await` that was forgotten, perhaps
     except BaseException as error:  # raised again after after_action, which runs in any case
@@ -124,11 +125,14 @@ async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) 
     return await called(callback, *args, in_thread=partial(_in_thread, mailbox.router))
 
 
-async def _in_thread(router: RouterPort, call: Callable[[], Any]) -> Any:
+async def _in_thread(
+    router: RouterPort, call: Callable[[], Any], context: Context[Any] | None
+) -> Any:
     """Call a plain function in a worker thread.
 
     A thread cannot be stopped. When cancelled, this still waits until the thread has ended, because
-    its agent handles one message at a time and stays busy; only then it raises.
+    its agent handles one message at a time and stays busy; only then it raises. A person whom the
+    thread has asked something is asked no longer.
     """
     # An exception is part of the result: some, such as `GeneratorExit`, have another meaning when a
     # future raises them.
@@ -145,6 +149,8 @@ async def _in_thread(router: RouterPort, call: Callable[[], Any]) -> Any:
             await asyncio.wait((future,))
         except asyncio.CancelledError as error:
             cancelled = error
+            if context is not None:
+                context._withdraw()
             if router.closed:
                 break
     if cancelled is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import tracing
 from moothall.action import ACCESS_PERMITTED
 from moothall.approval.approval import not_permitted
-from moothall.context import filled, injected
+from moothall.context import Context, filled, injected
 from moothall.environment import execute_in_thread, failed
 from moothall.errors import (
     BudgetExceeded,
@@ -307,6 +307,8 @@ async def execute(
     chosen = call.action
     assert chosen is not None
     environment = agent.environment
+    result: Any = None
+    context: Context[Any] | None = None
     token = READ.set(call)
     try:
         if chosen.access_policy != ACCESS_PERMITTED or request.state.texts is not None:
@@ -320,7 +322,8 @@ async def execute(
             await step.begins(call.args)
         kwargs = call.kwargs
         if kinds := injected(chosen):
-            kwargs = filled(kinds, kwargs, context_of(agent, request, call))
+            context = context_of(agent, request, call)
+            kwargs = filled(kinds, kwargs, context)
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # a user's own environment may have only the sync method
             result = await execute_in_thread(environment, chosen, kwargs)
@@ -337,6 +340,8 @@ async def execute(
         return failed(error)
     finally:
         READ.reset(token)
+        if context is not None and (not isinstance(result, dict) or "error" in result):
+            context._withdraw()
     if not isinstance(result, dict):
         return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
     return result
