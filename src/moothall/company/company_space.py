@@ -18,6 +18,7 @@ from moothall.budget import Budget
 from moothall.company.settings import AgentSettings, BrokerSettings, BudgetSettings, Settings
 from moothall.company.supervisor import Supervised
 from moothall.errors import DuplicateAgent, InboxError, MoothallError
+from moothall.spaces.amqp.amqp_options import FILES, AMQPOptions
 from moothall.spaces.native import NativeSpace
 
 if TYPE_CHECKING:
@@ -80,32 +81,20 @@ class CompanySpace:
     def missing_files(self) -> list[str]:
         """Return what is wrong with the files of certificates that the settings name."""
         broker, faults = self._settings.broker, []
-        for key in ("ca_file", "cert_file", "key_file"):
+        for key in FILES:
             path = self._path(getattr(broker, key, None))
             if path is not None and not path.is_file():
                 faults.append(f"broker.{key}: there is no file {str(path)!r}")
         return faults
 
     def _amqp(self, broker: BrokerSettings, **more: Any) -> Any:
-        from moothall.spaces.amqp.amqp_options import AMQPOptions
         from moothall.spaces.amqp.amqp_space import AMQPSpace
 
         # moothall logs a lost connection in one line; pika logs a traceback.
         logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
-        given: dict[str, Any] = {
-            "hostname": broker.host,
-            "port": broker.port,
-            "username": broker.username,
-            "password": broker.password,
-            "virtual_host": broker.virtual_host,
-            "use_ssl": broker.tls,
-            "heartbeat": broker.heartbeat,
-            "ca_file": self._path(broker.ca_file),
-            "cert_file": self._path(broker.cert_file),
-            "key_file": self._path(broker.key_file),
-        }
+        given = broker.options()
         options = AMQPOptions.from_environment(
-            **{name: value for name, value in given.items() if value is not None}
+            **given | {name: self._path(given[name]) for name in FILES if name in given}
         )
         return AMQPSpace(
             amqp_options=options,

@@ -5,8 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    get_args,
+    get_type_hints,
+)
 
 from pydantic import (
     BaseModel,
@@ -28,6 +38,7 @@ from moothall.company.supervisor import Restart
 from moothall.errors import ConfigError, MoothallError
 from moothall.files import Where, read_yaml
 from moothall.message import address
+from moothall.spaces.amqp.amqp_options import AMQPOptions
 from moothall.text import escaped, excerpt, nearest
 
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -97,24 +108,46 @@ class RestartSettings(_Part):
         return Restart(**{**vars(other), **given})
 
 
-class BrokerSettings(_Part):
+_CALLED: Final = {"hostname": "host", "use_ssl": "tls"}
+"""What the file calls options of a broker, where that differs."""
+
+_OPTIONS: Final = get_type_hints(AMQPOptions)
+
+if TYPE_CHECKING:
+    _BrokerOptions = _Part  # its fields are read by `options` alone
+else:
+
+    def _strict(hint: Any) -> Any:
+        kinds = {bool: StrictBool, int: StrictInt}
+        given = (hint, *get_args(hint))
+        return next((kinds[kind] for kind in kinds if kind in given), StrictStr) | None
+
+    _BrokerOptions = create_model(
+        "_BrokerOptions",
+        __base__=_Part,
+        **{
+            _CALLED.get(each.name, each.name): (
+                _strict(_OPTIONS[each.name]),
+                Field(default=None, repr=each.repr),
+            )
+            for each in fields(AMQPOptions)
+        },
+    )
+
+
+class BrokerSettings(_BrokerOptions):
     """Where the broker is; `AMQP_HOST` and the other variables have what the file leaves out."""
 
-    host: StrictStr | None = None
-    port: StrictInt | None = None
-    username: StrictStr | None = None
-    password: StrictStr | None = Field(default=None, repr=False)
-    virtual_host: StrictStr | None = None
-    tls: StrictBool | None = None
-    ca_file: StrictStr | None = None
-    cert_file: StrictStr | None = None
-    key_file: StrictStr | None = None
-    heartbeat: StrictInt | None = None
     exchange: StrictStr = "moothall"
     quorum: StrictBool = False
     inbox: StrictStr | None = None
     keep: Seconds = 86_400.0
     lost_after: Seconds | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments for `AMQPOptions` that the file states."""
+        given = {name: getattr(self, _CALLED.get(name, name)) for name in _OPTIONS}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class HTTPSettings(_Part):

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final
 
@@ -106,20 +106,11 @@ def place_options(function: Callable[..., Any], *, quorum: bool = True) -> Calla
     """Add the options that name the broker, and pass them as one, `place`."""
 
     @wraps(function)
-    def command(
-        *args: Any,
-        exchange: str | None,
-        use_ssl: bool,
-        ca_file: str | None,
-        cert_file: str | None,
-        key_file: str | None,
-        quorum: bool = False,
-        **kwargs: Any,
-    ) -> Any:
-        files = {"ca_file": ca_file, "cert_file": cert_file, "key_file": key_file}
-        given: dict[str, Any] = {"use_ssl": True} if use_ssl else {}
-        given |= {name: path for name, path in files.items() if path is not None}
-        return function(*args, place=Place(exchange, quorum, given), **kwargs)
+    def command(*args: Any, exchange: str | None, quorum: bool = False, **kwargs: Any) -> Any:
+        named = {each.name for each in fields(AMQPOptions)} & kwargs.keys()
+        given = {name: kwargs.pop(name) for name in named}
+        said = {name: value for name, value in given.items() if value not in (None, False)}
+        return function(*args, place=Place(exchange, quorum, said), **kwargs)
 
     decorated: Callable[..., Any] = command
     for option in reversed(_OPTIONS + ((_QUORUM,) if quorum else ())):

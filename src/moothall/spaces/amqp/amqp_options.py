@@ -25,7 +25,8 @@ _VARIABLES = {
     "cert_file": "AMQP_CERT_FILE",
     "key_file": "AMQP_KEY_FILE",
 }
-_FILES = ("ca_file", "cert_file", "key_file")
+FILES: Final = ("ca_file", "cert_file", "key_file")
+"""The options that are paths of files."""
 _TRUTHS = {"1": True, "true": True, "yes": True, "on": True} | {
     "0": False,
     "false": False,
@@ -106,7 +107,7 @@ class AMQPOptions:
                     "AMQPOptions: hostname= must be HOST or HOST:PORT, several separated by "
                     f"commas, each of 1 to {_LONGEST} bytes, got {self.hostname!r:.100}"
                 )
-        for name in _FILES:
+        for name in FILES:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str | os.PathLike):
                 raise ConfigError(f"AMQPOptions: {name}= must be a file's path, got {value!r}")
