@@ -13,7 +13,7 @@ import pytest
 
 from conformance.model import ACTIONS, ModelConformance, joined, parts_of, run, user
 from moothall.action import Action
-from moothall.errors import ContextOverflow, DefinitionError, ModelError, WeightsError
+from moothall.errors import ConfigError, ContextOverflow, DefinitionError, ModelError, WeightsError
 from moothall.models import LocalModel, Model, ModelReply, TextPiece
 
 # One worker loads the model and has the processor to itself as far as these tests go.
@@ -180,6 +180,29 @@ def test_seeds_make_a_difference(weights: Path) -> None:
         with LocalModel(weights, temperature=1.5, seed=seed, max_tokens=16, slots=1) as model:
             texts.add(run(model.complete(user("Name a town"))).text)
     assert len(texts) > 1
+
+
+def test_local_model_takes_further_settings_of_sampling(weights: Path) -> None:
+    def said(**options: Any) -> str:
+        with LocalModel(weights, max_tokens=12, seed=7, slots=1, **options) as model:
+            return run(model.complete(user("Name a town"))).text
+
+    assert said(temperature=5.0, options={"top_k": 1}) == said(temperature=0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    (
+        ([1], r"options= must be a dict, got \[1\]"),
+        ({"top_q": 1}, r"a name in options= must be top_k, .* got 'top_q' \(did you mean"),
+        ({"temperature": 1}, "a name in options= must be top_k, .* got 'temperature'"),
+        ({"top_k": True}, "options= 'top_k' must be a number, got True"),
+        ({"top_p": float("nan")}, "options= 'top_p' must be a number, got nan"),
+    ),
+)
+def test_local_model_refuses_what_is_no_setting_of_sampling(options: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        LocalModel(options=options)
 
 
 def test_the_marks_of_the_chat_format_are_text_in_a_message(local: LocalModel) -> None:

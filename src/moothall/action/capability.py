@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from moothall.action.marking import (
-    ACCESS_PERMITTED,
-    AccessPolicy,
     ActionOptions,
     MarkedOptions,
+    Options,
     check_guard,
     check_name,
     check_options,
@@ -26,7 +25,7 @@ from moothall.threads import is_async
 _PARTS = ("name", "function", "description", "parameters")
 
 
-class Action:
+class Action(Options):
     """One capability: a name, a function, and what a caller must know about them.
 
     Args:
@@ -45,17 +44,6 @@ class Action:
 
     name: str
     function: Callable[..., Any]
-    # Each option of `ActionOptions`, with its default; an instance has those that were given.
-    terminal: bool = False
-    access_policy: AccessPolicy = ACCESS_PERMITTED
-    idempotent: bool = False
-    timeout: float | None = None
-    detached: bool = False
-    outside: bool = False
-    own: bool | Sequence[str] = False
-    guard: Sequence[str] | None = None
-    addresses: Sequence[str] | None = None
-
     _help: Any = None
     _note: str = ""  # what whoever approves a call is told besides
     _described_by: str = ""  # who wrote its description and schema, if that is not the program

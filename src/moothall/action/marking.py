@@ -20,13 +20,11 @@ ACCESS_DENIED: Final = "denied"
 ACCESS_REQUESTED: Final = "requested"
 """Each use awaits the answer of the agent's `request_permission`."""
 
-_BOOLEANS: Final = frozenset(("terminal", "idempotent", "detached", "outside"))
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ActionOptions(TypedDict, total=False):
-    """The options of `@action` and `Action`. To add one, add an attribute of `Action`, too."""
+    """The options of `@action` and `Action`. To add one, add an attribute of `Options`, too."""
 
     access_policy: AccessPolicy | None
     idempotent: bool
@@ -44,6 +42,23 @@ class MarkedOptions(ActionOptions, total=False):
 
     name: str | None
     terminal: bool
+
+
+class Options:
+    """The options that an action has: here their defaults, in an instance those that were given."""
+
+    terminal: bool = False
+    access_policy: AccessPolicy = ACCESS_PERMITTED
+    idempotent: bool = False
+    timeout: float | None = None
+    detached: bool = False
+    outside: bool = False
+    own: bool | Sequence[str] = False
+    guard: Sequence[str] | None = None
+    addresses: Sequence[str] | None = None
+
+
+_BOOLEANS: Final = {name for name, hint in Options.__annotations__.items() if hint == "bool"}
 
 
 @overload

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from moothall.arguments import check_integer, names_checked
+from moothall.arguments import check_integer, names_checked, none_of
 from moothall.errors import ConfigError, MissingExtra, ModelError
 from moothall.models import choice, weights
 from moothall.models.base import Answering, Request
@@ -29,6 +30,23 @@ _AGAINST_LOOPS = {"dry_multiplier": 0.8}
 
 _LARGEST_CONTEXT = 1 << 20
 """More tokens than any of these models accepts."""
+
+_OPTIONS: Final = (
+    *("top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold"),
+    *("repeat_penalty", "repeat_last_n", "presence_penalty", "frequency_penalty"),
+    *("dynatemp_range", "dynatemp_exponent", "mirostat", "mirostat_tau", "mirostat_eta"),
+)
+"""The settings of llama.cpp's choice of a token; it ignores others without a word."""
+
+
+def _check_options(options: Any) -> None:
+    if options is not None and not isinstance(options, Mapping):
+        raise ConfigError(f"LocalModel: options= must be a dict, got {options!r:.80}")
+    for name, value in (options or {}).items():
+        if name not in _OPTIONS:
+            raise none_of("LocalModel: a name in options=", _OPTIONS, name)
+        if type(value) not in (int, float) or not isfinite(value):
+            raise ConfigError(f"LocalModel: options= {name!r} must be a number, got {value!r:.80}")
 
 
 @names_checked
@@ -53,6 +71,7 @@ class LocalModel(InProcess, Answering):
         max_tokens: how long an answer may be
         temperature: 0 takes the likeliest token each time
         seed: the random seed, used at a temperature above 0
+        options: more settings of llama.cpp's choice of a token, such as `{"top_p": 0.9}`
         slots: how many prompts are computed at once, up to 128; each holds `context_tokens`
         threads: how many of the processor's cores to use, up to 512; llama.cpp chooses if left out
         deterministic: the same answer every time, on one machine: one slot and no prompt cache,
@@ -79,12 +98,14 @@ class LocalModel(InProcess, Answering):
         slots: int = 2,
         threads: int | None = None,
         deterministic: bool = False,
+        options: Mapping[str, float] | None = None,
     ) -> None:
         check_integer("LocalModel: context_tokens=", context_tokens)
         check_integer("LocalModel: max_tokens=", max_tokens)
         check_integer("LocalModel: slots=", slots, high=BATCH_TOKENS)  # with more slots it aborts
         check_integer("LocalModel: threads=", threads, high=_MOST_THREADS, optional=True)
         check_sampling("LocalModel", temperature, seed)
+        _check_options(options)
         if path is not None and not isinstance(path, str | Path):
             raise ConfigError(f"LocalModel: path= must be the path of a file, got {path!r}")
         self.path: Path = weights.path_or_default(path)
@@ -97,6 +118,7 @@ class LocalModel(InProcess, Answering):
         self.context_tokens: int | None = context_tokens
         self.max_tokens = max_tokens
         self._sampling: dict[str, Any] = {
+            **(options or {}),
             "temperature": temperature,
             "cache_prompt": not deterministic,
         }
