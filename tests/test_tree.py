@@ -91,6 +91,7 @@ FLOORS = {
         "agent",
     ),
     "doors": (
+        "refusals",
         "checks",
         "callers",
         "guard",

@@ -23,8 +23,9 @@ from moothall.action import ACCESS_DENIED
 from moothall.doors.a2a_store import Tasks
 from moothall.doors.a2a_tasks import Task
 from moothall.doors.callers import caller_of, sender_of
+from moothall.doors.refusals import REFUSED, reason_of
 from moothall.doors.served import Served, id_in, in_path
-from moothall.errors import BudgetExceeded, JournalError
+from moothall.errors import JournalError
 from moothall.text import one_line
 
 if TYPE_CHECKING:
@@ -256,8 +257,8 @@ def faults() -> Iterator[None]:
     """Raise moothall's errors in the `with` block as the protocol's errors."""
     try:
         yield
-    except BudgetExceeded as spent:
-        raise Fault("BUDGET_EXCEEDED", str(spent)) from spent
+    except REFUSED as refused:
+        raise Fault(reason_of(refused), str(refused)) from refused
     except JournalError as failed:
         raise Fault("INTERNAL_ERROR", f"the task cannot be read: {failed}") from failed
 

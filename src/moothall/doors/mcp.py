@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.a2a.wire import TOO_MANY
+from moothall.a2a.wire import Fault
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision
 from moothall.doors.callers import LOCAL, caller_of, sender_of
 from moothall.doors.checks import Receive, Scope, Send
+from moothall.doors.refusals import REFUSED, reason_of
 from moothall.doors.served import Caller, Served
-from moothall.errors import BudgetExceeded, MoothallError, NobodyToAsk
+from moothall.errors import MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
 from moothall.mcp.results import content_of
 from moothall.reasoning.events import CallEnded, CallProgress, CallStarted, Event
@@ -206,8 +207,8 @@ class MCPDoor:
         caller = _caller(ctx)
         try:
             self._served.check(caller)
-        except BudgetExceeded as spent:
-            raise _refused(spent) from None
+        except REFUSED as refused:
+            raise _refused(refused) from None
         sender, meta = self._sender(ctx), None
         if sender is None:  # a revision without sessions
             sender = sender_of("mcp", caller)
@@ -235,8 +236,8 @@ class MCPDoor:
         caller = Caller(loop, job.approve, job.answer, tell, name=job.caller)
         try:
             value = await self._served.call(job.sender, to, action, args, caller, tell)
-        except BudgetExceeded as spent:
-            raise _refused(spent) from None
+        except REFUSED as refused:
+            raise _refused(refused) from None
         except MoothallError as error:
             return _failed(str(error))
         return _result(value, meta)
@@ -368,11 +369,11 @@ def _caller(ctx: ServerRequestContext[Any]) -> str:
     return LOCAL if ctx.request is None else caller_of(ctx.request.scope)
 
 
-def _refused(spent: BudgetExceeded) -> MCPError:
-    """Return the error of the protocol for a caller that has spent its budget."""
+def _refused(error: MoothallError) -> MCPError:
+    """Return the error of the protocol for a call that is refused."""
     from mcp import MCPError
 
-    return MCPError(TOO_MANY, str(spent))
+    return MCPError(Fault(reason_of(error), str(error)).code, str(error))
 
 
 def _result(value: Any, meta: Any) -> types.CallToolResult:

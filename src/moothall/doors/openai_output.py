@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from moothall.doors.checks import Send
 from moothall.doors.openai_input import Asked, Wrong
-from moothall.errors import BudgetExceeded, ConfigError, ContextOverflow, NotPermitted, UnknownPrice
+from moothall.doors.refusals import refusal_of
+from moothall.errors import ConfigError, ContextOverflow, UnknownPrice
 from moothall.jsonvalue import json_text
 from moothall.models.protocol import Usage
 from moothall.reasoning.loop.run import CUT
@@ -351,10 +352,8 @@ def wrong_of(error: Exception) -> Wrong:
     """Return the protocol's error for one of moothall's."""
     if isinstance(error, Wrong):
         return error
-    if isinstance(error, NotPermitted):
-        return Wrong(str(error), None, "not_permitted", 403, "permission_error")
-    if isinstance(error, BudgetExceeded):
-        return Wrong(str(error), None, "insufficient_quota", 429, "insufficient_quota")
+    if refusal := refusal_of(error):
+        return Wrong(str(error), None, refusal.code, refusal.status, refusal.kind)
     if isinstance(error, ConfigError | UnknownPrice):  # of this program: no client can mend it
         logger.error("a request by OpenAI's interface failed: %s", error)
     elif isinstance(error, TypeError):  # another DefinitionError

@@ -1,0 +1,37 @@
+"""How the doors tell an error of ours stands in one list, which each of them reads.
+
+A user cannot add to it, so this test adds to a copy of the package.
+"""
+
+from __future__ import annotations
+
+from tests.extending.conftest import Added
+
+ADDED = (
+    ("import BudgetExceeded, MoothallError", ", MailboxFull"),
+    (
+        "_REFUSALS: Final[dict[type[MoothallError], _Refusal]] = {\n",
+        '    MailboxFull: _Refusal("RATE_LIMIT_EXCEEDED", "busy", "requests", 429),\n',
+    ),
+)
+USES = """
+from moothall import MailboxFull
+from moothall.a2a.wire import Fault
+from moothall.doors.a2a import faults
+from moothall.doors.mcp import _refused
+from moothall.doors.openai_output import wrong_of
+
+full = MailboxFull("agent 'a' is busy")
+try:
+    with faults():
+        raise full
+except Fault as fault:
+    assert (fault.reason, fault.status, str(fault)) == ("RATE_LIMIT_EXCEEDED", 429, str(full))
+assert _refused(full).error.code == -32029
+told = wrong_of(full)
+assert (told.error["code"], told.status) == ("busy", 429)
+"""
+
+
+def test_error_added_to_the_refusals_is_told_by_each_door(added: Added) -> None:
+    added({"doors/refusals.py": ADDED})("-c", USES)
