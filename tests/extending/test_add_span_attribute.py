@@ -1,4 +1,7 @@
-"""An attribute of a user's own on each span: a span processor of the program's provider sets it."""
+"""An attribute of a user's own on each span: a span processor of the program's provider sets it.
+
+A metric stands in the table of names.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.extending.conftest import Added
 
 from moothall import ReActAgent, ScriptedModel
 from moothall.telemetry import instrument, uninstrument
@@ -42,3 +46,42 @@ def test_span_attribute_of_a_users_own_is_on_the_spans_of_its_agents() -> None:
         if span.attributes and span.name.startswith("invoke_agent")
     }
     assert found == {"Ann": "sales", "Bob": None}
+
+
+NAMED = (
+    (
+        "METRICS: Final = {\n",
+        '    "moothall.answer.length": _Metric("{char}", "Of answers.", (10.0, 100.0)),\n',
+    ),
+)
+MEASURED = (
+    (
+        '        reason = getattr(result, "stop_reason", None)\n',
+        """        if result is not None:
+            self.measure(span, "moothall.answer.length", len(result.text), {"a": 1})
+""",
+    ),
+)
+USES = """
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from moothall import ReActAgent, ScriptedModel
+from moothall.telemetry import instrument, uninstrument
+
+reader = InMemoryMetricReader()
+provider = MeterProvider([reader])
+instrument(meter_provider=provider)
+ReActAgent("Ann", ScriptedModel(["Hello."])).reply_sync("Hi")
+uninstrument()
+(scope,) = reader.get_metrics_data().resource_metrics[0].scope_metrics
+(found,) = [each for each in scope.metrics if each.name == "moothall.answer.length"]
+(point,) = found.data.data_points
+assert (found.unit, point.sum, point.count, point.attributes) == ("{char}", 6, 1, {"a": 1})
+assert tuple(point.explicit_bounds) == (10.0, 100.0)
+"""
+
+
+def test_metric_of_telemetry_added_in_the_table_of_names_is_measured_where_its_span_ends(
+    added: Added,
+) -> None:
+    added({"telemetry/names.py": NAMED, "telemetry/spans.py": MEASURED})("-c", USES)

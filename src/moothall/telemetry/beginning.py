@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry import context as otel_context
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -19,6 +19,7 @@ from moothall.telemetry.scope import SCOPE, OpenSpan, Scope, logger
 from moothall.text import log_failure
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Tracer, TracerProvider
 
 TRACEPARENT: Final = "traceparent"
@@ -31,11 +32,25 @@ _W3C: Final = TraceContextTextMapPropagator()
 
 
 class Beginning:
-    """Begins spans with one provider's tracer."""
+    """Begins spans with one provider's tracer, and measures with another's meter."""
 
-    def __init__(self, tracer_provider: TracerProvider | None) -> None:
+    def __init__(
+        self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
+    ) -> None:
         self._provider = tracer_provider
         self._made: Tracer | None = None
+        meters = metrics.get_meter_provider() if meter_provider is None else meter_provider
+        meter = meters.get_meter(names.SCOPE, VERSION)
+        self._histograms = {
+            name: meter.create_histogram(
+                name, its.unit, its.about, explicit_bucket_boundaries_advisory=its.buckets
+            )
+            for name, its in names.METRICS.items()
+        }
+
+    def measure(self, span: OpenSpan, metric: str, value: float, about: dict[str, Any]) -> None:
+        """Record a value of a metric, with its attributes, in the context of a span."""
+        self._histograms[metric].record(value, about, span.scope.otel)
 
     @property
     def _tracer(self) -> Tracer:

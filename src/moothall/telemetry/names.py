@@ -5,7 +5,7 @@ The conventions (2026-11) are in development; what changes there changes in this
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 SCOPE: Final = "moothall"
 """The instrumentation scope of all spans and metrics."""
@@ -85,10 +85,26 @@ STEP: Final = "moothall.step"
 
 # -- metrics ---------------------------------------------------------------------------------------
 DURATION: Final = "gen_ai.client.operation.duration"
-DURATION_BUCKETS: Final = tuple(0.01 * 2**n for n in range(14))
 TOKEN_USAGE: Final = "gen_ai.client.token.usage"
-TOKEN_BUCKETS: Final = tuple(4**n for n in range(14))
 TIME_TO_FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
-FIRST_CHUNK_BUCKETS: Final = (
+_FIRST_CHUNK_BUCKETS: Final = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 )  # fmt: skip
+
+
+class _Metric(NamedTuple):
+    unit: str
+    about: str
+    buckets: tuple[float, ...]
+
+
+METRICS: Final = {
+    DURATION: _Metric("s", "How long an operation took.", tuple(0.01 * 2**n for n in range(14))),
+    TOKEN_USAGE: _Metric(
+        "{token}", "The tokens of a call of a model.", tuple(4**n for n in range(14))
+    ),
+    TIME_TO_FIRST_CHUNK: _Metric(
+        "s", "How long the first piece of a streamed answer took.", _FIRST_CHUNK_BUCKETS
+    ),
+}
+"""To add one, record its values by `Beginning.measure`."""

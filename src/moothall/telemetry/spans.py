@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from opentelemetry import context as otel_context
-from opentelemetry import metrics, trace
+from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanKind
 
 from moothall.reasoning.record import NULL_RECORD
 from moothall.telemetry import content, names
-from moothall.telemetry.beginning import TRACEPARENT, VERSION, context_of, nothing, traceparent_of
+from moothall.telemetry.beginning import TRACEPARENT, context_of, nothing, traceparent_of
 from moothall.telemetry.ids import span_id_of, trace_id_of
 from moothall.telemetry.messages import Messages
 from moothall.telemetry.scope import SCOPE, OpenSpan
@@ -34,29 +34,9 @@ class Telemetry(Messages):
         meter_provider: MeterProvider | None,
         content: bool,
     ) -> None:
-        super().__init__(tracer_provider)
+        super().__init__(tracer_provider, meter_provider)
         self._content = content
         self._models: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
-        meters = metrics.get_meter_provider() if meter_provider is None else meter_provider
-        meter = meters.get_meter(names.SCOPE, VERSION)
-        self._duration = meter.create_histogram(
-            names.DURATION,
-            "s",
-            "How long an operation took.",
-            explicit_bucket_boundaries_advisory=names.DURATION_BUCKETS,
-        )
-        self._tokens = meter.create_histogram(
-            names.TOKEN_USAGE,
-            "{token}",
-            "The tokens of a call of a model.",
-            explicit_bucket_boundaries_advisory=names.TOKEN_BUCKETS,
-        )
-        self._first_chunk = meter.create_histogram(
-            names.TIME_TO_FIRST_CHUNK,
-            "s",
-            "How long the first piece of a streamed answer took.",
-            explicit_bucket_boundaries_advisory=names.FIRST_CHUNK_BUCKETS,
-        )
 
     # -- replies -----------------------------------------------------------------------------------
 
@@ -201,13 +181,13 @@ class Telemetry(Messages):
                 about[names.OUTPUT_MESSAGES] = content.answer_of(result)
             for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
                 if count:
-                    self._tokens.record(count, {**own, names.TOKEN_TYPE: kind}, span.scope.otel)
+                    self.measure(span, names.TOKEN_USAGE, count, {**own, names.TOKEN_TYPE: kind})
         if (first := span.first_seconds) is not None:
             about[names.FIRST_CHUNK] = first
-            self._first_chunk.record(first, own, span.scope.otel)
+            self.measure(span, names.TIME_TO_FIRST_CHUNK, first, own)
         if about:
             span.scope.span.set_attributes(about)
-        self._duration.record(span.seconds, own, span.scope.otel)
+        self.measure(span, names.DURATION, span.seconds, own)
 
     def _about(self, model: Any) -> dict[str, Any]:
         try:
