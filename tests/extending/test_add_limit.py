@@ -56,7 +56,7 @@ with Journal("runs.db") as journal:
 from moothall.company.settings import BudgetSettings
 assert BudgetSettings(pages=3).limits() == {"pages": 3}
 from moothall.studio.page import limits
-assert [each.label for each in limits() if each.name == "max_pages"] == ["Pages"]
+assert [each.label for each in limits() if each.name == "max_pages"] == ["Pages at most"]
 """
 
 
