@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from moothall.errors import ConfigError
+from moothall.society import Move, RowBlock, Society
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.ties import STRENGTH
 from moothall.society.city.city import City
@@ -196,3 +197,21 @@ def test_people_in_columns_have_work_and_school_in_a_network_too() -> None:
     assert np.bincount(work[work >= 0]).max() == 10  # a place without a limit employs ten
     assert (age[work >= 0] >= 18).all()
     assert ((school >= 0) == ((age >= 5) & (age < 18))).all()
+
+
+class Walks(RowBlock):
+    """Wants to walk where only steps lead."""
+
+    words = ("walk",)
+
+    def step_rows(self, rows: Any) -> None:
+        rows.want(Move, to="b", mode="walk")
+
+
+def test_a_row_that_moves_by_a_mode_of_no_network_is_refused_and_the_step_goes_on() -> None:
+    at = {"id": np.array([1, 2]), "place": np.array(["a", "a"])}
+    population = Population(at, Network(["a", "b"], [("a", "b")]), [Walks()])
+    with Society(population) as society:
+        society.run_sync(steps=2)
+        assert population.columns["place"].tolist() == [0, 0]
+        assert [each.done for each in society.respondent(1).perceived.answers] == [False]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
@@ -16,7 +15,6 @@ from moothall.society.population.step import Wants, in_threads
 from moothall.threads import WORKERS
 
 _AT_ONCE: Final = 100  # after this many turns the loop runs the waiting ones
-_FROZEN: Final = 10_000  # turns whose objects the collector then leaves alone in this step
 
 
 class Engine(Protocol):
@@ -89,7 +87,5 @@ class LocalEngine:
             router.begin(mailbox)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if number % _FROZEN == _FROZEN - 1:
-                gc.freeze()
         while router.turns:
             await router.wait_turn_end()
