@@ -24,6 +24,7 @@ from moothall.research.reading.html import (
     plain,
     read_html,
 )
+from moothall.research.reading.manual import read_manual
 from moothall.text import error_text
 
 _KINDS: Final = {
@@ -50,6 +51,11 @@ _FILLED: Final = re.compile(
 )
 _KIND_OF: Final = {suffix: kind for kind, all in _KINDS.items() for suffix in all.split()}
 
+# A page of a manual by its section: `ls.1`, `crypt.3ssl`; else, such as a log's copy, a text.
+_MANUAL_SUFFIX: Final = re.compile(
+    r"\.(?:[1-9](?:x|p|pm|perl|ssl|posix|t|tcl|tk|erl|edit|type|const|head|readline|ncurses|curses|"
+    r"form|menu|gcc|git|caml|am|alpha|qt|gv|ldap|krb5|avr|blas|rheolef)?|man|mdoc|roff)"
+)
 _TITLE: Final = 300  # characters of a heading that are kept
 _LINES: Final = 40
 _ROWS: Final = 10
@@ -114,7 +120,11 @@ def kind_of(name: str) -> str | None:
     suffixes = PurePosixPath(name).suffixes[-2:]
     if suffixes and _FILLED.fullmatch(suffixes[-1]) and suffixes[0].lower() in _KIND_OF:
         suffixes = suffixes[:1]
-    return _KIND_OF.get(suffixes[-1].lower()) if suffixes else "text"
+    if not suffixes:
+        return "text"
+    return (
+        "manual" if _MANUAL_SUFFIX.fullmatch(suffixes[-1]) else _KIND_OF.get(suffixes[-1].lower())
+    )
 
 
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
@@ -134,6 +144,8 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         text = plain(decoded(data, declared(data[:1024], _DECLARED)))
     if kind == "notebook":
         return _notebook(text)
+    if kind == "manual" and (page := read_manual(text)) is not None:
+        return page
     if kind == "markdown":
         return _markdown(_without_links(text))
     if kind == "rest":
@@ -144,9 +156,13 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
             return _table(text, "\t" if name.lower().endswith(".tsv") else None)
     if kind == "text":
         text = _whole_words(text)
-    sections_of = {"text": _manual, "python": _python, "source": _by_lines, "table": _by_lines}.get(
-        kind
-    )
+    sections_of = {
+        "text": _manual,
+        "manual": _by_lines,
+        "python": _python,
+        "source": _by_lines,
+        "table": _by_lines,
+    }.get(kind)
     return Document("", text, sections_of(text) if sections_of else [])
 
 
