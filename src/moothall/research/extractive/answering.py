@@ -195,6 +195,8 @@ def _says_nothing(candidate: Candidate, asked: Asked) -> bool:
         return True
     if unit.kind == "head" and not facts["kind"]:
         return True
+    if unit.is_setting and text[unit.end - 1] in "=:":  # it has no value
+        return True
     if text[candidate.window[1] - 1] in "?\uff1f؟" and not candidate.follows:
         return True
     is_sentence = unit.kind == "prose" or (
@@ -229,6 +231,9 @@ def _bound(asked: Asked, each: Candidate) -> float:
     if is_code and asked.classes.isdisjoint(each.says):
         return 0.0  # a number of a program's own
     said = each.passage.text[slice(*each.window)]
+    named = asked.needed.named <= each.says | each.under
+    if each.unit.is_setting and not asked.needed.verb and named and asked.has_kind(said):
+        return asked.share(each.says)
     lead = each.passage.text[slice(*each.lead)] if each.lead else ""
     follows = each.follows and each.passage.text[each.follows[0].start : each.follows[-1].end]
     return asked.bound(f"{lead} {said} {follows or ''}", each.under)

@@ -26,6 +26,8 @@ _COPULA: Final = re.compile(
 _PART: Final = re.compile(r"\s+[–—|-]\s+|\s*[»\u203a]\s*|:\s")  # of a title
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _NOTHING: Final[frozenset[str]] = frozenset()
+# What a line such as `#tries = 20` is, which does not say so.
+_OF_SETTINGS: Final = frozenset(terms("default value setting set option parameter directive"))
 
 
 class Candidate(NamedTuple):
@@ -104,6 +106,9 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
         )
         if asked.needed.is_headed(said, above):
             own |= (above | read.title) & wanted
+        # Of a setting the file says whose it is, and nothing says that it is one.
+        if unit.is_setting and not wanted.isdisjoint(own - _OF_SETTINGS - read.title):
+            own |= (_OF_SETTINGS | read.title) & wanted
         if wanted.isdisjoint(own | of_lead | beside):
             continue
         first, last = _window(asked, text, read, place)
@@ -156,7 +161,7 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
             "short": min(length, 8) / 8,
             "long": max(0, min(length, 100) - 40) / 60,
             "first": float(place == 0),
-            "nothing new": float(own <= wanted),
+            "nothing new": float(own <= wanted and not unit.is_setting),  # `ForwardAgent no`
             "new": min(len(own - wanted), 10) / 10,
             "asks": float(said[-1:] in "?\uff1f؟"),
             "leads on": float(said.endswith(":")),
@@ -165,7 +170,10 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
             "opens": about_page * (place == read.opens),
             "defines": defines,
             "defines at home": defines * at_home,
-            "subject": float(any(term in wanted for term in begins) and bool(_COPULA.search(said))),
+            "subject": float(
+                any(term in wanted for term in begins)
+                and (unit.is_setting or bool(_COPULA.search(said)))
+            ),
         }
         # A lead is shown if it says more: not `Fees` before “The fees are low.”
         is_shown = (
@@ -235,7 +243,8 @@ def _following(text: str, read: _Prepared, last: int, lacks: Set[str]) -> tuple[
     """
     after = read.units[last + 1 :]
     end = text[read.units[last].end - 1]
-    if not after or not (end == ":" or (end.isalnum() and after[0].kind == "code")):
+    is_led = bool(after) and (after[0].is_setting and after[0].block == read.units[last].block)
+    if not after or not (is_led or end == ":" or (end.isalnum() and after[0].kind == "code")):
         return ()
     if after[0].kind == "code":
         return after[:1] if after[0].end - after[0].start <= LONGEST else ()

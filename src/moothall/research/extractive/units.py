@@ -29,6 +29,18 @@ _LONGEST_LEAD: Final = 300
 _LONGEST_CODE: Final = 400
 _FENCED: Final = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)\n?[ \t]*(?:\1|\Z)", re.M | re.S)
 _WORDS: Final = 3
+# Lines of settings: `#Port 22`, `max_connections = 100  # comment`, `do-ip6: yes`.
+_ASSIGNED: Final = re.compile(
+    r"[ \t]*(?:[#;][ \t]*)*[A-Za-z][\w.-]*[ \t]*=(?![=>])[^#(]*(?<![;{\[,\s])[ \t]*(?:#.*)?$"
+)
+_WORDED: Final = re.compile(
+    r"[ \t]*(?:[#;]+[ \t]*)?[A-Za-z][\w.-]*:?[ \t]+[^\s#]+(?:[ \t]+[^\s#]+)?(?<![.,:;(){}])"
+    r"[ \t]*(?:#.*)?$"
+)
+_COMMENTED: Final = re.compile(r"[#;]+[ \t]*[A-Za-z][\w.-]*[ \t]*[=:][ \t]*[^\s#]+[ \t]*(?:#.*)?$")
+_BESIDE: Final = re.compile(r"[ \t]*(?:[#;].*|\[[^\]]*\][ \t]*)?$")  # a comment, a part's name
+_FEWEST: Final = 3  # lines of words alone that are settings
+_MARKS: Final = re.compile(r"[ \t]*(?:[#;]+[ \t]+)?")
 
 
 class Unit(NamedTuple):
@@ -40,6 +52,7 @@ class Unit(NamedTuple):
     lead: tuple[int, int] | None  # the term that it explains, the row of heads or what leads to it
     block: int  # which paragraph it is of
     dangles: bool  # begins with a word for something that was said before
+    is_setting: bool = False  # a line that gives something its value
 
 
 @lru_cache(maxsize=2_000)
@@ -51,7 +64,8 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
     leads_list = False  # whether it ends with a colon, and so leads to all items that follow
     heads: tuple[int, int] | None = None  # the first row of a table
     commented = comments(text)
-    for start, end, is_fenced in _spans(text):
+    for start, end, how in _spans(text):
+        is_fenced = how == "fenced"
         said = text[start:end]
         # What stands before it in its line: a marker, if no other unit does.
         line = text.rfind("\n", 0, start) + 1
@@ -63,7 +77,7 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
         new = bool(new or entry) or made[-1].kind == "head"
         block += new
         underlined = bool(UNDERLINED.match(text, end))
-        kind = "code" if is_fenced else _kind(said, marker, heading, underlined)
+        kind = "code" if how else _kind(said, marker, heading, underlined)
         if kind == "item" and not new:
             kind = "prose"
         if kind == "row":
@@ -76,7 +90,8 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
             beneath = new or (bool(made) and made[-1].kind == "term")
             explains = kind in ("item", "code") or (kind == "prose" and not leads_list)
             own = lead if beneath and explains else None
-        made.append(Unit(start, end, kind, own, block, bool(_DANGLING.match(said))))
+        sets = how == "setting" or (kind == "code" and bool(_ASSIGNED.fullmatch(said)))
+        made.append(Unit(start, end, kind, own, block, bool(_DANGLING.match(said)), sets))
         if said.endswith(":") and len(said) <= _LONGEST_LEAD and kind != "head":
             lead, leads_list = (start, end), True
         elif kind == "term" and not _ENDS.search(said[-20:]):
@@ -87,9 +102,9 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
     return tuple(made)
 
 
-def _spans(text: str) -> Iterator[tuple[int, int, bool]]:
-    """Yield sentences and blocks of fenced code, in the order of the text."""
-    spans = [(start, end, False) for start, end in sentences(text)]
+def _spans(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield sentences, settings and blocks of fenced code, in the order of the text."""
+    spans = [each for start, end in sentences(text) for each in _settings(text, start, end)]
     titled = adornments(text)
     end = 0
     while found := _FENCED.search(text, end):
@@ -101,8 +116,33 @@ def _spans(text: str) -> Iterator[tuple[int, int, bool]]:
             start = text.index(part, at)
             at = start + len(part)
             if part.strip():
-                spans.append((start, at, True))
+                spans.append((start, at, "fenced"))
     yield from sorted(spans)
+
+
+def _settings(text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+    """Yield the settings of lines that are nothing else, each with the comments after it."""
+    lines = text[start:end].split("\n")
+    if len(lines) == 1 and text[start] in "#;" and _COMMENTED.match(lines[0]):
+        yield start, end, "setting"
+        return
+    assigned = [bool(_ASSIGNED.match(each)) for each in lines]
+    worded = [bool(_WORDED.match(each)) for each in lines]
+    begins = [one or other for one, other in zip(assigned, worded, strict=True)]
+    enough = any(assigned) or sum(worded) >= _FEWEST
+    every = all(one or _BESIDE.match(each) for one, each in zip(begins, lines, strict=True))
+    if len(lines) == 1 or not (enough and every):
+        yield start, end, ""
+        return
+    at = first = start
+    for line, new in zip(lines, begins, strict=True):
+        if new and text[first:at].strip():
+            yield first, at - 1, "setting"
+        if new:
+            marks = _MARKS.match(line)
+            first = at + (marks.end() if marks else 0)
+        at += len(line) + 1
+    yield first, end, "setting"
 
 
 def _kind(said: str, marker: str, heading: str, underlined: bool) -> str:

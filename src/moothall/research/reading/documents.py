@@ -144,8 +144,8 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         text = plain(decoded(data, declared(data[:1024], _DECLARED)))
     if kind == "notebook":
         return _notebook(text)
-    if kind == "manual" and (page := read_manual(text)) is not None:
-        return page
+    if kind == "manual" and (manual := read_manual(text)) is not None:
+        return manual
     if kind == "markdown":
         return _markdown(_without_links(text))
     if kind == "rest":

@@ -97,7 +97,7 @@ class Lines:
                 rest = asked[len(name) :].strip()
                 if name in ("if", "ie"):
                     found = _CONDITION.match(asked)
-                    holds = bool(found) and (found[2] in _HOLDS) != bool(found[1])
+                    holds = found is not None and (found[2] in _HOLDS) != bool(found[1])
                     held = holds if name == "ie" else held
                     line = self._chosen(holds, found[3] if found else "")
                 elif name == "el":
