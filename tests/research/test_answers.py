@@ -153,6 +153,11 @@ def test_question_without_an_answer_is_said_and_nothing_is_cited(question: str) 
             "The daemon is installed by an administrator. The daemon sets its log by itself.",
             "The daemon sets its log by --log-file FILE.",
         ),
+        (
+            "How much does support for the pump cost?",
+            "Support for the pump costs 3 times what it did. The pump has 9 valves to support it.",
+            "Support for the pump costs 40 euros.",
+        ),
     ),
 )
 def test_what_lacks_the_kind_of_thing_that_is_asked_for_is_no_answer(

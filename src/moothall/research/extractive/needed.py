@@ -46,6 +46,12 @@ _OF_WHAT: Final = re.compile(
     r"((?:[^\s.,;:]+\s*){1,6})"
 )
 _YEAR: Final = re.compile(r"(?<![\w:])(?:1[5-9]|20)\d\d\b")
+_PRICE: Final = re.compile(r"(?i)\bhow much\b.*\bcosts?\b|\b(?:prices?|fees?)\b")
+# A sum in a currency, or that it is none.
+_MONEY: Final = re.compile(
+    r"(?i)[$€£¥]\s?\d|\d[\d.,]*\s?(?:[$€£¥]|(?:US )?(?:dollars?|euros?|pounds?|yen|cents?)\b"
+    r"|(?:USD|EUR|GBP|CHF|JPY)\b)|\b(?:USD|EUR|GBP|CHF|JPY)\s?\d|\bfree\b|\bgratis\b|\bno charge\b"
+)
 _COUNTED: Final = re.compile(
     r"(?i)\bhow many (?:of (?:the |its )?)?(.+?)(?:\s(?:is|are|was|were|does|do|did|can|could|may|"
     r"might|must|should|will|would|has|have|had|of|in|on|at|per|from|with|that|which|to)\b|\?|$)"
@@ -134,6 +140,8 @@ def needed(question: str, kind: Kind, names: Sequence[str]) -> Needed:
     of = _OBJECT.search(question)
     own = terms_of(of[1]) if of and kind.name in ("option", "code", "path", "version") else []
     thing = {"name": _SOMEBODY, "date": _YEAR}.get(kind.name) if verb else None
+    if kind.name == "number" and _PRICE.search(question):
+        thing = _MONEY
     is_first = thing is _YEAR and bool(_any("first|originally").search(question))
     about = frozenset(terms(re.sub(_any(_WROTE), "", question)))
     named = frozenset((*names[:1], *own[:1]))
