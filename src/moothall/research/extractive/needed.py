@@ -46,11 +46,13 @@ _OF_WHAT: Final = re.compile(
     r"((?:[^\s.,;:]+\s*){1,6})"
 )
 _YEAR: Final = re.compile(r"(?<![\w:])(?:1[5-9]|20)\d\d\b")
-_PRICE: Final = re.compile(r"(?i)\bhow much\b.*\bcosts?\b|\b(?:prices?|fees?)\b")
+_COSTS: Final = re.compile(r"(?i)\bhow much\b.*\bcosts?\b")
 # A sum in a currency, or that it is none.
 _MONEY: Final = re.compile(
-    r"(?i)[$€£¥]\s?\d|\d[\d.,]*\s?(?:[$€£¥]|(?:US )?(?:dollars?|euros?|pounds?|yen|cents?)\b"
-    r"|(?:USD|EUR|GBP|CHF|JPY)\b)|\b(?:USD|EUR|GBP|CHF|JPY)\s?\d|\bfree\b|\bgratis\b|\bno charge\b"
+    r"\p\s?\d|\d[\d.,]*\s?(?:\p|[A-Z]{3}\b|(?i:(?:US )?(?:dollars?|euros?|pounds?|francs?|crowns?|"
+    r"yen|rupees?|cents?)\b))|\b[A-Z]{3}\s?\d|\b(?i:free|gratis|no charge)\b".replace(
+        r"\p", "[$€£¥₹]"
+    )
 )
 _COUNTED: Final = re.compile(
     r"(?i)\bhow many (?:of (?:the |its )?)?(.+?)(?:\s(?:is|are|was|were|does|do|did|can|could|may|"
@@ -140,7 +142,7 @@ def needed(question: str, kind: Kind, names: Sequence[str]) -> Needed:
     of = _OBJECT.search(question)
     own = terms_of(of[1]) if of and kind.name in ("option", "code", "path", "version") else []
     thing = {"name": _SOMEBODY, "date": _YEAR}.get(kind.name) if verb else None
-    if kind.name == "number" and _PRICE.search(question):
+    if kind.name == "number" and _COSTS.search(question):
         thing = _MONEY
     is_first = thing is _YEAR and bool(_any("first|originally").search(question))
     about = frozenset(terms(re.sub(_any(_WROTE), "", question)))
