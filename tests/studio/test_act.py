@@ -147,6 +147,12 @@ def test_a_person_at_the_page_reviews(
     expect(card).to_contain_text("wrote 10 bytes")
     page.set_viewport_size({"width": 640, "height": 400})  # as at a zoom of 200 %
     card.get_by_text("wrote 10 bytes").click(trial=True, timeout=3000)  # nothing is over it
+    page.evaluate("scrollTo(0, 0)")
+    top = (
+        "each => { const at = each.getBoundingClientRect();"
+        " return document.elementFromPoint(at.x + 5, at.y + 5) === each; }"
+    )
+    assert page.get_by_role("button", name="Stop").evaluate(top)  # nor over what stops the run
     work, review = (each.bounding_box() for each in page.locator(".s-lane").all())
     assert work
     assert review

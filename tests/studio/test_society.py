@@ -670,6 +670,11 @@ def test_an_experiment_is_run_and_its_report_is_shown(
     expect(shown).to_contain_text("running")
     shown.get_by_role("button", name="Stop").click()
     expect(shown).to_contain_text("stopped")
+    file.write_text(EXPERIMENT.replace("small", "long"))
+    shown.get_by_role("button", name="Continue").click()
+    expect(shown).to_contain_text("ended")  # and there is one of it
+    tab.reload()
+    expect(shown.get_by_role("status")).to_contain_text("2 of 2 cells")
     with pytest.raises(ConfigError, match="needs a limit"):
         form.start(str(remote(tmp_path)), 1, None, "")
 

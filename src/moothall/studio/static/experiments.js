@@ -10,10 +10,12 @@ function makeOne(told) {
   const far = h("span", { class: "s-soft", role: "status" });
   const bar = h("progress", { max: 1, "aria-label": `Progress of ${told.name}` });
   const stop = button("Stop", () => call("society/stop_experiment", { number: told.number }), "quiet");
+  const again = button("Continue", () => call("society/forms/experiment", { file: told.file, jobs: told.jobs, seeds: told.seeds, out: told.out }));
+  again.title = "Run the cells that have not ended yet";
   const fault = h("p", { class: "s-fault" });
   const report = h("div", {});
   const root = h("details", { open: true, "aria-label": `Experiment ${told.name}` },
-    h("summary", {}, h("b", {}, told.name), " ", badge, " ", far), h("div", { class: "s-row s-control" }, bar, stop), fault,
+    h("summary", {}, h("b", {}, told.name), " ", badge, " ", far), h("div", { class: "s-row s-control" }, bar, stop, again), fault,
     h("p", { class: "s-soft" }, `${told.file}; its results are in ${told.out}`), report);
   function update({ state, cells, ended, part, seconds_left: left, fault: why }) {
     badge.className = `s-badge ${STATES[state]}`;
@@ -21,12 +23,13 @@ function makeOne(told) {
     far.textContent = `${ended.toLocaleString("en")} of ${count(cells, "cell")}${state === "running" && left !== null ? ` · ${Math.ceil(left).toLocaleString("en")} s left` : ""}`;
     bar.value = part;
     bar.hidden = stop.hidden = state !== "running";
+    again.hidden = state !== "stopped" && state !== "failed";
     fault.hidden = !why;
     fault.textContent = why;
     if (state === "ended" && !report.firstChild) // no script runs in it
       replace(report, h("p", {}, h("a", { href: keyed(`society/experiment?number=${told.number}`), target: "_blank", rel: "noopener" }, "The report in a page of its own")), h("iframe", { title: `Report of ${told.name}`, sandbox: "", src: keyed(`society/experiment?number=${told.number}`) }));
   }
-  return { root, update };
+  return { root, update, out: told.out };
 }
 
 export function experiments() {
@@ -34,6 +37,10 @@ export function experiments() {
   const all = new Map();
   function show(told) {
     if (!all.has(told.number)) {
+      for (const [number, { root: before, out }] of all) if (out === told.out && number < told.number) { // it continues that one
+        before.remove();
+        all.delete(number);
+      }
       all.set(told.number, makeOne(told));
       root.prepend(all.get(told.number).root);
     }

@@ -220,7 +220,7 @@ export function mount(root) {
         h("time", {}, `${hour(item.from)}–${hour(item.until)}`), ` ${item.do}`, item.where ? h("span", { class: "s-soft" }, ` ${item.where}`) : null, at === status.now ? h("b", {}, " now") : null)))] : null,
       lines("Messages", its.messages.map(([at, sender, to, action, said]) => [h("span", { class: "s-soft" }, `step ${at} `), other(sender), " → ", other(to), action === "say" ? ": " : ` ${action}: `, said])),
       lines("Memory", its.stream.map((each) => (Array.isArray(each) ? [h("span", { class: "s-soft" }, `step ${each[0]} `), each[1]] : json(each.content)))),
-      h("h2", {}, "Relations"),
+      h("h2", {}, "Relations, and how close they are"),
       h("div", { class: "s-row" }, its.relations.map(([id, strength]) => h("span", {}, other(id), h("span", { class: "s-soft" }, ` ${Math.round(strength / 10)} %`)))),
     ];
   }

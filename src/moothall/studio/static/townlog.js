@@ -16,6 +16,12 @@ export function townLog(root, began, citizen) {
   const total = h("p", { class: "s-soft", role: "status" });
   replace(root, h("div", { class: "s-row s-log-tools" }, kind, words), total, list);
 
+  // A message's receiver is a citizen, too.
+  const addressed = (text) => {
+    const [, to] = /^to (\d+): /.exec(text) || [];
+    return to ? ["to ", citizen(to), text.slice(3 + to.length)] : text;
+  };
+
   function draw() {
     const kinds = [...new Set(events.map((each) => each[2]))].sort();
     if (kind.options.length !== kinds.length + 1) {
@@ -26,7 +32,7 @@ export function townLog(root, began, citizen) {
     const wanted = words.value.trim().toLowerCase();
     const found = events.filter(([, , is, who, text]) => (!kind.value || is === kind.value) && (!wanted || `${who} ${text}`.toLowerCase().includes(wanted))).reverse();
     total.textContent = events.length ? `${number(found.length)} of the last ${number(events.length)} events` : "";
-    replace(list, found.slice(0, most()).map(([, step, is, who, text]) => h("li", {}, h("time", {}, began(step)), " ", h("span", { class: `s-badge ${is === "failure" ? "bad" : is === "change" ? "warn" : ""}` }, is), " ", citizen(who), " ", text)),
+    replace(list, found.slice(0, most()).map(([, step, is, who, text]) => h("li", {}, h("time", {}, began(step)), " ", h("span", { class: `s-badge ${is === "failure" ? "bad" : is === "change" ? "warn" : ""}` }, is), " ", citizen(who), " ", addressed(text))),
       !events.length && h("li", {}, empty("Nothing has happened yet. Messages of citizens, what you change and ask, and what fails is listed here.")));
   }
 

@@ -44,6 +44,8 @@ class _Running:
     file: str
     out: str
     cells: int
+    jobs: int
+    seeds: int | None  # instead of those of the file
     ended: int = 0
     part: float = 0.0  # of its steps, from 0 to 1
     seconds_left: float | None = None
@@ -56,8 +58,8 @@ class _Running:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as pages get it."""
-        told = ("number", "name", "file", "out", "cells", "ended", "part", "seconds_left", "state")
-        return {name: getattr(self, name) for name in (*told, "fault")}
+        told = ("number", "name", "file", "out", "jobs", "seeds", "cells", "ended", "part", "state")
+        return {name: getattr(self, name) for name in (*told, "seconds_left", "fault")}
 
 
 class Experiments:
@@ -115,9 +117,13 @@ class Experiments:
             if len(active) >= _AT_ONCE:
                 raise ConfigError(f"{_AT_ONCE} experiments are under way: wait, or stop one")
             cells = experiment.size()["cells"]
-            one = _Running(next(self._numbers), experiment.name, str(path), str(folder), cells)
+            named = (experiment.name, str(path), str(folder))
+            one = _Running(next(self._numbers), *named, cells, jobs, seeds or None)
             begin = partial(self._run, one, experiment, jobs)
             one.thread, _ = in_thread(f"moothall-experiment-{one.number}", begin)
+            before = [each.number for each in self._all.values() if each.out == one.out]
+            for number in before:  # it continues these
+                del self._all[number]
             self._all[one.number] = one
         self._tell(one)
 

@@ -129,7 +129,13 @@ class SocietyTab:
             Field(
                 name="step", label="Length of a step", kind="choice", options=steps, value="15min"
             ),
-            Field(name="seed", label="Seed", kind="whole", value=0),
+            Field(
+                name="seed",
+                label="Seed",
+                kind="whole",
+                value=0,
+                about="The same gives the same town.",
+            ),
             Field(name="model", label="Model", hint="none: by rules", more=True),
             Field(name="calls", label="Calls of it at most", kind="whole", value=1000, more=True),
         ]
