@@ -154,11 +154,6 @@ def charts() -> list[tuple[str, str, list[tuple[str, str, str, int]]]]:
     made = []
     for title, unit in titles.items():
         lines = [each for each in METRICS if each.chart == title]
-        made.append(
-            (
-                title,
-                unit,
-                [(m.name, m.label if len(lines) > 1 else "", m.colour, m.scale) for m in lines],
-            )
-        )
+        drawn = [(m.name, m.label if len(lines) > 1 else "", m.colour, m.scale) for m in lines]
+        made.append((title, unit, drawn))
     return made

@@ -316,7 +316,8 @@ class Experiments(Steps):
             status = population.status_of(row)
             answers = tuple(answers_of(self.books, row))
             messages = [each.envelope.to_dict() for each in messages_of(self, row)]
-            perceived = self._perception(view, id, status, status["place"], messages, answers)
+            parts = (view, id, status, status["place"], messages, answers)
+            perceived = Perception(*parts, name_of=self._name_of)
             return Respondent(id, self._row_name(id), status, [], perceived)
         citizen: Any = mailbox.agent
         try:
@@ -325,10 +326,6 @@ class Experiments(Steps):
         except NotJSON as error:
             raise StateError(f"the state of agent {id!r} must be JSON data: {error}") from None
         messages = [each.envelope.to_dict() for each in mailbox.mail]
-        place, answers = self.books.where[id], tuple(mailbox.answers)
-        perceived = self._perception(view, id, status, place, messages, answers)
+        parts = (view, id, status, self.books.where[id], messages, tuple(mailbox.answers))
+        perceived = Perception(*parts, name_of=self._name_of)
         return Respondent(id, citizen.name or "", status, stream, perceived)
-
-    def _perception(self, view: View, id: str, status: dict[str, Any], *more: Any) -> Perception:
-        place, messages, answers = more
-        return Perception(view, id, status, place, messages, answers, name_of=self._name_of)

@@ -37,7 +37,6 @@ logger: logging.Logger = logging.getLogger("moothall.society")
 
 _FAILURES: Final = 100  # the failures kept as text; all are counted
 _SAID: Final = 10  # of the failures of an intervention, so many are logged
-"""With more agents than this, the commit stage may block the loop for a second: no warning."""
 
 
 class Steps(Space):

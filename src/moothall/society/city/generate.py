@@ -151,9 +151,8 @@ class _Town:
 
     def firms(self, jobs: int) -> list[int]:
         """Return the jobs of each firm, whose sum is the number of jobs."""
-        share = (integers(self._seed, self._rows(jobs), 0, "city.firm") >> np.uint64(11)).astype(
-            np.int64
-        ) + 1
+        drawn = integers(self._seed, self._rows(jobs), 0, "city.firm") >> np.uint64(11)
+        share = drawn.astype(np.int64) + 1
         return self._until(np.minimum((1 << 53) // share, max(5, jobs // 20)), jobs)
 
     def _until(self, sizes: NDArray[Any], total: int) -> list[int]:
@@ -171,9 +170,8 @@ class _Town:
         density = self._density(decline)
         where = choices(density, self._seed, self._rows(count), 0, f"city.{kind}.node").tolist()
         drawn = self._below(len(hours), count, f"{kind}.hours").tolist()
-        for number, (node, dx, dy) in enumerate(
-            zip(where, *self._spread(kind, count, 40), strict=True)
-        ):
+        spots = zip(where, *self._spread(kind, count, 40), strict=True)
+        for number, (node, dx, dy) in enumerate(spots):
             x, y = self.nodes[node]
             opens, closes = hours[drawn[number]]
             yield Place(

@@ -216,11 +216,8 @@ class Network(SteppedPlaces):
         side = max(1, int((n / 64) ** 0.5))  # cells of about 64 points, row by row
         order = np.lexsort((x, (x * side).astype(np.int64), (y * side).astype(np.int64)))
         radius = (degree / (n * 3.141592653589793)) ** 0.5
-        pairs = (
-            package("scipy.spatial")
-            .cKDTree(np.column_stack([x, y])[order])
-            .query_pairs(radius, output_type="ndarray")
-        )
+        tree = package("scipy.spatial").cKDTree(np.column_stack([x, y])[order])
+        pairs = tree.query_pairs(radius, output_type="ndarray")
         return cls.from_numbers(n, pairs[:, 0], pairs[:, 1])
 
     @classmethod

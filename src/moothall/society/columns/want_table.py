@@ -111,12 +111,9 @@ def joined(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> 
         if not any(each.shape for each in values) and len({int(each) for each in values}) == 1:
             fields[name] = np.broadcast_to(values[0], len(sender))  # one number for all
         else:
-            fields[name] = np.concatenate(
-                [
-                    np.broadcast_to(each, len(part[0]))
-                    for each, part in zip(values, parts, strict=True)
-                ]
-            )
+            pairs = zip(values, parts, strict=True)
+            whole = [np.broadcast_to(each, len(part[0])) for each, part in pairs]
+            fields[name] = np.concatenate(whole)
     if (sender[1:] < sender[:-1]).any():
         order = np.argsort(sender, kind="stable")
         sender = sender[order]

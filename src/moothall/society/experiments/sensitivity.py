@@ -136,12 +136,8 @@ async def analyse(
     results = await run_points(design, points, [name], jobs=jobs, out=out, progress=progress)
     rows = []
     for metric in results.metrics:
-        values = np.array(
-            [
-                results.interval(metric, condition_at(number, name)).mean
-                for number in range(len(points))
-            ]
-        )
+        at_points = (condition_at(number, name) for number in range(len(points)))
+        values = np.array([results.interval(metric, each).mean for each in at_points])
         indices = METHODS[method]
         if np.ptp(values) == 0:
             found: dict[str, Any] = {index: [None] * len(known) for index in indices}

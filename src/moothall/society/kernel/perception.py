@@ -216,16 +216,9 @@ class Perception:
         `rules` say what holds for every decision. The system message has nothing of the citizen, so
         that it is the same for all who are asked the same; the schema stands in it once, in words.
         """
-        return [
-            {
-                "role": "system",
-                "content": f"{rules} {task} Answer with JSON alone: {in_short(schema)}",
-            },
-            {
-                "role": "user",
-                "content": f"{self.text()}\n{json.dumps(shown, ensure_ascii=False, default=str)}",
-            },
-        ]
+        system = f"{rules} {task} Answer with JSON alone: {in_short(schema)}"
+        user = f"{self.text()}\n{json.dumps(shown, ensure_ascii=False, default=str)}"
+        return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
 def in_short(schema: Mapping[str, Any]) -> str:

@@ -184,9 +184,8 @@ def _chosen(
     counts = np.stack([_counted(each, margins) for each in drawn], axis=1)
     heads = [home[0][0]["id"] for home in drawn[0]]
     ids = np.array([hashed(w) if isinstance(w, str) else int(w) for w in heads], np.uint64)
-    sums = (_fitted(counts, target) * _FINE).astype(np.int64).cumsum(axis=1) + np.arange(
-        1, 1 + _EACH
-    )
+    weights = (_fitted(counts, target) * _FINE).astype(np.int64)
+    sums = weights.cumsum(axis=1) + np.arange(1, 1 + _EACH)
     share = belows(sums[:, -1], seed, ids, 0, "people.margin")
     which = _improved(counts, target, (sums <= share[:, None]).sum(axis=1))
     now = counts[np.arange(len(which)), which].sum(axis=0)

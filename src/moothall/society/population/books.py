@@ -40,7 +40,6 @@ class RowBooks(Books):
                 service.of_population(population)
         Firm.keep_together(ordered, self)
         self.messages: Messages | None = None
-        self.travelled = 0
         self.capacity: Any = None
         arrays, count = population.arrays, len(population.places)
         if count:

@@ -273,19 +273,12 @@ class RowFeed:
             at = by[int(self._place(np.array([author]))[0])]
             found |= {each for each in last[at].tolist() if at >= 0 and each >= 0}
         of = set(follows)
-        ranked = sorted(
-            (
-                shown_rank(
-                    int(self.heat[at]),
-                    interests.get(self._text(int(self.topic[at])) or "", 0),
-                    int(self.author[at]) in of,
-                ),
-                at,
-            )
-            for at in found
-            if self.author[at] != number
-        )
-        return [self.post(at + self.first) for _, at in reversed(ranked[-limit:])]
+        ranked = []
+        for at in found:
+            if (author := int(self.author[at])) != number:
+                interest = interests.get(self._text(int(self.topic[at])) or "", 0)
+                ranked.append((shown_rank(int(self.heat[at]), interest, author in of), at))
+        return [self.post(at + self.first) for _, at in reversed(sorted(ranked)[-limit:])]
 
     def post(self, number: int) -> Posted:
         """Return a post by its number."""

@@ -279,11 +279,8 @@ def _sell_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     at = np.flatnonzero((asked > kept["stock"])[of])
     if len(at):
         left = dict(zip(of[at].tolist(), kept["stock"][of[at]].tolist(), strict=True))
-        has, cost = money[sender[at]].tolist(), price[at].tolist()
-        given = []
-        for firm, most, cash, each in zip(
-            of[at].tolist(), wanted[at].tolist(), has, cost, strict=True
-        ):
+        given, asking = [], (of[at], wanted[at], money[sender[at]], price[at])
+        for firm, most, cash, each in zip(*(one.tolist() for one in asking), strict=True):
             given.append(min(most, left[firm]))
             if given[-1] * each <= cash:
                 left[firm] -= given[-1]
