@@ -50,6 +50,8 @@ def agent(**options: Any) -> Any:
         (lambda: agent(aprover=None), "aprover= (did you mean 'approver'?)"),
         (lambda: agent(concurency=2), "did you mean 'concurrency'?"),
         (lambda: agent(xyzzy=2), "ReActAgent has no argument xyzzy="),
+        (lambda: agent(schema=int), "ReActAgent has no argument schema=: its reply(schema=…) has"),
+        (lambda: Society(2, step="1h"), "Society has no argument step=: its run(step=…) has"),  # type: ignore[call-arg]
         (lambda: Conversation([agent()], max_turn=3), "did you mean 'max_turns'?"),
         (lambda: DualActConfig(humn=agent(), reactive=agent()), "did you mean 'human'?"),  # type: ignore[call-arg]
         (lambda: Researcher("r", None, tool=[]), "did you mean 'tools'?"),

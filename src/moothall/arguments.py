@@ -67,8 +67,21 @@ def unknown_argument(
     if unknown is None:
         return None
     here = _ELSEWHERE.get(unknown)
-    near = f": {unknown}= is {here}= here" if here in known else nearest(unknown, known)
+    method = _method_with(called, unknown)
+    if here in known:
+        near = f": {unknown}= is {here}= here"
+    elif method:
+        near = f": its {method}({unknown}=…) has"
+    else:
+        near = nearest(unknown, known)
     return DefinitionError(f"{called.__qualname__} has no argument {unknown}={near}")
+
+
+def _method_with(called: Any, name: str) -> str | None:
+    """Return the method of a class that takes the argument, of those that begin its work."""
+    methods = ((each, getattr(called, each, None)) for each in ("reply", "run"))
+    found = (n for n, each in methods if inspect.isfunction(each) and name in _parameters(each)[0])
+    return next(found, None) if isinstance(called, type) else None
 
 
 def _names(cls: type) -> list[str]:
