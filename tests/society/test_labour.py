@@ -11,8 +11,11 @@ from moothall.society import (
     City,
     Experiment,
     LabourMarket,
+    LocalEngine,
     Population,
+    Question,
     Society,
+    Survey,
     all_blocks,
     make_economy,
 )
@@ -89,3 +92,49 @@ def test_an_experiment_sets_the_rates_of_the_labour_market() -> None:
 def test_an_experiment_refuses_wrong_rates(labour: dict[str, int], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         experiment(labour=labour).run_sync(jobs=0)
+
+
+async def test_labour_the_jobless_are_counted_from_the_first_step_on() -> None:
+    market, rows = await days(1)
+    assert rows[0]["unemployment"] == rows[1]["unemployment"] == market.unemployment > 0
+
+
+async def test_labour_firms_lay_off_nobody_for_want_of_sales_in_steps_too_long_to_shop() -> None:
+    city = City.generate(seed=3, citizens=CITIZENS)
+    market = LabourMarket(leaves=0, moves=0, finds=0, fires=1000)
+    services = make_economy(city, seed=3, labour=market, days=1)  # firms have money for a day
+    population = Population(CITIZENS, city, all_blocks(), seed=3)
+    async with Society(population, services=services) as society:
+        rows = await society.run(days=7, step="1h")
+        assert rows[-1]["unemployment"] == rows[0]["unemployment"] < 0.08
+        rows = await society.run(days=1, step="30min")
+        assert rows[-1]["unemployment"] > rows[0]["unemployment"]  # in these they could have sold
+
+
+@pytest.mark.parametrize("rows", (True, False))
+async def test_labour_benefits_are_income_of_which_the_jobless_spend(rows: bool) -> None:
+    async def income(benefit: int) -> tuple[float, float]:
+        city = City.generate(seed=3, citizens=60)
+        market = LabourMarket(leaves=500_000, moves=0, fires=0, finds=0, benefit=benefit)
+        services = make_economy(city, seed=3, labour=market)
+        population = Population(60, city, all_blocks(), seed=3)
+        engine = LocalEngine(rows=rows)
+        async with Society(population, services=services, engine=engine) as society:
+            await society.run(days=6, step="30min")
+            kept = [
+                Question(name, name, "number", by=lambda each, name=name: each.status[name])
+                for name in ("income", "purse")
+            ]
+            answers = await society.survey(
+                Survey("all", kept), lambda each: 0 < each.status["jobless"] <= 2
+            )
+            means = []
+            for name in ("income", "purse"):
+                of = [each.value for each in answers if each.question == name]
+                assert len(of) > 10
+                means.append(sum(of) / len(of))
+            return means[0], means[1]
+
+    (none, poor), (high, rich) = await income(0), await income(800)
+    assert high > 1.5 * none
+    assert rich > poor

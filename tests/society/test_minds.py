@@ -300,3 +300,50 @@ async def test_a_citizen_led_by_a_model_keeps_more_events_unless_told_how_many()
     ruled = CitizenAgent(1, memory=CitizenMemory(), blocks=[])
     async with Society([ruled]):
         assert ruled.memory.most == 50
+
+
+class Heads(Mind):
+    """Keeps the first message of each call, by what it asks for."""
+
+    def __init__(self) -> None:
+        super().__init__(BUSY)
+        self.heads: dict[str, set[str]] = {}
+        self.shown: list[str] = []
+
+    async def complete(
+        self, messages: list[Any], actions: Any = None, schema: Any = None
+    ) -> ModelReply:
+        self.heads.setdefault(",".join(schema["properties"]), set()).add(messages[0]["content"])
+        self.shown.append(messages[1]["content"])
+        return await super().complete(messages, actions, schema)
+
+
+async def test_a_prompt_begins_with_the_same_for_all_and_says_what_numbers_mean() -> None:
+    model, count = Heads(), 12
+    city = City.generate(seed=7, citizens=1000)
+    services = [*make_economy(city, seed=7), Feed()]
+    people = citizens(make_people(city, count, seed=7))
+    people[0].status.update(work=None, jobless=0, savings=4_200_042)
+    people[0].status["profile"]["age"] = 30
+    async with Society(people, city, seed=7, model=model, services=services) as society:
+        await society.run(days=1, step="30min")
+        survey = Survey("evening", [Question("text", "How are you?")])
+        await society.survey(survey)
+    assert model.heads.keys() >= {"to,content", "place", "like,follow,post,topic", "text"}
+    for asked, heads in model.heads.items():
+        if not asked.startswith("plan"):  # who has work may plan it
+            assert len(heads) == 1, asked
+    heads = [each for some in model.heads.values() for each in some]
+    assert all("Money is in cents" in each for each in heads)
+    jobless = [each for each in model.shown if '"jobless": "for ' in each]
+    assert any('"jobless": "for 1 days"' in each for each in jobless)
+    assert any('"savings": 4200042' in each for each in jobless)
+    assert not any('"purse"' in each or '"jobless": -1' in each for each in model.shown)
+
+
+def test_mind_remembers_who_told_it_first_however_many_say_the_same_later() -> None:
+    stream = [(28, "It heard from somebody: The mill is sold.")]
+    stream += [(40 + at, f"It heard from Ann ({at}): The mill is sold.") for at in range(40)]
+    found = recalled(stream, perceived(88), "Who told you first of the mill?", 300)
+    assert found[0] == "07:00: It heard from somebody: The mill is sold."
+    assert found[-1].endswith("Ann (39): The mill is sold.")

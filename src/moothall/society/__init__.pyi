@@ -25,10 +25,10 @@ from moothall.society.columns.rows import Rows as Rows
 from moothall.society.decision_log import Decision as Decision
 from moothall.society.decision_log import decisions as decisions
 from moothall.society.experiments.fitting import Fit as Fit
+from moothall.society.experiments.manifests import compare as compare
 from moothall.society.experiments.pictures import draw_day as draw_day
 from moothall.society.experiments.pictures import draw_map as draw_map
 from moothall.society.experiments.results import Results as Results
-from moothall.society.experiments.results import compare as compare
 from moothall.society.experiments.sensitivity import Sensitivity as Sensitivity
 from moothall.society.experiments.study import Experiment as Experiment
 from moothall.society.kernel.citizen import AgentType as AgentType

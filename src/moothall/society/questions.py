@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from moothall.errors import ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
 from moothall.journal import Journal
@@ -18,7 +18,7 @@ from moothall.reasoning.record import Record, recorded
 from moothall.reasoning.reply_request import AnswerSchema
 from moothall.society.checkpoint import SocietyState
 from moothall.society.kernel.asking import AskedModel, Asking
-from moothall.society.kernel.intervention import Intervention, several
+from moothall.society.kernel.intervention import Intervention, has_values, nobody_with, several
 from moothall.society.kernel.perception import RULES, Perception, View
 from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.kernel.wants import id_order
@@ -37,10 +37,15 @@ from moothall.society.survey import (
 )
 from moothall.spaces.loop import on_a_space
 from moothall.text import counted
-from moothall.threads import side_by_side
+from moothall.threads import is_async, side_by_side
 
 _OBJECT: Final = AnswerSchema({"type": "object"})
+_CHOSEN_AT_ONCE: Final = 200  # so many citizens are looked at; then the loop does what else waits
 _AT_ONCE: Final = 1000  # so many citizens are asked; then the loop does what else waits
+
+
+Whom: TypeAlias = Iterable[str | int] | Mapping[str, Any] | Callable[[Respondent], Any] | None
+"""Whom a survey asks: ids, values of a status, or what is true of a `Respondent`; all if None."""
 
 
 class Experiments(Steps):
@@ -95,7 +100,7 @@ class Experiments(Steps):
     async def survey(
         self,
         survey: Survey,
-        citizens: Iterable[str | int] | None = None,
+        citizens: Whom = None,
         *,
         run_id: str | None = None,
     ) -> list[SurveyAnswer]:
@@ -111,14 +116,17 @@ class Experiments(Steps):
 
         Args:
             survey: the questions
-            citizens: the ids of the citizens to ask; all citizens if left out
+            citizens: the ids of the citizens to ask; or a dict, such as `{"work": "office-1"}`, for
+                all whose status has these values; or a plain function of a `Respondent`, for all
+                of whom it is true; all citizens if left out
             run_id: the run's id in the journal; an ended survey returns its answers again
 
         Returns:
             the answers by citizen in id order, then in the order of the questions
 
         Raises:
-            ConfigError: `survey` is not a Survey, or there is no such citizen
+            ConfigError: `survey` is not a Survey, or there is no such citizen, or no citizen's
+                status has the values
             RunMismatch: another survey began the run
         """
         asked: list[SurveyAnswer] = await self._from_outside(self._survey, survey, citizens, run_id)
@@ -216,13 +224,30 @@ class Experiments(Steps):
             self._asking.record.hear(intervention.as_json())
             self._asking.record.commit_now()  # before the step in which it is made
 
+    async def _chosen(self, citizens: Whom) -> dict[str, SocietyMailbox | None]:
+        """Return the citizens to ask, of whom a dict or a function chooses."""
+        if not isinstance(citizens, Mapping) and not callable(citizens):
+            return self._asked(citizens)
+        if is_async(citizens):
+            raise ConfigError(f"citizens must be a plain function, got {citizens!r:.80}")
+        view, found = self._view_now(), dict[str, SocietyMailbox | None]()
+        for number, (id, mailbox) in enumerate(self._asked(None).items()):
+            if number % _CHOSEN_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            of = self._respondent(id, mailbox, view)
+            if citizens(of) if callable(citizens) else has_values(of.status, citizens):
+                found[id] = mailbox
+        if not found and not callable(citizens):
+            raise ConfigError(nobody_with(citizens))
+        return found
+
     async def _survey(
-        self, survey: Survey, citizens: Iterable[str | int] | None, run_id: str | None
+        self, survey: Survey, citizens: Whom, run_id: str | None
     ) -> list[SurveyAnswer]:
         if not isinstance(survey, Survey):
             raise ConfigError(f"survey takes a Survey, got {survey!r:.80}")
         async with self._between:
-            mailboxes = self._asked(citizens)
+            mailboxes = await self._chosen(citizens)
             program = {
                 "seed": self.seed,
                 "step": self.number,

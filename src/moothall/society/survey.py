@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from moothall.errors import ConfigError
 from moothall.signature.schema import object_schema
 from moothall.society.kernel.intervention import several
-from moothall.society.kernel.mind import people_of, recalled, recent_talks
+from moothall.society.kernel.mind import jobless_of, people_of, recalled, recent_talks
 from moothall.society.kernel.perception import RULES, Perception, planned
 from moothall.text import error_text, one_line
 from moothall.threads import is_async
@@ -21,8 +21,9 @@ _REMEMBERED: Final = 1_000  # the tokens of what it remembers that a citizen's m
 _HIDDEN: Final = (
     *("kin", "plan", "relations", "talks", "visits"),  # the prompt has them in words
     # What the blocks keep for themselves says nothing of the person.
-    *("day", "fallbacks", "faded", "mended", "now", "paid_day"),
-    *("plan_duty", "plan_home", "reflected"),
+    *("day", "earned", "fallbacks", "faded", "mended", "now", "paid_day"),
+    *("plan_duty", "plan_home", "purse", "reflected"),
+    *("income", "jobless"),  # income of a day; `profile` has a year's, and "jobless" is said in words
 )
 _SAID: Final = (
     *("age", "gender", "education", "household", "skill", "occupation"),
@@ -225,7 +226,11 @@ class Survey:
         status, perceived = respondent.status, respondent.perceived
         about = " ".join(each.text for each in self.questions)
         shown = {
-            "you": {"name": who, **{k: v for k, v in status.items() if k not in _HIDDEN}},
+            "you": {
+                "name": who,
+                **{k: v for k, v in status.items() if k not in _HIDDEN},
+                **jobless_of(status, perceived),
+            },
             "people you know": people_of(
                 perceived, status.get("relations") or {}, status.get("kin") or {}
             ),

@@ -209,3 +209,81 @@ def test_trajectories_of_each_cell_and_branch_are_read_again(tmp_path: Path) -> 
     assert len(table.at(1)) == 10
     with pytest.raises(ConfigError, match="has no trajectories of condition 'base' and seed 7"):
         results.trajectories("base", 7, {"feed": True})
+
+
+SURVEYED = """\
+name: asked
+society: {citizens: 30, columns: true, feed: false, step: 12h}
+workflow:
+- run: 1d
+- survey:
+    name: evening
+    keep: true
+    citizens: asks.py:seeks
+    questions:
+    - {id: since, text: "Since when?", kind: number, by: status.jobless}
+    - {id: why, text: "Why?", kind: text, by: "asks.py:why"}
+- survey:
+    name: women
+    citizens: {profile: {gender: female}}
+    questions: [{id: age, text: "How old?", kind: number, by: status.profile.age}]
+- survey:
+    name: nobody
+    citizens: asks.py:nobody
+    questions: [{id: age, text: "How old?", kind: number, by: status.profile.age}]
+metrics: [unemployment]
+seeds: 2
+"""
+ASKS = """\
+def seeks(citizen):
+    return citizen.status["jobless"] >= 0 and citizen.status["profile"]["age"] >= 18
+
+
+def why(citizen):
+    return f"I am {citizen.id}"
+
+
+def nobody(citizen):
+    return False
+"""
+
+
+def test_a_survey_of_some_keeps_what_each_has_answered(tmp_path: Path) -> None:
+    (tmp_path / "asks.py").write_text(ASKS)
+    path = tmp_path / "asked.yaml"
+    path.write_text(SURVEYED)
+    results = Experiment.from_yaml(path, parameters={"labour.leaves": [300_000]}).run_sync(
+        jobs=0, out=tmp_path / "out"
+    )
+    answers = results.answers("evening")
+    assert answers == results.answers()
+    assert results.texts == []
+    for seed in (0, 1):
+        mine = [each for each in answers if each["seed"] == seed]
+        since = [each["value"] for each in mine if each["question"] == "since"]
+        assert 0 < len(since) < 15
+        assert results.values("evening.since")[seed] == sum(since) / len(since)
+        said = {each["citizen"]: each["value"] for each in mine if each["question"] == "why"}
+        assert len(said) == len(since)
+        assert all(f"I am {id}" == text for id, text in said.items())
+    assert {each["source"] for each in answers} == {"rule"}
+    assert min(results.values("women.age").values()) > 0
+    assert not any(each.startswith("nobody") for each in results.metrics)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    (
+        (("keep: true", "keep: false"), "texts cannot be measured: say keep: true"),
+        (("asks.py:seeks", "asks.py:seek"), "has no plain function 'seek'"),
+        (("{gender: female}", "{gender: f}"), "nobody has profile"),
+    ),
+)
+def test_a_survey_of_an_experiment_that_cannot_be_asked_says_why(
+    change: tuple[str, str], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "asks.py").write_text(ASKS)
+    path = tmp_path / "asked.yaml"
+    path.write_text(SURVEYED.replace(*change))
+    with pytest.raises(ConfigError, match=said):
+        Experiment.from_yaml(path).run_sync(jobs=0)

@@ -166,14 +166,17 @@ class FeedBlock(TalkBlock):
         """Let the model decide; return whether it did."""
         if self.llm is None:
             return False
-        numbers = {"type": "array", "items": {"enum": [each.number for each in shown] or [0]}}
+        liked = {"enum": [each.number for each in shown] or [0], "title": "the number of a post"}
         authors = sorted({each.author for each in shown})
         answer = await self.decide(
             "You read the feed. Say which posts you like, whom you follow, and what you post "
             "yourself (an empty text for nothing).",
             object_schema(
-                like=numbers,
-                follow={"type": "array", "items": {"enum": authors or [""]}},
+                like={"type": "array", "items": liked},
+                follow={
+                    "type": "array",
+                    "items": {"enum": authors or [""], "title": "the id of an author"},
+                },
                 post={"type": "string", "maxLength": LONGEST},
                 topic={"type": "string", "maxLength": 80},
             ),

@@ -203,7 +203,7 @@ class MobilityBlock(CitizenBlock):
             return None
         answer = await self.decide(
             f"Choose the {kind} to go to.",
-            object_schema(place={"enum": [each.id for each in found]}),
+            object_schema(place={"enum": [each.id for each in found], "title": 'one of "places"'}),
             places=[{"place": each.id, "seconds": each.seconds} for each in found],
         )
         return None if answer is None else str(answer["place"])

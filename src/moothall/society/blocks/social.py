@@ -322,7 +322,8 @@ class SocialBlock(TalkBlock):
             "Choose somebody to say something to, by the id in brackets, and what; go on with what "
             "you talk about, and answer who waits for it.",
             object_schema(
-                to={"enum": names}, content={"type": "string", "minLength": 1, "maxLength": LONGEST}
+                to={"enum": names, "title": 'an id of "people"'},
+                content={"type": "string", "minLength": 1, "maxLength": LONGEST},
             ),
             people=[self._person(id, relations.get(id, 0)) for id in names],
             waiting_for_your_answer=[*map(self.perceived.label, asked)],

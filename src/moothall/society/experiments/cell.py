@@ -29,7 +29,7 @@ from moothall.clock import seconds_of
 from moothall.errors import ConfigError, FileError, MoothallError, StateError
 from moothall.society.experiments.models import TOWN, Source, function_of, importable
 from moothall.society.experiments.pictures import draw_map
-from moothall.society.experiments.results import Measurements, Row, trajectories_path
+from moothall.society.experiments.results import ANSWERS, Measurements, Row, trajectories_path
 from moothall.society.experiments.trajectory_file import TrajectoryFile
 from moothall.society.experiments.workflow import Item, Run, Surveyed, steps_of
 from moothall.society.kernel.intervention import Intervention
@@ -238,7 +238,15 @@ class _CellRun:
         """Ask a survey, and record the mean answer to each question."""
         folder = self._cell.folder
         questions = [each.question(_rule(each.by, folder)) for each in surveyed.questions]
-        answers = await society.survey(Survey(surveyed.name, questions), surveyed.citizens)
+        whom: Any = surveyed.citizens
+        if isinstance(whom, str):
+            whom = function_of(whom, folder)
+        answers = await society.survey(Survey(surveyed.name, questions), whom)
+        if not answers and callable(whom):
+            return  # today it is true of nobody
+        if surveyed.keep:
+            said = json.dumps([[e.citizen, e.question, e.value, e.source] for e in answers])
+            self.rows.append(Row(condition, society.number, ANSWERS + surveyed.name, None, said))
         means: dict[str, list[Any]] = {}
         for question in questions:
             given = [each for each in answers if each.question == question.id]
@@ -253,7 +261,7 @@ class _CellRun:
             if question.kind == "choice":
                 for choice in question.choices:
                     means[f"{question.id}={choice}"] = [value == choice for value in values]
-            else:
+            elif question.kind != "text":
                 means[question.id] = values
         by_model = [each.source == "model" for each in answers]
         if any(by_model):

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Key = tuple[str, str, str]  # condition, values of parameters (JSON), metric
+ANSWERS: Final = "answers "
+"""How the metric of a text begins that has each citizen's answers to the survey of that name."""
 _TOTALS: Final = b"moothall totals"
 _AT_ONCE: Final = 1 << 16  # how many rows become one row group
 
@@ -96,9 +98,11 @@ class Results:
             raise ConfigError(what) from error
         self._values: dict[Key, dict[int, dict[int, float]]] = {}
         self.texts: list[tuple[str, str, int, int, str, str]] = []
+        self._answers: list[tuple[str, str, int, int, str, str]] = []
         for condition, values, metric, step, seed, value, text in rows:
             if value is None:
-                self.texts.append((condition, values, seed, step, metric, text))
+                kept = self._answers if metric.startswith(ANSWERS) else self.texts
+                kept.append((condition, values, seed, step, metric, text))
                 continue
             of_key = self._values.setdefault((condition, values, metric), {})
             of_key.setdefault(step, {})[seed] = value
@@ -138,6 +142,32 @@ class Results:
         """Return `rows` as a data frame of pandas. Raises MissingExtra: it is not installed."""
         frame: DataFrame = package("pandas", "Results.to_pandas()", "pandas").DataFrame(self.rows)
         return frame
+
+    def answers(self, survey: str | None = None) -> list[dict[str, Any]]:
+        """Return what each citizen answered in surveys that say `keep: true`, as dicts.
+
+        A dict has condition, parameters (JSON), seed, step, survey, citizen, question, value and
+        source (`model`, `rule` or `none`); `pandas.DataFrame` takes them.
+
+        Args:
+            survey: the name of the survey; all surveys if left out
+        """
+        return [
+            {
+                "condition": condition,
+                "parameters": values,
+                "seed": seed,
+                "step": step,
+                "survey": metric.removeprefix(ANSWERS),
+                "citizen": who,
+                "question": question,
+                "value": value,
+                "source": source,
+            }
+            for condition, values, seed, step, metric, text in self._answers
+            if survey is None or metric == ANSWERS + survey
+            for who, question, value, source in json.loads(text)
+        ]
 
     def trajectories(
         self,
@@ -258,45 +288,6 @@ def _short(value: float) -> str:
     if size < 1e-4:
         return f"{value:.1e}"
     return f"{value:.{max(0, 3 - math.floor(math.log10(size)))}f}"
-
-
-# -- two runs ------------------------------------------------------------------------------------
-
-_WORDS: Final = {"settings": "setting ", "versions": "version of ", "sha256": "sha256 of "}
-
-
-def compare(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two runs of `moothall simulate --out`, in words.
-
-    Args:
-        manifest: the content of a `manifest.json`
-        other: the manifest of the other run
-
-    Returns:
-        a line for each setting, version and result that differs; it notes if a deterministic
-        result differs although settings and versions agree
-    """
-    one, two = _parts(manifest), _parts(other)
-    keys = [key for key in dict.fromkeys((*one, *two)) if one.get(key) != two.get(key)]
-    explained = any(group in ("settings", "versions") for group, _ in keys)
-    lines = []
-    for group, name in keys:
-        strange = not explained and name in manifest.get("deterministic", ())
-        note = " (although settings and versions agree)" if strange else ""
-        values = (one_line(str(each.get((group, name))), 100) for each in (one, two))
-        lines.append(f"{_WORDS.get(group, '')}{name}: {' and '.join(values)}{note}")
-    return lines
-
-
-def _parts(manifest: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
-    """Return a manifest's values by group and name; a hash that settings repeat is there once."""
-    parts: dict[tuple[str, str], Any] = {}
-    for name, value in manifest.items():
-        if isinstance(value, Mapping):
-            parts |= {(name, each): value[each] for each in value if each not in manifest}
-        elif name not in ("deterministic", "not_deterministic"):
-            parts["", name] = value
-    return parts
 
 
 # -- its files -------------------------------------------------------------------------------------

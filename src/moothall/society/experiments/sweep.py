@@ -122,6 +122,8 @@ def _determined_by(design: Design) -> dict[str, str]:
     """Return hashes of what all cells share, by name."""
     asked = [question.by for one in design.surveys() for question in one.questions]
     rules = [each for each in asked if not (isinstance(each, str) and each.startswith("status."))]
+    whom = [one.citizens for one in design.surveys()]
+    rules += [each for each in whom if isinstance(each, str) or callable(each)]
     named = (*(each.by for each in design.metrics), *rules)
     parts = (
         [*(cell.parameters.get("blocks") or ()), cell.parameters.get("llm")]

@@ -94,8 +94,6 @@ class Asked(Part):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.kind == "text":
-            raise ValueError("a survey of an experiment takes no texts: use an interview")
         self.question(None)
         return self
 
@@ -105,15 +103,25 @@ class Asked(Part):
 
 
 class Surveyed(Part):
-    """A survey of all citizens, or of some."""
+    """A survey of all citizens, or of some; `keep` has the results know each one's answers."""
 
     name: str = Field(min_length=1)
     questions: list[Asked] = Field(min_length=1)
-    citizens: list[str | int] | None = None
+    citizens: list[str | int] | dict[str, Any] | Source | None = None
+    keep: bool = False
+
+    @field_validator("citizens")
+    @classmethod
+    def _known(cls, given: Any, info: ValidationInfo) -> Any:
+        if isinstance(given, str) and info.context is not None:
+            function_of(given, info.context)
+        return given
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         Survey(self.name, [each.question(None) for each in self.questions])
+        if not self.keep and any(each.kind == "text" for each in self.questions):
+            raise ValueError("texts cannot be measured: say keep: true, or use an interview")
         return self
 
     @property

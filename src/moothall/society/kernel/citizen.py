@@ -10,13 +10,13 @@ from pydantic import Field
 
 from moothall.action import action
 from moothall.agent import Agent
-from moothall.dispatch import named
+from moothall.dispatch import DISPATCHER_PROMPT, named
 from moothall.errors import BudgetExceeded, DefinitionError, ModelError, NotInSpace, StateError
 from moothall.memory.memory import Memory, last
 from moothall.params import AgentParams
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.mind import told
-from moothall.society.kernel.perception import RULES, Perception, View
+from moothall.society.kernel.perception import RULES, SCALES, Perception, View
 from moothall.society.kernel.wants import Want
 from moothall.text import one_line
 
@@ -45,6 +45,10 @@ class CitizenAgentParams(AgentParams):
     enable_mobility: bool = Field(default=True, description="whether it moves")
     enable_social: bool = Field(default=True, description="whether it writes to others")
     enable_economy: bool = Field(default=True, description="whether it works and buys")
+    block_dispatch_prompt: str = Field(
+        default=f"{DISPATCHER_PROMPT}\n{SCALES}",
+        description="the prompt of the block dispatcher's model",
+    )
     decision_prompt: str = Field(
         default=RULES,
         min_length=1,

@@ -37,11 +37,15 @@ async def told(agent: Any, about: str) -> dict[str, Any]:
     """Return what an agent's model is shown besides the perception; what is `about` comes first."""
     perceived: Perception = agent.perceived
     status = agent.memory.status
-    own = ("profile", "home", "work", "school", "needs", "money", "opinions", *agent.memory_config)
+    own = (
+        *("profile", "home", "work", "school", "needs", "money", "savings", "opinions"),
+        *agent.memory_config,
+    )
     shown: dict[str, Any] = {
         "you": {
             "name": agent.name or f"citizen {agent.id}",
             **{key: status[key] for key in own if status.get(key) is not None},
+            **jobless_of(status, perceived),
         }
     }
     relations: dict[str, int] = status.get("relations") or {}
@@ -62,6 +66,14 @@ async def told(agent: Any, about: str) -> dict[str, Any]:
     if events:
         shown["you remember"] = events
     return shown
+
+
+def jobless_of(status: dict[str, Any], perceived: Perception) -> dict[str, str]:
+    """Return since when a citizen seeks work, in words; nothing if it seeks none."""
+    since = status.get("jobless", -1)
+    if not isinstance(since, int) or since < 0 or status.get("work") or perceived.clock is None:
+        return {}
+    return {"jobless": f"for {max(0, perceived.clock.day - since)} days"}
 
 
 def people_of(perceived: Perception, relations: dict[str, int], kin: dict[str, str]) -> list[str]:
@@ -86,7 +98,8 @@ def recalled(
     # As in Park et al. 2023, "Generative agents" (arXiv:2304.03442), whose importance a model
     # rates: an event's weight is the sum of relevance, recency and importance, each 0 to 1.
     # Relevance is by the words, rare ones most, that it shares with `about` and the perception, or
-    # an embedder's.
+    # an embedder's. The same words said again, by whomever, count half, then a third, and so on, so
+    # that the first time is not crowded out.
     events = [each for each in map(_event, stream) if each is not None]
     if not events:
         return []
@@ -96,10 +109,13 @@ def recalled(
     else:
         relevance = _by_meaning(embedder, texts, about, {} if vectors is None else vectors)
     most = max(relevance) or 1.0
-    weights = []
+    weights, times = [], Counter[str]()
     for (step, text), relevant in zip(events, relevance, strict=True):
         age = max(0, perceived.step - step) * perceived.seconds
         important = next((each for start, each in _IMPORTANCE if text.startswith(start)), _OTHER)
+        words = text.partition(": ")[2] or text
+        times[words] += 1
+        important /= times[words]
         weights.append(relevant / most + important + 0.5 ** (age / _HALF_LIFE_S))
     chosen: list[int] = []
     left = tokens

@@ -10,7 +10,9 @@ that a search takes two months. Benefits are 400 thousandths of the wage for 26 
 limit of the states. Twice the benefit lengthens a search by about half (elasticities near 0.5:
 Krueger, Meyer 2002, "Labor supply effects of social insurance", Handbook of Public Economics 4), so
 who is paid nothing finds work half as fast again. That a firm lays off when its money does not pay
-its staff's day is assumed.
+its staff's day is assumed. In steps longer than half an hour citizens hardly ever shop, since a
+step carries out one item of a plan: what firms have says nothing of them then, and no firm counts
+as one that cannot pay.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ _AGES: Final = (18, 67)
 _DAY_OF_WORK: Final = 8 * 3600
 _USUAL: Final = 400
 """The benefit at which `finds` holds."""
+_SHOPS: Final = 1800
+"""The longest step, in seconds, in which citizens still find the time to shop."""
 
 
 class LabourMarket(Service):
@@ -58,8 +62,9 @@ class LabourMarket(Service):
 
     Attributes:
         days: the number of closed days
-        counts: of the last day, and empty before the first has ended: `employed`, `jobless`,
-            `vacancies`, `hired`, `left` (the job), and `paid` (benefits, in cents)
+        counts: of the last day; before the first has ended as the citizens were drawn, and empty
+            before the first step: `employed`, `jobless`, `vacancies`, `hired`, `left` (the job),
+            and `paid` (benefits, in cents)
     """
 
     def __init__(
@@ -115,10 +120,23 @@ class LabourMarket(Service):
         return jobless / max(1, jobless + self.counts.get("employed", 0))
 
     def after_step(self, books: Books) -> None:
-        """Close the day, if this step is its last."""
-        if books.city is not None and books.clock.time + books.seconds >= DAY_S:
+        """Close the day, if this step is its last; count who has work after the first step."""
+        if books.city is None:
+            return
+        if books.clock.time + books.seconds >= DAY_S:
             self.days += 1
             self._close(books)
+        elif not self.counts:
+            _, _, of = _people(books)
+            staff, _ = _jobs(books, _firms(books))
+            has, free = of["work"] >= 0, _seeking(of)
+            filled = np.bincount(of["work"][has], minlength=len(staff))
+            self.counts = {
+                "employed": int(has.sum()),
+                "jobless": int(free.sum()),
+                "vacancies": int(np.maximum(staff - filled, 0).sum()),
+                **dict.fromkeys(("hired", "left", "paid"), 0),
+            }
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of closed days and the last day's counts."""
@@ -130,22 +148,21 @@ class LabourMarket(Service):
 
     def _close(self, books: Any) -> None:
         names, ids, of = _people(books)
-        firms = [each for each in books.services.values() if isinstance(each, Firm)]
-        staff, pays = _jobs(books, firms)
-        work, age, jobless, skill = of["work"], of["age"], of["jobless"], of["skill"]
+        staff, pays = _jobs(books, _firms(books))
+        work, jobless, skill = of["work"], of["jobless"], of["skill"]
 
         def chance(of_: int, total: int, what: str) -> Any:
             return belows(total, self.seed, ids, books.step, f"labour.{what}") < of_
 
         has = work >= 0
         count = np.bincount(work[has], minlength=len(staff))
-        broke = count * pays[0] > pays[1]
+        broke = (count * pays[0] > pays[1]) & (books.seconds <= _SHOPS)
         left = has & chance(self.leaves, _MILLION, "leave")
         left |= has & broke[work] & chance(self.fires, 1000, "fire")
         if self.days == self.layoff_day:
             left |= has & chance(self.layoffs, 1000, "layoff")
         seeks = has & ~left & chance(self.moves, _MILLION, "move")
-        free = ~has & (age >= _AGES[0]) & (age < _AGES[1]) & (jobless >= 0)
+        free = _seeking(of)
         seeks |= free & chance(self._found(jobless), _MILLION, "find")
         count -= np.bincount(work[left], minlength=len(staff))
         vacant = np.where(broke, 0, np.maximum(staff - count, 0))
@@ -184,7 +201,10 @@ class LabourMarket(Service):
         return np.minimum(self.finds * np.where(paid, max(0, at - less), at) // 1000, _MILLION)
 
     def _pay(self, books: Any, names: Any, some: Any, since: Any, skill: Any) -> int:
-        """Pay benefits in order of id, each in full, as far as the government's money lasts."""
+        """Pay benefits in order of id, each in full, as far as the government's money lasts.
+
+        They are income of the day, as wages are, so that they count in what the jobless spend.
+        """
         if "government" not in books.balances or not len(some):
             return 0
         some = some[self.days - since[some] <= 7 * self.weeks]
@@ -195,11 +215,23 @@ class LabourMarket(Service):
         able = afforded(cents, np.zeros(len(cents), np.int64), has)
         some, cents = some[able], cents[able]
         if hasattr(books, "population"):
-            books.population.arrays["money"][some] += cents
+            arrays = books.population.arrays
+            arrays["money"][some] += cents
             books.balances["government"] -= int(cents.sum())
+            if "earned" not in arrays:  # nobody spends
+                return int(cents.sum())
+            agents = books.population.full[some]
+            books.population.written()
+            arrays["earned"][some[~agents]] += cents[~agents]
+            some, of_agents = some[agents], cents[agents]
         else:
             for at, each in zip(some.tolist(), cents.tolist(), strict=True):
                 books.pay("government", names[at], each)
+            of_agents = cents
+        for at, each in zip(some.tolist(), of_agents.tolist(), strict=True):
+            status = books.status_of(names[at])
+            if "paid_day" in status:  # of those with an `EconomyBlock`
+                books.set_status({"earned": status.get("earned", 0) + each}, [names[at]])
         return int(cents.sum())
 
 
@@ -225,6 +257,16 @@ def _people(books: Any) -> tuple[Any, Any, dict[str, Any]]:
             made[key].append(profile.get(key, _READ[key]))
     ids = np.array([int(each) if each.isdigit() else hashed(each) for each in names], np.uint64)
     return names, ids, {name: np.array(each, np.int64) for name, each in made.items()}
+
+
+def _firms(books: Any) -> list[Firm]:
+    return [each for each in books.services.values() if isinstance(each, Firm)]
+
+
+def _seeking(of: dict[str, Any]) -> Any:
+    """Return who has no work, seeks it, and is of the age to work."""
+    age = of["age"]
+    return (of["work"] < 0) & (age >= _AGES[0]) & (age < _AGES[1]) & (of["jobless"] >= 0)
 
 
 class _Names:
