@@ -120,7 +120,7 @@ async def test_labour_benefits_are_income_of_which_the_jobless_spend(rows: bool)
         population = Population(60, city, all_blocks(), seed=3)
         engine = LocalEngine(rows=rows)
         async with Society(population, services=services, engine=engine) as society:
-            await society.run(days=6, step="30min")
+            await society.run(days=4, step="30min")
             kept = [
                 Question(name, name, "number", by=lambda each, name=name: each.status[name])
                 for name in ("income", "purse")
@@ -138,3 +138,10 @@ async def test_labour_benefits_are_income_of_which_the_jobless_spend(rows: bool)
     (none, poor), (high, rich) = await income(0), await income(800)
     assert high > 1.5 * none
     assert rich > poor
+
+
+async def test_labour_benefits_are_a_part_of_what_five_days_of_work_a_week_pay() -> None:
+    market, _ = await days(1, benefit=1000)
+    paid = market.counts["paid"] / market.counts["jobless"]
+    week = 5 * 8 * 2500  # cents, at the usual skill
+    assert 0.5 * week < 7 * paid < 1.5 * week

@@ -228,7 +228,7 @@ class Experiments(Steps):
         """Return the citizens to ask, of whom a dict or a function chooses."""
         if not isinstance(citizens, Mapping) and not callable(citizens):
             return self._asked(citizens)
-        if is_async(citizens):
+        if callable(citizens) and is_async(citizens):
             raise ConfigError(f"citizens must be a plain function, got {citizens!r:.80}")
         view, found = self._view_now(), dict[str, SocietyMailbox | None]()
         for number, (id, mailbox) in enumerate(self._asked(None).items()):

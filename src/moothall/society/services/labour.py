@@ -31,6 +31,8 @@ from moothall.society.services.firm import STAFF, Firm, wage_for
 _MILLION: Final = 1_000_000
 _AGES: Final = (18, 67)
 _DAY_OF_WORK: Final = 8 * 3600
+_WORKDAYS: Final = 5
+"""The days of work in a week, of whose wages benefits are a part; they are paid on all seven."""
 _USUAL: Final = 400
 """The benefit at which `finds` holds."""
 _SHOPS: Final = 1800
@@ -54,7 +56,8 @@ class LabourMarket(Service):
         elasticity: by how many thousandths more of the jobless find work where benefits are 0, less
             where they are 800
         fires: who is laid off in a day, of a thousand whose firm cannot pay its staff
-        benefit: a day's benefit, in thousandths of the wage of a day of work of one's skill
+        benefit: benefits, in thousandths of the wage of a week of five days of work of one's skill,
+            of which each day pays a seventh
         weeks: for how many weeks benefits are paid at most
         wage: the usual wage, cents an hour
         layoff_day: the day, from 1 on, at whose end firms lay off; None for no such day
@@ -209,7 +212,7 @@ class LabourMarket(Service):
             return 0
         some = some[self.days - since[some] <= 7 * self.weeks]
         wage: Any = wage_for(self.wage, skill[some], _DAY_OF_WORK)
-        cents = wage * self.benefit // 1000
+        cents = wage * self.benefit * _WORKDAYS // (1000 * 7)
         has = np.array([books.balances["government"]])
         some, cents = some[cents > 0], cents[cents > 0]
         able = afforded(cents, np.zeros(len(cents), np.int64), has)
