@@ -23,7 +23,10 @@ _HIDDEN: Final = (
     # What the blocks keep for themselves says nothing of the person.
     *("day", "earned", "fallbacks", "faded", "mended", "now", "paid_day"),
     *("plan_duty", "plan_home", "purse", "reflected"),
-    *("income", "jobless"),  # income of a day; `profile` has a year's, and "jobless" is said in words
+    *(
+        "income",
+        "jobless",
+    ),  # income of a day; `profile` has a year's, and "jobless" is said in words
 )
 _SAID: Final = (
     *("age", "gender", "education", "household", "skill", "occupation"),
