@@ -14,7 +14,7 @@ import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ConfigError
@@ -154,6 +154,11 @@ def choices(
         found = np.searchsorted(np.asarray(sums, dtype=np.float64), shares, side="right")
     found = np.minimum(found, _last(sums)).astype(np.int64)
     return found
+
+
+def words_of(ids: Iterable[Any]) -> NDArray[Any]:
+    """Return ids as `Draws` takes them: whole numbers, or the hash of a text; uint64."""
+    return np.array([hashed(id) if isinstance(id, str) else int(id) for id in ids], np.uint64)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -34,7 +34,7 @@ from moothall.society.city.places import Places, needs
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Moment, Rows
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
-from moothall.society.kernel.draw import Draws, choices, hashed
+from moothall.society.kernel.draw import Draws, choices, words_of
 from moothall.society.kernel.perception import View
 from moothall.society.people import assigned
 from moothall.society.people import household as home_of
@@ -111,8 +111,7 @@ def completed(
         raise ConfigError(f"{flat[0]!r} must be in a citizen's `profile`, as make_people has it")
     if city is not None:
         needs(city, Places, who="people", kinds=("home",))
-        words = np.array([_word(person["id"]) for person in made], np.uint64)
-        register = Register(words, city, (), seed, None)
+        register = Register(words_of(each["id"] for each in made), city, (), seed, None)
         _house(made, city, register)
     if made:
         if wanted is None:
@@ -190,7 +189,7 @@ def _gather(
 ) -> list[list[tuple[dict[str, Any], int]]]:
     """Draw what depends on the household; return each household's members and their roles."""
     head, second, rank, size, order = _lives(made)
-    ids = np.array([_word(person["id"]) for person in made], np.uint64)
+    ids = words_of(person["id"] for person in made)
     profiles = [person.setdefault("profile", {}) for person in made]
     age = np.array([int(each.get("age", -1)) for each in profiles])
     known = {name: code for code, name in enumerate(GENDERS)}
@@ -226,11 +225,6 @@ def _lives(made: list[dict[str, Any]]) -> Any:
     numbers: dict[Any, int] = {}
     home = [numbers.setdefault(p.get("home"), len(numbers)) if p.get("home") else -1 for p in made]
     return home_of.households(np.array(home))
-
-
-def _word(id: Any) -> int:
-    """Return what a citizen's draws are made from, as `Draws` takes it."""
-    return hashed(id) if isinstance(id, str) else int(id)
 
 
 def _draw(person: dict[str, Any], seed: int, params: PeopleParams) -> None:
@@ -329,7 +323,7 @@ def _befriend(made: list[dict[str, Any]], households: Any, seed: int, params: Pe
     """Draw relations and kin for persons without given relations."""
     lives, role = _lives(made), np.zeros(len(made), np.int64)
     role[lives[-1]] = [role for household in households for _, role in household]
-    ids = np.array([_word(person["id"]) for person in made], np.uint64)
+    ids = words_of(person["id"] for person in made)
     age = np.array([int(person["profile"]["age"]) for person in made])
     lacks = ["relations" not in person for person in made]
     for person in made:

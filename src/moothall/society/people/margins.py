@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.blocks.columns import EDUCATION, GENDERS, HOUSEHOLDS
-from moothall.society.kernel.draw import belows, hashed, integers
+from moothall.society.kernel.draw import belows, hashed, integers, words_of
 from moothall.society.people.table import COLUMNS, read_table
 from moothall.text import excerpt
 
@@ -162,8 +162,7 @@ def gathered(
     """Draw the households of persons so that together they meet margins; return them."""
     whole = [each for each in margins if _parts(each.name)[0] in _DRAWN]
     homes = _chosen(made, whole, seed, gather) if whole else gather(made, seed)
-    words = [person["id"] for person in made]
-    ids = np.array([hashed(w) if isinstance(w, str) else int(w) for w in words], np.uint64)
+    ids = words_of(person["id"] for person in made)
     for margin in (each for each in margins if each not in whole):
         order = np.argsort(integers(seed, ids, 0, f"people.margin.{margin.name}"), kind="stable")
         values = np.repeat(np.arange(len(margin.values)), margin.counts(len(made)))
@@ -182,8 +181,7 @@ def _chosen(
         drawn.append(gather(some, hashed(f"{seed}.{number}") if number else seed))
     target = np.array([each for m in margins for each in (*m.counts(len(made)), 0)])
     counts = np.stack([_counted(each, margins) for each in drawn], axis=1)
-    heads = [home[0][0]["id"] for home in drawn[0]]
-    ids = np.array([hashed(w) if isinstance(w, str) else int(w) for w in heads], np.uint64)
+    ids = words_of(home[0][0]["id"] for home in drawn[0])
     weights = (_fitted(counts, target) * _FINE).astype(np.int64)
     sums = weights.cumsum(axis=1) + np.arange(1, 1 + _EACH)
     share = belows(sums[:, -1], seed, ids, 0, "people.margin")
