@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from cli.journal_programs import (
     killed_program,
     moothall,
 )
+from journal.crash import crash
 from models.openai_server import HANG, OpenAIServer, status, streamed
-from moothall import Journal, ReActAgent, ScriptedModel
+from moothall import InDoubt, Journal, ReActAgent, ScriptedModel
 from moothall.orders.order import Order, record
+from moothall.reasoning.record import Step, recorded
 from pseudo_terminal import CONTROL_C
 
 
@@ -386,6 +389,34 @@ def test_a_program_of_the_users_own_is_gone_on_with(folder: Path) -> None:
     ]
     assert (folder / "looked").read_text() == "bread"
     assert (folder / "paid").read_text() == "3"
+
+
+@dataclass
+class Shopping:
+    paid: bool = False
+
+
+async def shop(path: Path, copy: Path) -> None:
+    """Run an orchestrator that leaves the journal of a process that died as it paid."""
+    with Journal(path) as journal:
+        async with recorded(journal, "shop-1", "Shop", "me", Shopping, program={}) as record:
+
+            async def pay(step: Step) -> str:
+                await step.begins({"coins": 3})
+                crash(path, copy)
+                return "paid"
+
+            await record.step("pay", pay, outcome="ask", action="pay")
+
+
+def test_a_decision_about_an_orchestrator_of_ones_own_names_its_program(folder: Path) -> None:
+    asyncio.run(shop(folder / "whole.db", folder / "left.db"))
+    with pytest.raises(InDoubt, match=r"`moothall resume shop-1 --repeat`, --skip or --done 1="):
+        asyncio.run(shop(folder / "left.db", folder / "never.db"))
+    decided = moothall("resume", "shop-1", "--repeat", "--journal", "left.db", cwd=folder)
+    assert decided.stdout.endswith(
+        "recorded; to resume it, run the program of Shop again with run_id='shop-1'\n"
+    )
 
 
 def test_without_the_program_the_decision_is_recorded(folder: Path) -> None:

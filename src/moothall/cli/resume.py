@@ -31,6 +31,8 @@ from moothall.cli.shared_options import (
 from moothall.errors import DefinitionError, RunMismatch, StateError
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done
+from moothall.journal.entry import Outline
+from moothall.journal.shapes import OURS
 from moothall.orders.act import check_journal_apart
 from moothall.orders.order import AnyOrder, Order, ResearchOrder
 from moothall.orders.research import write
@@ -160,7 +162,7 @@ def command(
         if refused(recorded, why, as_json):
             return 1
         if order is None and named is None:
-            return _print_next(recorded, outline.agent, as_json=as_json, decided=decided)
+            return _print_next(recorded, outline, as_json=as_json, decided=decided)
         run = partial(_resume_agent, named) if order is None else partial(_resume_order, order)
         try:
             return run(as_json, recorded)
@@ -184,12 +186,14 @@ def _named(name: str, kind: str) -> Any:
     return agent
 
 
-def _print_next(recorded: Recorded, agent: str, *, as_json: bool, decided: bool) -> int:
+def _print_next(recorded: Recorded, outline: Outline, *, as_json: bool, decided: bool) -> int:
     """Print how to continue if no agent was named; return the exit code."""
-    next = (
-        f"to resume it, run the program of agent {escaped(agent)} again with "
-        f"run_id={recorded.run_id!r}, or here: {escaped(recorded.command('resume'))}"
-    )
+    if outline.kind in OURS:
+        whose = f"agent {escaped(outline.agent)}"
+        here = f", or here: {escaped(recorded.command('resume'))}"
+    else:  # the user's own orchestrator, which no agent of a module is
+        whose, here = escaped(outline.kind), ""
+    next = f"to resume it, run the program of {whose} again with run_id={recorded.run_id!r}{here}"
     text = f"recorded; {next}" if decided else f"moothall: {next}"
     click.echo(text, err=as_json or not decided)
     return 0 if decided else 1

@@ -189,7 +189,7 @@ _REPLIES: Final[dict[str, Shape]] = {
     "Conversation": {"value": object, "saved?": dict},
     "Researcher": {"report": dict},
 }
-_OURS: Final = frozenset((*_REPLIES, "Society", "Survey"))
+OURS: Final = frozenset((*_REPLIES, "Society", "Survey"))
 _NUMBERED: Final = ("Researcher", "Society", "Survey")
 
 
@@ -214,7 +214,7 @@ class Shapes:
 
     def _own(self, path: str, kind: str, data: Any) -> str:
         of = self._kinds.get(path, "")
-        if of not in _OURS:
+        if of not in OURS:
             return ""
         if kind == "ended" and of in _NUMBERED and not _STEP.fullmatch(data["key"]):
             return (

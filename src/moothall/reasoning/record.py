@@ -168,7 +168,8 @@ class Record(ReadRecord[S]):
         if past.decision is None:
             raise InDoubt(
                 f"step {past.key!r} of run {self.run_id!r} was running when the process died, and "
-                f"its outcome is unknown: decide by journal.decide({self.run_id!r}, …)"
+                f"its outcome is unknown: look whether it took effect, and decide by `moothall "
+                f"resume {self.run_id} --repeat`, --skip or --done 1=RESULT (journal.decide)"
             )
         if decided is not None:
             return decided(past)
