@@ -302,80 +302,19 @@ def _table(lines: str) -> dict[str, frozenset[int]]:
 
 ALIKE: Final = _table(_ALIKE)
 """The groups of nearly the same meaning that a stem is in."""
-_NONE: Final[frozenset[int]] = frozenset()
-
-
-def _sides() -> list[tuple[frozenset[str], frozenset[str]]]:
-    made = []
-    for line in _AGAINST.strip().splitlines():
-        left, right = line.split(" | ")
-        made.append((frozenset(map(stem, left.split())), frozenset(map(stem, right.split()))))
-    return made
-
-
-AGAINST: Final = _sides()
-"""Pairs of sets of stems; a word of the one excludes those of the other."""
 OPPOSED: Final[dict[str, frozenset[str]]] = {}
-for _left, _right in AGAINST:
+for _line in _AGAINST.strip().splitlines():
+    _left, _right = (frozenset(map(stem, side.split())) for side in _line.split(" | "))
     for _one, _other in ((_left, _right), (_right, _left)):
         for _word in _one:
             OPPOSED[_word] = (OPPOSED.get(_word, frozenset()) | _other) - _one
 """The stems that each stem excludes."""
 
-CONVERSE: Final = frozenset(
-    map(
-        stem,
-        [
-            "win",
-            "won",
-            "victory",
-            "beat",
-            "defeat",
-            "lose",
-            "lost",
-            "buy",
-            "purchase",
-            "acquire",
-            "sell",
-            "sale",
-            "borrow",
-            "lend",
-            "higher",
-            "above",
-            "more",
-            "greater",
-            "larger",
-            "longer",
-            "later",
-            "older",
-            "better",
-            "lower",
-            "below",
-            "less",
-            "fewer",
-            "smaller",
-            "shorter",
-            "earlier",
-            "younger",
-            "worse",
-            "before",
-            "after",
-            "import",
-            "export",
-            "send",
-            "receive",
-            "parent",
-            "child",
-            "teacher",
-            "student",
-            "employer",
-            "employee",
-        ],
-    )
+_CONVERSE: Final = (
+    "win won victory beat defeat lose lost buy purchase acquire sell sale borrow lend higher "
+    "above more greater larger longer later older better lower below less fewer smaller shorter "
+    "earlier younger worse before after import export send receive parent child teacher student "
+    "employer employee"
 )
+CONVERSE: Final = frozenset(map(stem, _CONVERSE.split()))
 """Words that exclude each other only while who stands before and after is the same."""
-
-
-def alike(one: str, other: str) -> bool:
-    """Return whether two stems mean nearly the same."""
-    return not ALIKE.get(one, _NONE).isdisjoint(ALIKE.get(other, _NONE))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from moothall.provenance.values import CURRENCY_SIGNS, MONTHS_BY_NAME
-from moothall.research.citations.claims import LOOSE, OTHERS, SCALES, readings_of, spelled
+from moothall.research.citations.claims import LOOSE, SCALES, readings_of, spelled
 from moothall.research.citations.units import (
     BY_FIRST,
     BY_LAST,
@@ -229,8 +229,6 @@ def _counted(
         digits = len(re.sub(r"\D", "", match[2]).lstrip("0")) or 1
         if glued in _ORDINAL:
             return None
-    elif word in OTHERS:
-        return None
     else:
         if word in ("a", "an"):  # an hour and a half
             if [*small[at + 2 : at + 5]] == ["and", "a", "half"] and (
