@@ -42,11 +42,6 @@ SHARES = {
 }  # fmt: skip
 UNSEEN = frozenset(
     [
-        "words",
-        "covered_far",
-        "numbers",
-        "clauses",
-        "dates",
         "roles_turned",
         "planned",
         "possible",
@@ -67,8 +62,6 @@ UNSEEN = frozenset(
         "lacks_number",
         "numbers_unit",
         "numbers_against",
-        "own_numbers",
-        "own_names",
         "dates_missing",
     ]
 )
@@ -88,9 +81,7 @@ RISING = frozenset(
         "overlap",
         "bound_numbers",
         "bound_dates",
-        "own_numbers",
         "bound_names",
-        "own_names",
         "roles_kept",
     ]
 )
@@ -209,7 +200,7 @@ def write_weights(trees: int) -> None:
     start, made = train(table, targets, weights, signs, settings)
     moved = [_moved(tree, places) for tree in made]
     weights_json = {
-        "features": list(features.NAMES), "start": round(start, 4),
+        "start": round(start, 4),
         "supported": round(supported, 3), "partly": round(partly, 3), "trees": moved,
     }  # fmt: skip
     WEIGHTS.write_text(json.dumps(weights_json, separators=(",", ":")) + "\n", encoding="ascii")

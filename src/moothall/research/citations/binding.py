@@ -24,30 +24,27 @@ def _gaps(
     there: Stored,
     units: list[Unit],
     items: Sequence[tuple[int, int, list[Place], list[tuple[int, int, int, bool]]]],
-) -> tuple[float, float, tuple[int, int] | None]:
-    """Return how much nearer the right mention is than a strange one, and than one of ours.
+) -> tuple[float, tuple[int, int] | None]:
+    """Return how much nearer the right mention is than a strange one, and the item that is not.
 
     An item is its place, the places of its own mentions, and all mentions of its kind: sentence,
     begin, end, and whether the sentence itself has it elsewhere.
     """
-    strange = own = 1.0
+    strange = 1.0
     worst: tuple[int, int] | None = None
     for at, end, mine, mentions in items[:_MOST_ITEMS]:
         if not mine:
             continue
-        marks: dict[str, float] = {}
+        right = wrong = -1.0  # none was found
         for number, begin, stop, is_own in mentions[:_MOST_MENTIONS]:
             fit = near(ours, units, at, end, there.sentences[number], number, begin, stop)
-            is_mine = any(n == number and begin <= p < stop for n, p in mine)
-            kind = "mine" if is_mine else "own" if is_own else "strange"
-            marks[kind] = max(marks.get(kind, 0.0), fit)
-        if "mine" not in marks:
-            continue
-        if "strange" in marks and marks["mine"] - marks["strange"] < strange:
-            strange, worst = marks["mine"] - marks["strange"], (at, end)
-        if "own" in marks:
-            own = min(own, marks["mine"] - marks["own"])
-    return strange, own, worst
+            if any(n == number and begin <= p < stop for n, p in mine):
+                right = max(right, fit)
+            elif not is_own:
+                wrong = max(wrong, fit)
+        if min(right, wrong) >= 0 and right - wrong < strange:
+            strange, worst = right - wrong, (at, end)
+    return strange, worst
 
 
 def numbers_bound(
@@ -68,11 +65,11 @@ def numbers_bound(
         for each in found
     ]
     all_dates = [(n, d.at, d.end, numbers.has_date(d)) for n, d in there.dates]
-    strange, own, worst = _gaps(
+    strange, worst = _gaps(
         ours, there, units,
         [(i.at, i.end, [(n, p) for n, p, _ in i.hits], marks) for i, marks in all_numbers],
     )  # fmt: skip
-    when, own_when, worst_date = _gaps(
+    when, worst_date = _gaps(
         ours, there, units,
         [(i.at, i.end, [(n, p) for n, p, _ in i.hits], all_dates) for i in dates],
     )  # fmt: skip
@@ -84,14 +81,12 @@ def numbers_bound(
         ],
     )  # fmt: skip
     values = [
-        len(found),
         sum(i.quality < 0.4 and not i.unit for i in found),
         sum(i.unit for i in found),
         sum(i.against for i in numbers.items),
         sum(i.loosely for i in found),
         sum(i.derived for i in found),
         sum(i.quality < 0.4 for i in dates),
-        len(dates),
         strange,
         when,
     ]
@@ -102,7 +97,7 @@ def numbers_bound(
         whys.append(f"the passage gives another date of this than {text_of(ours, *worst_date)}")
     if stolen > _STOLEN:
         whys.append(f"says a number or date of {word} that the passage says of something else")
-    return [*values, min(own, own_when), stolen], whys
+    return [*values, stolen], whys
 
 
 def _stolen(
@@ -173,14 +168,14 @@ def names_bound(
         mine += also
         marks += [(n, at, at + 1, True) for n, at in also]
         items.append((name.at, name.end, mine, marks))
-    strange, own, worst = _gaps(ours, there, units, items)
+    strange, worst = _gaps(ours, there, units, items)
     whys = []
     if worst and strange < 0:
         whys.append(f"the passage says this of another than {text_of(ours, *worst)}")
     stolen, word = _stolen(ours, there, units, inside, items)
     if stolen > _STOLEN and not whys:
         whys.append(f"says {word} of another than the passage does")
-    return [strange, own, stolen], whys
+    return [strange, stolen], whys
 
 
 def roles(

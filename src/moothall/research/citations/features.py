@@ -20,22 +20,20 @@ class Evidence(NamedTuple):
     values: tuple[float, ...]
     window: tuple[int, int]  # the characters of the passage that the sentence rests on
     whys: tuple[str, ...]  # what speaks against it, the worst first
-    clauses: tuple[float, ...]  # how much of each clause stands in the passage
     fault: str  # what the comparison of words found
 
 
 NAMES: Final = (
     "covered_window", "covered_passage", "covered_sentence", "covered_exactly",
-    "covered_clause", "covered_far", "pairs", "longest_run", "missing", "missing_weight",
-    "missing_most", "names_missing", "names_covered", "words", "clauses", "sentences",
-    "in_order", "numbers", "numbers_missing", "numbers_unit", "numbers_against",
-    "numbers_loosely", "numbers_derived", "dates_missing", "dates", "bound_numbers",
-    "bound_dates", "own_numbers", "stolen_numbers", "bound_names", "own_names", "stolen_names",
+    "covered_clause", "pairs", "longest_run", "missing", "missing_weight", "missing_most",
+    "names_missing", "names_covered", "sentences", "in_order", "numbers_missing",
+    "numbers_unit", "numbers_against", "numbers_loosely", "numbers_derived", "dates_missing",
+    "bound_numbers", "bound_dates", "stolen_numbers", "bound_names", "stolen_names",
     "roles_kept", "roles_turned", "denied_more", "denied_less", "denied_reach", "opposed",
     "planned", "possible", "needed", "all_for_some", "all_added", "cause_added",
-    "exception_lost", "compared", "misquoted", "changed_word", "changed_name", "changed_denial",
-    "lacks_words", "lacks_name", "lacks_number", "conflicts", "conflicts_near", "matched",
-    "matched_passage", "overlap",
+    "exception_lost", "compared", "misquoted", "changed_word", "changed_name",
+    "changed_denial", "lacks_words", "lacks_name", "lacks_number", "conflicts",
+    "conflicts_near", "matched", "matched_passage", "overlap",
 )  # fmt: skip
 """The names of the features, in their order."""
 
@@ -69,7 +67,7 @@ def evidence(sentence: str, passage: str, title: str = "") -> Evidence:
         (there.sentences[window[0]], there.sentences[window[1] - 1]) if inside else (None, None)
     )
     span = (first.start, last.end) if first and last else (0, 0)
-    return Evidence(tuple(values), span, tuple(whys), _by_clause(units), why)
+    return Evidence(tuple(values), span, tuple(whys), why)
 
 
 def _covered(
@@ -78,7 +76,6 @@ def _covered(
     total = sum(unit.weight for unit in units) or 1.0
     passage = sum(unit.weight * unit.best for unit in units) / total
     exact = sum(unit.best >= 0.95 for unit in units) / max(len(units), 1)
-    clauses = _by_clause(units)
     lost = [unit for unit in units if unit.best < 0.5]
     names = [unit for unit in units if unit.kind == "name"]
     without = [unit for unit in names if unit.best < 0.5]
@@ -110,8 +107,7 @@ def _covered(
         passage,
         single,
         exact,
-        min(clauses, default=0.0),
-        passage - score,
+        _least_clause(units),
         near / pairs if pairs else 1.0,
         (longest + 1) / max(len(units), 1),
         min(len(lost), 12),
@@ -119,8 +115,6 @@ def _covered(
         max((unit.weight for unit in lost), default=0.0),
         len(without),
         1 - len(without) / len(names) if names else 1.0,
-        math.log1p(len(units)),
-        len(clauses),
         math.log1p(len(there.sentences)),
         ordered / steps if steps else 1.0,
     ]
@@ -134,8 +128,8 @@ def _covered(
     return values, whys
 
 
-def _by_clause(units: list[Unit]) -> tuple[float, ...]:
-    """Return how much of each clause the passage has."""
+def _least_clause(units: list[Unit]) -> float:
+    """Return how much the passage has of the clause of which it has least."""
     clauses: dict[int, list[Unit]] = {}
     for unit in units:
         clauses.setdefault(unit.clause, []).append(unit)
@@ -143,7 +137,7 @@ def _by_clause(units: list[Unit]) -> tuple[float, ...]:
     for part in clauses.values():
         total = sum(unit.weight for unit in part)
         made.append(sum(unit.weight * unit.best for unit in part) / total if total else 1.0)
-    return tuple(made)
+    return min(made, default=0.0)
 
 
 _CHANGED: Final = re.compile(r"says (\S+), where the passage says (\S+)")

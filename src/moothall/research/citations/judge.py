@@ -16,7 +16,6 @@ WEIGHTS: Final = "judge.json"
 class Judge(NamedTuple):
     """Trees, a start, and from which probability on a sentence is supported, or partly."""
 
-    names: tuple[str, ...]
     start: float
     trees: tuple[Any, ...]  # [feature, threshold, low, high], or a number
     supported: float
@@ -38,7 +37,4 @@ def judge() -> Judge:
     made = json.loads(
         files("moothall.research.citations").joinpath(WEIGHTS).read_text(encoding="ascii")
     )
-    return Judge(
-        tuple(made["features"]), made["start"], tuple(made["trees"]), made["supported"],
-        made["partly"],
-    )  # fmt: skip
+    return Judge(made["start"], tuple(made["trees"]), made["supported"], made["partly"])
