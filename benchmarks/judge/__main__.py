@@ -85,7 +85,7 @@ RISING = frozenset(
         "roles_kept",
     ]
 )
-UNSIGNED = frozenset(("sentences", "numbers_derived"))
+UNSIGNED = frozenset(("sentences",))
 FOLDS = 4
 
 

@@ -302,14 +302,8 @@ class Workbench:
         if doubts := doubts_of(self.record, self.iteration):
             raise Stop("in_doubt", doubts)
         # A task that the budget refused is done when the run is resumed with more.
-        work = Calls(
-            cast(Any, self.agent),
-            good,
-            self.request,
-            self.record,
-            self.iteration,
-            keeps_refused=False,
-        )
+        whose, number = cast(Any, self.agent), self.iteration
+        work = Calls(whose, good, self.request, self.record, number, keeps_refused=False)
         budget = self.budget
         try:
             if good:
@@ -388,12 +382,16 @@ class Workbench:
         except Exception as error:
             log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
             raise Stop("error", f"{type(error).__name__}: {error}", error) from error
-        usage = getattr(given, "usage", None)
+        self.note_usage(given, name)
+        return given
+
+    def note_usage(self, answer: Any, name: str | None) -> None:
+        """Add to the report's foot what an answer of a model took."""
+        usage = getattr(answer, "usage", None)
         if isinstance(usage, Usage):
             self.progress.usage = self.progress.usage + usage
             used = self.progress.used
             used[str(name)] = used.get(str(name), Usage()) + usage
-        return given
 
 
 def _key(task: ResearchTask) -> str:

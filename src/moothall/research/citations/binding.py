@@ -84,8 +84,6 @@ def numbers_bound(
         sum(i.quality < 0.4 and not i.unit for i in found),
         sum(i.unit for i in found),
         sum(i.against for i in numbers.items),
-        sum(i.loosely for i in found),
-        sum(i.derived for i in found),
         sum(i.quality < 0.4 for i in dates),
         strange,
         when,

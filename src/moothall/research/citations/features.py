@@ -27,13 +27,12 @@ NAMES: Final = (
     "covered_window", "covered_passage", "covered_sentence", "covered_exactly",
     "covered_clause", "pairs", "longest_run", "missing", "missing_weight", "missing_most",
     "names_missing", "names_covered", "sentences", "in_order", "numbers_missing",
-    "numbers_unit", "numbers_against", "numbers_loosely", "numbers_derived", "dates_missing",
-    "bound_numbers", "bound_dates", "stolen_numbers", "bound_names", "stolen_names",
-    "roles_kept", "roles_turned", "denied_more", "denied_less", "denied_reach", "opposed",
-    "planned", "possible", "needed", "all_for_some", "all_added", "cause_added",
-    "exception_lost", "compared", "misquoted", "changed_word", "changed_name",
-    "changed_denial", "lacks_words", "lacks_name", "lacks_number", "conflicts",
-    "conflicts_near", "matched", "matched_passage", "overlap",
+    "numbers_unit", "numbers_against", "dates_missing", "bound_numbers", "bound_dates",
+    "stolen_numbers", "bound_names", "stolen_names", "roles_kept", "roles_turned",
+    "denied_more", "denied_less", "denied_reach", "opposed", "planned", "possible", "needed",
+    "all_for_some", "all_added", "cause_added", "exception_lost", "compared", "misquoted",
+    "changed_word", "changed_name", "changed_denial", "lacks_words", "lacks_name",
+    "lacks_number", "conflicts", "conflicts_near", "matched", "matched_passage", "overlap",
 )  # fmt: skip
 """The names of the features, in their order."""
 

@@ -34,8 +34,6 @@ class Figure:
     quality: float = 0.0
     unit: bool = False  # the same digits with another unit
     against: bool = False  # the same value, compared otherwise
-    loosely: bool = False  # the passage bounds what the sentence states
-    derived: bool = False  # computed from numbers of the passage
     why: str = ""
 
 
@@ -107,13 +105,12 @@ def _number(said: Quantity, ours: Sentence, there: Stored) -> Figure:
                 made.hits.append((number, date.at, 0.8))
     made.quality = max((quality for *_, quality in made.hits), default=0.0)
     made.against = against > 0 and made.quality < 0.5
-    made.loosely = 0.65 < made.quality <= 0.8 and said.comparison == "="
     made.unit = made.unit and made.quality <= 0.55
     text = ours.text[ours.spans[said.at][0] : ours.spans[said.end - 1][1]]
     if made.quality < 0.5 and not made.against and (not made.unit or said.dimension == "share"):
         places = _derived(said, ours, there)
         if places:
-            made.derived, made.quality, made.unit = True, 0.75, False
+            made.quality, made.unit = 0.75, False
             made.hits.extend((number, at, 0.75) for number, at in places)
         elif not made.unit:
             made.why = f"says {text}, which is not in the passage"

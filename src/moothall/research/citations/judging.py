@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.errors import BudgetExceeded, JournalError
 from moothall.jsonvalue import json_line
 from moothall.models.ask import Unusable, ask_json
-from moothall.models.protocol import Usage
 from moothall.reasoning.charging import completed
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import AnswerSchema
@@ -89,11 +88,7 @@ async def _judged(
         of = partial(completed, bench.agent.judge, bench.budget, messages, _SCHEMA)
         name = getattr(bench.agent.judge, "name", None)
         answer = await bench.record.step(f"{key}.{number}", of, of=ANSWER, beside=True, model=name)
-        used = getattr(answer, "usage", None)
-        if isinstance(used, Usage):
-            bench.progress.usage = bench.progress.usage + used
-            known = bench.progress.used
-            known[str(name)] = known.get(str(name), Usage()) + used
+        bench.note_usage(answer, name)
         return answer
 
     def read(answer: str) -> Support:
