@@ -61,6 +61,17 @@ _OPTIONS = (
 _QUORUM = click.option("--quorum", is_flag=True, help="Replicate the queues in a cluster.")
 
 
+def _added() -> frozenset[str]:
+    """Return the arguments that the options add: a command has a --port of its own."""
+    command = click.command()(lambda: None)
+    for option in _OPTIONS:
+        option(command)
+    return frozenset(each.name for each in command.params if each.name)
+
+
+_OF_CONNECTION: Final = {each.name for each in fields(AMQPOptions)} & _added()
+
+
 @dataclass(frozen=True)
 class Place:
     """What a command line says about the broker and the exchange; the environment says the rest."""
@@ -107,8 +118,7 @@ def place_options(function: Callable[..., Any], *, quorum: bool = True) -> Calla
 
     @wraps(function)
     def command(*args: Any, exchange: str | None, quorum: bool = False, **kwargs: Any) -> Any:
-        named = {each.name for each in fields(AMQPOptions)} & kwargs.keys()
-        given = {name: kwargs.pop(name) for name in named}
+        given = {name: kwargs.pop(name) for name in _OF_CONNECTION}
         said = {name: value for name, value in given.items() if value not in (None, False)}
         return function(*args, place=Place(exchange, quorum, said), **kwargs)
 
