@@ -138,7 +138,7 @@ def test_drafts_of_a_plan_and_of_edited_arguments_outlive_a_reload(
         card.get_by_role("button", name="Edit arguments").click()
         expect(card.get_by_label("Argument content")).to_have_value("a better text")
         expect(page.get_by_label("Tell the agent")).to_have_value("Be quick")
-        card.get_by_role("button", name="As proposed").click()
+        card.get_by_role("button", name="Undo the edits").click()
         card.get_by_role("button", name="Edit arguments").click()
         expect(card.get_by_label("Argument content")).to_have_value("c")
         card.get_by_role("button", name="Refuse").click()

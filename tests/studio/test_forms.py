@@ -110,6 +110,9 @@ def test_a_run_comes_to_what_its_entries_say(tmp_path: Path) -> None:
     assert totals.pop("seconds") == pytest.approx(took)
     resumed = [*entries, *(replace(each, at=each.at + 1000) for each in entries)]
     assert Totals(resumed).to_json()["seconds"] == pytest.approx(2 * took)  # it rested between
+    decided = replace(entries[-2], kind="decided", at=entries[-2].at + 1000)
+    killed = Totals([*entries[:-1], decided]).to_json()["seconds"]
+    assert killed == pytest.approx(entries[-2].at - entries[0].at)  # so does a killed one
     assert totals == {
         "began": entries[0].at,
         "input": 1000,

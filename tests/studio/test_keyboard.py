@@ -107,7 +107,10 @@ def test_work_is_begun_permitted_steered_and_stopped_by_keyboard(
 def test_runs_are_found_opened_and_compared_by_keyboard(
     page: Page, keys: Keys, studio: Studio
 ) -> None:
-    """A list is gone through by arrow keys, and leads nowhere until a button is pressed."""
+    """A list is gone through by arrow keys, and leads nowhere until a button is pressed.
+
+    From a run that was opened, Tab leads on to what is shown of it, past the others.
+    """
     for run in ("one", "two", "three"):
         agent = ReActAgent("files", ScriptedModel([f"It is {run}."]), journal=studio.journal)
         with ThreadPoolExecutor(1) as pool:
@@ -116,9 +119,17 @@ def test_runs_are_found_opened_and_compared_by_keyboard(
     keys.write("Filter runs", "one")
     rows = page.get_by_role("list", name="Runs").locator("[data-run]")
     expect(rows).to_have_count(1)
+    keys.write("Filter runs", "read")
+    expect(rows).to_have_count(3)
     keys.to(rows.first)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_url("**/runs/one")
+    replay = page.get_by_role("button", name="Replay")
+    replay.wait_for()
+    page.keyboard.press("Tab")
+    expect(replay).to_be_focused()
     for view in ("Timeline", "Transcript", "Cost", "Steps"):
         keys.press(view)
     keys.write("Search the steps of this run", "it is", "Enter")
@@ -127,6 +138,12 @@ def test_runs_are_found_opened_and_compared_by_keyboard(
     keys.press("Compare")
     page.wait_for_url("**/runs/one/compare/two")
     expect(page.get_by_role("region", name="Comparison")).to_contain_text("It is two.")
+    page.set_viewport_size({"width": 390, "height": 260})
+    first = page.get_by_role("row").filter(has_text="first difference")
+    expect(first).not_to_be_in_viewport()
+    keys.press("Go to the first difference")
+    expect(first).to_be_in_viewport()
+    page.set_viewport_size({"width": 1280, "height": 800})
     keys.press("Close")
     keys.press("Replay")
     expect(page.get_by_role("region", name="Replay").first).to_contain_text("It is one.")

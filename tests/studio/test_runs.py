@@ -459,6 +459,8 @@ def test_a_run_has_an_address_and_is_compared(studio: Studio, page: Page) -> Non
     page.keyboard.press("Enter")
     found = view.get_by_role("region", name="Found")
     expect(found).to_contain_text('look: "a.md is **empty**"')
+    said = found.get_by_role("listitem").filter(has_text="turn finished").first
+    expect(said).to_contain_text("a.md is **empty**")  # the words that were searched for
     found.get_by_role("listitem").filter(has_text="tool result: look").get_by_role("button").click()
     page.wait_for_url(re.compile(r"/runs/tale/\d+$"))
     expect(view.locator(".s-readable")).to_contain_text("a.md is empty")  # as Markdown

@@ -25,7 +25,6 @@ from moothall import (
     action,
 )
 from moothall.studio import Studio
-from moothall.studio.talk.messages import Messages
 from studio.conftest import TOKEN, a_studio
 
 
@@ -120,23 +119,6 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
     space.remove("Other")
     space.remove("Clerk")
     expect(page.get_by_text("Nobody else is in this space.")).to_be_visible()
-
-
-def test_of_several_that_wait_none_is_said_to_be_answered() -> None:
-    """In threads of their own they are answered in any order, and a `say` does not state which."""
-    messages = Messages()
-
-    def say(sender: str, to: str, text: str) -> int | None:
-        action = {"name": "say", "args": {"content": text}}
-        seen = messages.add({"from": sender, "to": to, "action": action}, 1.0)
-        return None if seen.answers is None else seen.answers.number
-
-    assert say("User", "Clerk", "one") is None
-    assert say("Clerk", "User", "of one") == 1
-    assert [say("User", "Clerk", each) for each in ("two", "three")] == [None, None]
-    assert [say("Clerk", "User", each) for each in ("of three", "of two")] == [None, None]
-    assert say("User", "Clerk", "four") is None
-    assert say("Clerk", "User", "of four") == 7
 
 
 def test_space_tab_shows_an_agents_class_model_cost_and_help(
@@ -243,7 +225,7 @@ def test_a_call_that_asks_first_is_permitted_or_refused(
     card.get_by_role("button", name="Permit").click()
     expect(first.get_by_role("log")).to_contain_text("<b>notes</b> is gone")
     expect(first.get_by_role("article", name="approval")).to_have_count(0)
-    expect(first.get_by_text("A card was permitted on another page.")).to_be_visible()
+    expect(first.get_by_text("Clerk.delete was permitted on another page.")).to_be_visible()
     expect(second.get_by_text("on another page")).to_have_count(0)
     write(second, '/Clerk.delete path:"more"')
     first.get_by_label("Reason for refusing").fill("keep it")

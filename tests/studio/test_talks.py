@@ -10,7 +10,17 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from moothall import Agent, NativeSpace, ReActAgent, ScriptedModel, SQLiteMemory
+from moothall import (
+    ACCESS_REQUESTED,
+    Agent,
+    Call,
+    ModelReply,
+    NativeSpace,
+    ReActAgent,
+    ScriptedModel,
+    SQLiteMemory,
+    action,
+)
 from moothall.studio import Studio
 from studio.conftest import a_studio, pages
 
@@ -68,6 +78,9 @@ def test_two_conversations_stand_beside_each_other(browser: Browser, tmp_path: P
         second = page.get_by_role("log", name="Conversation with Poet, trip")
         expect(second).to_contain_text("By train.")
         expect(first).not_to_contain_text("By train.")
+        of = page.get_by_role("group", name="2 conversations with Poet")
+        expect(of.get_by_role("button", name="trip")).to_be_visible()  # before a reload, too
+        expect(page.get_by_role("log", name="Messages")).to_contain_text("in trip")
         expect(second).not_to_contain_text("In rhyme.")
         one, two = first.bounding_box(), second.bounding_box()
         assert one is not None
@@ -92,6 +105,45 @@ def test_two_conversations_stand_beside_each_other(browser: Browser, tmp_path: P
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         page.get_by_role("region", name="With Clerk").get_by_role("button", name="Close").click()
         expect(third).to_have_count(0)
+
+
+def test_a_conversation_leads_to_its_runs_and_to_what_waits_for_the_person(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """A card of an agent of the space stands there; the agent's runs are one click away."""
+
+    @action(access_policy=ACCESS_REQUESTED)
+    def burn(poem: str) -> str:
+        """Burn a poem."""
+        return f"{poem} is ashes"
+
+    with opened(tmp_path, [], "journal") as studio, pages(browser, studio) as open_page:
+        assert studio.user.space is not None
+        burns = ModelReply("", (Call("1", "burn", {"poem": "Ode"}),))
+        model = ScriptedModel(["Yes?", burns, "It is burnt."])
+        studio.user.space.add(ReActAgent("Critic", model, actions=[burn], journal=studio.journal))
+        page = open_page()
+        talks_of(page, "Critic")
+        page.get_by_role("group", name="with Critic").get_by_role("button").first.click()
+        log = page.get_by_role("log", name="Conversation with Critic")
+        for said, answer in (("Hear me", "Yes?"), ("Burn it", "waits for you")):
+            say(page, "Critic", said)
+            expect(log).to_contain_text(answer)
+        log.get_by_role("button", name="waits for you").click()
+        card = page.get_by_role("region", name="All messages").get_by_role(
+            "article", name="approval"
+        )
+        expect(card).to_be_focused()
+        card.get_by_role("button", name="Permit", exact=True).click()
+        expect(log).to_contain_text("It is burnt.")
+        log.get_by_role("article").filter(has_text="Yes?").get_by_role("button", name="Run").click()
+        expect(page.get_by_role("region", name="Reply")).to_contain_text("Yes?")
+        page.get_by_role("tab", name="Space").click()
+        page.get_by_role("button", name="2 runs").click()
+        page.wait_for_url("**/runs")
+        expect(page.get_by_role("searchbox", name="Filter runs")).to_have_value("Critic")
+        rows = page.get_by_role("list", name="Runs").locator("[data-run]")
+        expect(rows).to_contain_text(["Burn it", "Hear me"])
 
 
 @pytest.mark.parametrize("kept", ("journal", "memory"))

@@ -74,9 +74,11 @@ class Totals:
         """Count an entry."""
         self.sequence = entry.sequence
         self._began = self._began or entry.at
-        if self._at and not self._rests:
+        is_decided = entry.kind == "decided"  # by a person, while no process works on it
+        if self._at and not self._rests and not is_decided:
             self._seconds += max(entry.at - self._at, 0.0)
-        self._at, self._rests = entry.at, entry.kind == "over" and entry.path == ROOT
+        self._at = entry.at
+        self._rests = is_decided or (entry.kind == "over" and entry.path == ROOT)
         self._count["errors"] += bool(_fault(entry))
         self._count["refused"] += _is_refused(entry)
         if "action" in _about(entry):  # a call resumed after a crash starts twice

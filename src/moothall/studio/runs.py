@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _FOUND: Final = 500
 """The most runs, and the most entries of a run, that a search finds."""
 _LINE: Final = 200
+_BESIDE: Final = 60
+"""How much is told of the line of an entry, and before the words, where the line lacks them."""
 _SETTLED: Final = ENDED - {"unreadable"}
 """The ends after which no call of a run is in doubt."""
 _QUICK: Final = 4_000
@@ -247,8 +249,12 @@ class RunsTab:
         for entry in self._journal.entries(run):
             line = line_of(entry)
             data = json.dumps(entry.data, ensure_ascii=False, default=str)
-            if wanted in line.casefold() or wanted in data.casefold():
-                found.append({"sequence": entry.sequence, "line": shorten(line, _LINE)})
+            at = data.casefold().find(wanted)
+            if wanted in line.casefold() or at >= 0:
+                said = shorten(line, _LINE)
+                if wanted not in said.casefold() and at >= 0:  # where it is, beside what it is of
+                    said = f"{shorten(line, _BESIDE)} … {data[max(0, at - _BESIDE) : at + _LINE]}"
+                found.append({"sequence": entry.sequence, "line": said})
                 if len(found) == _FOUND:
                     break
         return found

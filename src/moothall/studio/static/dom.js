@@ -102,7 +102,7 @@ export const attempt = (work) => async (event) => {
     toast(error.message);
   } finally {
     if (button) button.disabled = false;
-    if (focused && document.activeElement === document.body) button.focus();
+    if (focused && document.activeElement === document.body) button.focus({ preventScroll: true }); // its work may lead elsewhere
   }
 };
 
@@ -182,6 +182,12 @@ export function duration(seconds) {
 
 export function button(text, work, kind = "") {
   return h("button", { type: "button", class: `s-button ${kind}`, onclick: attempt(work) }, text);
+}
+
+// What says more where a pointer rests on it; a screen reader reads it, too.
+export function titled(text, made) {
+  made.title = text;
+  return made;
 }
 
 export const meter = (label, value, most, kind = "") => h("div", { role: "meter", class: kind, "aria-label": label, "aria-valuemin": 0, "aria-valuemax": most, "aria-valuenow": value },

@@ -3,9 +3,11 @@
 
 import { attempt, button, call, clock, count, dollars, empty, h, json, number, oneAtATime, toast, update } from "./dom.js";
 import { onReset } from "./feed.js";
+import { findRuns } from "./journal.js";
 import { onPlace } from "./place.js";
 
 const PARTS = { description: "What it says it does", inputSchema: "Takes", outputSchema: "Gives", title: "Title", annotations: "What it hints at" };
+const CALLERS = 200; // in the list at once
 const LOOKS = 3000; // milliseconds between two looks while the tab is shown
 
 // JSON whose objects have their keys in order, to be compared.
@@ -42,7 +44,7 @@ export function mount(root) {
       show(await call("doors/accept", { id: each.id, seen: each.seen }));
       toast(`The definitions of ${each.id} are accepted.`, false);
     }, "danger");
-    return h("article", { class: "s-card", "aria-label": `Changed definitions of ${each.id}` }, h("p", {}, h("b", {}, each.id), " offers other tools than a person has accepted. Calls of these are asked for, whatever their policy."),
+    return h("article", { class: "s-card", "aria-label": `Changed definitions of ${each.id}` }, h("p", {}, h("b", {}, each.id), " offers other tools than a person has accepted. Until you accept them, each call of these needs your approval."),
       all.map(([name, { was, now }]) => h("section", { class: "s-changed" }, h("p", {}, h("b", { class: "s-action" }, name), " ", h("span", { class: "s-badge warn" }, was ? "changed" : "new")),
         h("dl", { class: "s-args" }, [...new Set([...Object.keys(was || {}), ...Object.keys(now)])].filter((key) => key !== "name" && sorted(was?.[key]) !== sorted(now[key])).map((key) => [h("dt", {}, PARTS[key] || key),
           h("dd", {}, was?.[key] === undefined ? null : h("div", { class: "s-was" }, h("span", { class: "s-soft" }, "was "), h("s", {}, said(was[key]))), h("div", { class: "s-text" }, said(now[key])),
@@ -61,14 +63,25 @@ export function mount(root) {
 
   // Whether a server is connected, or how calls of a remote agent ended, which keeps no connection.
   function state({ connected: is, calls, failed }) {
-    if (is !== undefined) return h("span", { class: `s-badge ${is ? "good" : "bad"}` }, is ? "connected" : "not connected");
+    if (is !== undefined) return [h("span", { class: `s-badge ${is ? "good" : "bad"}` }, is ? "connected" : "not connected"), is ? null : h("span", { class: "s-soft" }, " the next call starts it")];
     if (!calls) return h("span", { class: "s-soft" }, "not called yet");
     return h("span", { class: `s-badge ${failed < calls ? "good" : "bad"}` }, failed < calls ? "answers" : "no call has worked");
   }
   const failure = ({ last_fault: last }) => last && h("details", {}, h("summary", {}, `failed ${clock(last[0])}: why`), h("p", { class: "s-fault s-text" }, last[1]));
   const addresses = ({ places, paths }) => [places.length ? places.map((each) => h("code", {}, `${each} `)) : h("span", { class: "s-soft" }, "no request yet"),
-    h("details", {}, h("summary", {}, "by protocol"), h("ul", { class: "s-list" }, paths.map(([protocol, path]) => h("li", {}, `${protocol}: `, h("code", {}, `${places[0] || ""}${path}`)))))];
-  const budgets = (spending, refused) => (Object.keys(spending).length ? h("ul", { class: "s-list" }, Object.entries(spending).map(([name, all]) => h("li", {}, `${name}: ${spent(all)}`, refused[name] && h("p", { class: "s-fault" }, `is refused: ${refused[name]}`)))) : h("span", { class: "s-soft" }, "no budget"));
+    h("details", {}, h("summary", {}, "by protocol"), h("ul", { class: "s-list s-addresses" }, paths.map(([protocol, path]) => {
+      const address = `${places[0] || ""}${path}`;
+      return h("li", {}, `${protocol}: `, h("code", {}, address), places.length ? button("Copy", async () => { await navigator.clipboard.writeText(address); toast(`Copied: ${address}`, false); }, "quiet") : null);
+    })))];
+  // What each caller has called and spent, one below the other; those that have called first.
+  function callersOf({ callers, calls, spending, refused }) {
+    const names = [...new Set([...Object.keys(calls), ...Object.keys(spending), ...callers])], shown = names.slice(0, CALLERS);
+    return h("section", { "aria-label": "Callers" }, h("h2", {}, "Callers"), table([["Caller"], ["Calls", "number"], ["Spent"], [""]], shown.map((name) => {
+      const is = callers.includes(name) || name in calls;
+      return [name, is ? calls[name] || 0 : null, [spending[name] ? spent(spending[name]) : h("span", { class: "s-soft" }, calls[name] ? "no budget" : "nothing"), refused[name] && h("p", { class: "s-fault" }, `is refused: ${refused[name]}`)],
+        is && (calls[name] || spending[name]) ? h("button", { type: "button", class: "s-link", "aria-label": `Runs of ${name}`, onclick: () => findRuns(`-${name}`) }, "Runs") : null];
+    })), names.length > shown.length ? h("p", { class: "s-soft" }, `and ${number(names.length - shown.length)} more`) : null);
+  }
   const amount = (name, value, unit) => (name === "usd" ? dollars(value) : `${unit && `${unit}: `}${number(Math.round(value))}`);
   const spent = (all) => all.map(({ name, unit, spent: used, left }) => (left === null ? amount(name, used, unit) : `${amount(name, used, unit)}, ${amount(name, left, "")} left`)).join("; ") || "nothing";
 
@@ -82,12 +95,8 @@ export function mount(root) {
     all.some((each) => each.lock === null) && h("p", { class: "s-soft" }, "A server that is not locked can change what its tools say without your knowledge. ", h("code", {}, "moothall mcp lock FILE ID COMMAND"), " keeps what you accept; then pass ", h("code", {}, "lock=FILE"), "."),
     all.map(difference));
     update(served, h("h2", {}, "Served"), doors.length
-      ? table([["Agents"], ["By"], ["At"], ["Actions", "number"], ["Callers"], ["Calls"], ["Spent"], ["Under way", "number"]], doors.map((each) => {
-        const calls = Object.entries(each.calls);
-        return [each.agents.join(", "), [...new Set(each.paths.map(([protocol]) => protocol))].join(", "), addresses(each), each.actions, each.callers.join(", "),
-          folded(count(calls.reduce((sum, [, n]) => sum + n, 0), "call"), calls.map(([name, n]) => `${name}: ${number(n)}`)),
-          budgets(each.spending, each.refused), each.under_way];
-      }))
+      ? doors.map((each) => [table([["Agents"], ["By"], ["At"], ["Actions", "number"], ["Calls", "number"], ["Under way", "number"]], [
+        [each.agents.join(", "), [...new Set(each.paths.map(([protocol]) => protocol))].join(", "), addresses(each), each.actions, Object.values(each.calls).reduce((sum, n) => sum + n, 0), each.under_way]]), callersOf(each)])
       : empty("This program serves no agent. `moothall serve AGENT --http HOST:PORT` does, or moothall.doors.asgi in your program."));
   }
 

@@ -12,8 +12,9 @@ const cards = new Map(); // the open ones, by number
 const drawn = new Map(); // their elements, by number
 const slots = []; // places of tabs: { root, accepts }
 const mine = new Set(); // the numbers of those that are answered here
-const KEPT = "moothall-folded"; // the cards that a person has folded, over a reload
-const folded = new Set(JSON.parse(sessionStorage.getItem(KEPT) || "[]"));
+const KEPT = "moothall-unfolded"; // of the cards that a person has folded or unfolded whether they are open, over a reload
+const unfolded = new Map(JSON.parse(sessionStorage.getItem(KEPT) || "[]"));
+const LINE = 45; // characters in a line of a field
 const LINGERS = 1500; // milliseconds for which the drawer stays open when its last card has gone
 const drawer = h("div", { class: "s-drawer-list" });
 
@@ -53,15 +54,15 @@ function place() {
     const shown = drawn.get(card.number);
     const slot = slots.find(({ root, accepts }) => root.parentElement?.offsetParent && accepts(card));
     const root = slot ? slot.root : drawer;
-    if (shown.parentElement !== root) root.append(shown);
+    if (shown.parentElement !== root) root.insertBefore(shown, [...root.children].find((each) => +each.dataset.card > card.number) || null);
   }
   for (const { root } of slots) { // of several the first is open, unless a person has folded it
     root.hidden = !root.childElementCount;
     [...root.children].forEach((each, at) => {
-      if (!each.dataset.touched) each.firstChild.open = !at && !folded.has(each.dataset.asked);
+      if (!each.dataset.touched) each.firstChild.open = unfolded.get(each.dataset.asked) ?? !at;
     });
   }
-  for (const each of drawer.children) if (!each.dataset.touched) each.firstChild.open = !folded.has(each.dataset.asked);
+  for (const each of drawer.children) if (!each.dataset.touched) each.firstChild.open = unfolded.get(each.dataset.asked) ?? true;
 }
 
 // Who has answered a card by the keyboard goes on at the next one, else at the inbox.
@@ -90,10 +91,11 @@ function keys(event) {
 export function mountInbox() {
   const badge = h("span", { class: "s-count" });
   const nothing = empty("Nothing waits for you. Approvals, questions and decisions of agents come here.");
+  const others = h("ul", { class: "s-list s-elsewhere" }); // those that stand elsewhere on the page
   const keysOf = h("p", { class: "s-soft s-keys" }, "j, k: next, previous; a: permit or accept; r: refuse or answer");
   const panel = h("aside", { class: "s-drawer", id: "studio-inbox", "aria-label": "Inbox", hidden: true },
     h("header", { class: "s-row" }, h("h2", {}, "Inbox"), button("Close", () => show(false), "quiet")),
-    keysOf, nothing, drawer);
+    keysOf, nothing, drawer, others);
   const opens = h("button", { type: "button", class: "s-button quiet s-inbox", "aria-expanded": "false", "aria-controls": "studio-inbox", onclick: () => show(panel.hidden) }, "Inbox", badge);
 
   function show(is) {
@@ -107,10 +109,12 @@ export function mountInbox() {
 
   told = () => {
     const had = !nothing.hidden ? 0 : 1; // once its last card is answered, or shown with its run, it closes
+    const away = [...drawn.values()].filter((each) => each.parentElement !== drawer);
+    replace(others, away.map((each) => h("li", {}, h("button", { type: "button", class: "s-link", onclick: () => { show(false); lead(each); } }, titleOf(each)))));
     nothing.hidden = drawer.childElementCount > 0;
     keysOf.hidden = !nothing.hidden;
     if (had && !nothing.hidden) setTimeout(() => { if (!nothing.hidden && !panel.hidden) show(false); }, LINGERS);
-    nothing.textContent = cards.size ? "All that waits for you stands where its run is shown, on this tab." : "Nothing waits for you. Approvals, questions and decisions of agents come here.";
+    nothing.textContent = cards.size ? "It stands where its run or its space is shown, on this tab:" : "Nothing waits for you. Approvals, questions and decisions of agents come here.";
     badge.textContent = cards.size || "";
     opens.classList.toggle("some", cards.size > 0);
     opens.setAttribute("aria-label", cards.size ? `Inbox: ${cards.size} wait for you` : "Inbox: nothing waits for you");
@@ -125,7 +129,8 @@ export function mountInbox() {
   });
   on("card_gone", (batch) => {
     for (const { number, said } of batch)
-      if (cards.delete(number) && !mine.delete(number)) toast(`A card ${said === "withdrawn" ? "is gone: what asked has ended" : `was ${said} on another page`}.`, false);
+      if (cards.has(number) && !mine.delete(number)) toast(`${inShort(cards.get(number))} ${said === "withdrawn" ? "is gone: what asked has ended" : `was ${said} on another page`}.`, false);
+    for (const { number } of batch) cards.delete(number);
     arrange();
   });
   onReset(async () => {
@@ -141,6 +146,24 @@ export function mountInbox() {
   if (sessionStorage.getItem("moothall-inbox")) panel.hidden = false;
   opens.setAttribute("aria-expanded", String(!panel.hidden));
   return { opens, panel };
+}
+
+// What a card is about, for who does not see it.
+const inShort = ({ kind, agent, action }) => (kind === "approval" ? `${agent}.${action}` : `A ${kind}${agent ? ` of ${agent}` : ""}`);
+const titleOf = (shown) => [...shown.querySelector("summary").childNodes].filter((each) => each.tagName !== "TIME").map((each) => each.textContent).join("");
+
+// Go to a card, wherever it stands.
+function lead(shown) {
+  shown.firstChild.open = true;
+  shown.scrollIntoView({ block: "nearest" });
+  shown.focus({ preventScroll: true });
+}
+
+// Go to the card of a run of an agent; whether there is one.
+export function leadTo(wanted) {
+  const card = [...cards.values()].find(wanted), shown = card && drawn.get(card.number);
+  if (shown && !shown.offsetParent) document.querySelector(".s-inbox[aria-expanded='false']")?.click();
+  if (shown) lead(shown);
 }
 
 // The run that a card belongs to, once the list of runs has it: two may want the same.
@@ -168,14 +191,17 @@ function draw(card) {
   const shown = h("article", { class: `s-card ${card.kind}`, tabindex: -1, "data-card": card.number, "data-asked": card.asked, "aria-label": `${card.kind} ${card.number}` }, details);
   details.firstChild.addEventListener("click", () => {
     shown.dataset.touched = "yes";
-    folded[details.open ? "add" : "delete"](String(card.asked)); // it is about to change
-    sessionStorage.setItem(KEPT, JSON.stringify([...folded].slice(-100)));
+    unfolded.set(String(card.asked), !details.open); // it is about to change
+    sessionStorage.setItem(KEPT, JSON.stringify([...unfolded].slice(-100)));
   });
   return shown;
 }
 
 // Reading is the one thing that changes nothing; whatever else is permitted does not look harmless.
 const HARMLESS = /^(read|list|search|find|get|look|show|help|count)(_|$)/;
+
+// What a folded card is about.
+const beginning = (text) => h("span", { class: "s-soft s-beginning" }, text && `: ${text.slice(0, 60)}${text.length > 60 ? " …" : ""}`);
 
 cardKind("approval", (card, decide) => {
   const why = h("input", { class: "s-input", "data-key": "r", "data-draft": "why", "aria-label": "Reason for refusing", placeholder: "Why not? (may be left out)", onkeydown: (event) => event.key === "Enter" && refuse.click() });
@@ -190,7 +216,7 @@ cardKind("approval", (card, decide) => {
   const editing = () => {
     replace(args, Object.entries(card.args).map(([name, value]) => {
       const text = typeof value === "string" ? value : JSON.stringify(value, null, 1);
-      fields.set(name, drafted(h("textarea", { class: "s-input", "aria-label": `Argument ${name}`, rows: Math.min(12, text.split("\n").length), value: text }), draftOf(card, `args/${name}`)));
+      fields.set(name, drafted(h("textarea", { class: "s-input", "aria-label": `Argument ${name}`, rows: Math.min(12, text.split("\n").reduce((sum, each) => sum + Math.max(1, Math.ceil(each.length / LINE)), 0)), value: text }), draftOf(card, `args/${name}`)));
       return [h("dt", {}, name), h("dd", {}, fields.get(name))];
     }));
     args.querySelector("textarea").focus();
@@ -207,7 +233,7 @@ cardKind("approval", (card, decide) => {
   }));
   const edits = card.editable && Object.keys(card.args).length > 0 && button("Edit arguments", () => {
     if (fields.size) { show(); forget(draftOf(card, "args/")); } else editing();
-    edits.textContent = fields.size ? "As proposed" : "Edit arguments";
+    edits.textContent = fields.size ? "Undo the edits" : "Edit arguments";
     first.textContent = fields.size ? "Permit as edited" : "Permit";
     if (more) more.hidden = fields.size > 0;
   }, "quiet");
@@ -220,7 +246,7 @@ cardKind("approval", (card, decide) => {
   const more = always ? button(always, () => permit({ always: true }), "quiet") : null;
   show();
   return [
-    h("summary", { class: "s-card-title" }, h("b", {}, card.sender || card.run || "A run"), " wants ", h("b", {}, name), h("time", {}, clock(card.asked))),
+    h("summary", { class: "s-card-title" }, h("time", {}, clock(card.asked)), h("b", {}, card.sender || card.run || "A run"), " wants ", h("b", {}, name), beginning(Object.entries(card.args).map(([key, value]) => `${key} ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", "))),
     args,
     Object.keys(card.args).length ? null : empty("without arguments"),
     card.note ? h("p", { class: "s-fault" }, card.note) : null,
@@ -231,9 +257,9 @@ cardKind("approval", (card, decide) => {
 });
 
 cardKind("question", (card, decide) => {
-  const text = h("input", { class: "s-input", "data-key": "r", "data-draft": "answer", "aria-label": `Answer to ${card.agent}`, required: true });
+  const text = h("input", { class: "s-input", "data-key": "r", "data-draft": "answer", "aria-label": `Answer to ${card.agent}`, placeholder: "Your answer", required: true });
   return [
-    h("summary", { class: "s-card-title" }, h("b", {}, card.agent), " asks", h("time", {}, clock(card.asked))),
+    h("summary", { class: "s-card-title" }, h("time", {}, clock(card.asked)), h("b", {}, card.agent), " asks", beginning(card.text)),
     h("p", { class: "s-text" }, card.text),
     h("form", { class: "s-row", onsubmit: attempt(() => decide({ text: text.value })) },
       text, h("button", { class: "s-button primary" }, "Answer")),

@@ -3,6 +3,7 @@
 
 import { attempt, call, h } from "./dom.js";
 import { on, onReset } from "./feed.js";
+import { go } from "./place.js";
 
 export const ENDED = new Set(document.documentElement.dataset.ended.split(" ")); // after any other reason a run can be resumed
 export const runs = new Map(); // outlines by id, the oldest first; `job` is how one stands that runs here
@@ -20,6 +21,18 @@ async function fetched() { // of what is known already, the stream may have told
 export function listed() {
   loading ??= fetched().finally(() => { loading = null; });
   return loading;
+}
+
+// Show the runs with these words in the tab Runs, which takes the words once.
+let sought = null;
+export function findRuns(words) {
+  sought = words;
+  go(["runs"]);
+}
+export function toFind() {
+  const words = sought;
+  sought = null;
+  return words;
 }
 
 // What is known of a run, and this.

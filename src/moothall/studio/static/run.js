@@ -2,17 +2,19 @@
 // a tree, as a timeline and as a transcript.
 
 import { Run as Story, drawStory } from "./act.js";
-import { attempt, button, call, count, day, dollars, duration, empty, h, json, keyed, number, parsed, replace, runState, stateBadge, toast, update } from "./dom.js";
+import { attempt, button, call, count, day, dollars, duration, empty, h, json, keyed, number, parsed, replace, runState, stateBadge, titled, toast, update } from "./dom.js";
 import { chart } from "./chart.js";
 import { ENDED, further, runs, stands } from "./journal.js";
 import { go, path } from "./place.js";
 import { showTimeline } from "./timeline.js";
-import { called, outcome } from "./values.js";
+import { called, given, outcome } from "./values.js";
 
 const OFFERED = 200; // runs that the field to compare with offers
 const ROWS = 500; // entries of a run at once
 const BEFORE = 40; // entries before one that is opened by its address
 const CHARS = 100000; // of a text at once
+const SAID = 1500; // of a reply, above the steps
+const DOUBT = "The process ended while this was running, so nobody knows whether it took effect. Look, and decide what becomes of it when the run is resumed. Repeat: it runs again. Skip: it does not, and the model is told that its outcome is unknown. Done: it took effect, with the result that you write.";
 const VIEWS = { steps: "Steps", timeline: "Timeline", transcript: "Transcript", cost: "Cost" };
 const TABS = { Researcher: "research", Society: "society" };
 const TITLES = { act: "Act and review", research: "Research", society: "Society" };
@@ -51,7 +53,8 @@ export function shownRun(view, id, slot, back, wanted) {
   let last = first; // the number of the last entry that is shown
   let most = first + ROWS;
   let loading = null;
-  const [head, goes, doubts, given, more] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div"), h("div", { class: "s-more" })];
+  let ending = null; // its last entry, where that says how it ended
+  const [head, goes, doubts, reply, replayed, more] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div"), h("div"), h("div", { class: "s-more" })];
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const tree = h("div", { class: "s-tree", role: "group", "aria-label": "Steps", onkeydown: walk });
   const [line, story, costs, results] = [h("div", { hidden: true }), h("div", { class: "s-story", hidden: true }), h("div", { class: "s-overview", hidden: true }), h("div")];
@@ -61,7 +64,7 @@ export function shownRun(view, id, slot, back, wanted) {
   const bar = h("div", { class: "s-row s-run-bar" }, views, h("span", { class: "s-spacer" }), seek);
   const earlier = h("div", { class: "s-earlier" });
   const choices = h("datalist", { id: "s-with" }); // apart from the head, which is drawn again
-  replace(view, back, head, slot, goes, fault, doubts, given, bar, results, earlier, tree, line, story, costs, more, choices);
+  replace(view, back, head, slot, goes, fault, doubts, reply, replayed, bar, results, earlier, tree, line, story, costs, more, choices);
   pick(which);
 
   function pick(name) {
@@ -76,7 +79,7 @@ export function shownRun(view, id, slot, back, wanted) {
     due ||= requestAnimationFrame(() => {
       due = 0;
       if (!about || which === "steps") return;
-      if (which === "timeline") return showTimeline(line, steps.map(timed), (sequence) => go(["runs", id, sequence]));
+      if (which === "timeline") return showTimeline(line, steps.map(timed), about.agent, (sequence) => go(["runs", id, sequence]));
       if (which === "cost") return drawCosts();
       const told = new Story(about);
       for (const entry of kept.values()) told.take(entry);
@@ -151,6 +154,7 @@ export function shownRun(view, id, slot, back, wanted) {
     if (!found) return;
     about = Object.assign(found, told); // the stream may have told more than the answer says
     top();
+    learnEnding();
     await fill();
     if (about.totals.input === null) call(`runs/sums?${at}`).then((sums) => { if (since === told) { Object.assign(about, sums); top(); } }, (error) => fail(error.message));
   }
@@ -188,6 +192,20 @@ export function shownRun(view, id, slot, back, wanted) {
     if (outline.entries > last) last < most ? fill() : rest();
   }
 
+  // How it ended, or what it replied: its last entry says so.
+  async function learnEnding() {
+    const { state, entries: at } = about;
+    if (["running", "stopped"].includes(state) || !at) return void replace(reply);
+    ending = await call(`runs/entry?run=${encodeURIComponent(id)}&sequence=${at}`).catch(() => null);
+    if (about.entries !== at) return;
+    const { text, value: gave, detail } = ending?.kind === "over" && !ending.path ? ending.data : {};
+    const said = gave !== null && typeof gave === "object" ? gave : text, isLong = typeof said === "string" && said.length > SAID;
+    const shown = h("div", { class: "s-gave" }, isLong ? outcome(`${said.slice(0, SAID)} …`) : outcome(said ?? ""));
+    const all = isLong && button("Show all of it", () => { replace(shown, outcome(said)); all.remove(); }, "quiet");
+    replace(reply, (said || detail) && h("section", { class: "s-panel s-reply", "aria-label": "Reply" },
+      detail ? h("p", { class: runState(state).kind === "bad" ? "s-fault" : "s-soft" }, detail) : null, said ? [shown, all] : null));
+  }
+
   // -- what stands above the tree ------------------------------------------------------------------
 
   function top() {
@@ -204,21 +222,21 @@ export function shownRun(view, id, slot, back, wanted) {
     update(goes, is ? null : further(id, about.state, about.order));
     const goesOn = !is && !goes.firstChild && !ENDED.has(about.state);
     update(head,
-      h("div", { class: "s-row" }, stateBadge(...stands(runs.get(id) || about)),
+      h("div", { class: "s-row" }, !is && about.in_doubt.some((each) => !each.decided) ? stateBadge("in_doubt") : stateBadge(...stands(runs.get(id) || about)),
         h("span", { class: "s-soft" }, `${about.kind.toLowerCase() === about.agent.toLowerCase() ? "" : `${about.kind} `}${about.agent}${about.thread ? ` · thread ${about.thread}` : ""} · began ${day(about.began)} · ${entries(about.entries)}`),
-        h("span", { class: "s-spacer" }), runs.get(id)?.job ? button("Stop", () => call("act/stop", { run: id }), "danger") : null, !is && button("Replay", replay), button("Fork", () => fork()), goesOn && about.order && button("Resume", resume, "primary")),
+        h("span", { class: "s-spacer" }), runs.get(id)?.job ? button("Stop", () => call("act/stop", { run: id }), "danger") : null, !is && titled("Tell the run again from its record: no model is asked, nothing is executed", button("Replay", replay)), titled("A copy that can be resumed with a changed program or another decision; this run stays as it is", button("Fork", () => fork())), goesOn && about.order && button("Resume", resume, "primary")),
       h("h3", { class: "s-text", "aria-level": 2 }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
       h("div", { class: "s-row s-links" }, home(), compareWith(), h("a", { class: "s-link", href: keyed(`runs/export?${at}`), download: true }, "Export")),
       h("p", { class: "s-soft" }, about.forked_from
         ? ["This is a fork of ", h("button", { type: "button", class: "s-link", onclick: () => go(["runs", about.forked_from]) }, about.forked_from), ", which stays as it is. Resume it with a changed program or another decision.  "]
-        : "A fork is resumed with a changed program or another decision; this run stays as it is. ",
+        : null,
         goesOn && !about.order && `A program of yours began it and can resume it with run_id="${about.id}".`,
         about.forked_from && ENDED.has(about.state) && "Its original has finished, so nothing is left to resume."),
       h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
         h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))));
     const [open, decided] = [false, true].map((which) => about.in_doubt.filter((each) => each.decided === which));
-    update(doubts, !is && open.length > 0 && [h("h2", {}, "In doubt: these calls were running when the process ended. It is unknown whether they took effect."), open.map(doubt)],
-      !is && decided.length > 0 && h("details", {}, h("summary", { class: "s-soft" }, `Decided, until the run is resumed: ${count(decided.length, "call")}. Decide otherwise`), decided.map(doubt)));
+    update(doubts, !is && open.length > 0 && [h("h2", {}, "In doubt"), h("p", {}, DOUBT), open.map(doubt)],
+      !is && decided.length > 0 && h("details", {}, h("summary", { class: "s-soft" }, `${count(decided.length, "call")} in doubt decided. You may decide otherwise until the run is resumed`), h("p", {}, DOUBT), decided.map(doubt)));
   }
 
   // Where it was begun, if that is a tab.
@@ -234,7 +252,7 @@ export function shownRun(view, id, slot, back, wanted) {
     const near = (each) => (each.id === about.forked_from || each.forked_from === id ? 2 : each.task === about.task ? 1 : 0);
     const named = (each) => `${each.task.slice(0, 60)} (${each.id})`;
     const all = () => [...runs.values()].reverse().filter((each) => each.id !== id).sort((one, two) => near(two) - near(one));
-    const pick = h("input", { class: "s-input s-with", list: "s-with", placeholder: "another run: its task or id", "aria-label": "Compare with",
+    const pick = h("input", { class: "s-input s-with", list: "s-with", placeholder: "another run's task or id", "aria-label": "Compare with",
       onfocus: () => replace(choices, all().slice(0, OFFERED).map((each) => h("option", { value: named(each) }))) });
     const compare = () => {
       const said = pick.value.trim(), words = said.toLowerCase();
@@ -263,16 +281,16 @@ export function shownRun(view, id, slot, back, wanted) {
   async function replay() {
     const told = await call(`runs/replay?${at}`);
     const reason = told.stop_reason || told.over?.reason;
-    const steps = (Array.isArray(told.steps) ? told.steps : []).map((step) => h("li", {}, h("code", {}, `${step.action}(${JSON.stringify(step.args)})`), " → ",
-      h("code", { class: step.error ? "bad" : null }, (step.error || json(step.result?.result ?? step.result ?? null)).slice(0, 300))));
-    replace(given, h("section", { class: "s-panel s-given", "aria-label": "Replay" },
+    const steps = (Array.isArray(told.steps) ? told.steps : []).map((step) => h("li", {}, called(step.action, step.args),
+      step.error ? h("code", { class: "bad" }, step.error.slice(0, 300)) : given(step.result?.result ?? step.result ?? null)));
+    replace(replayed, h("section", { class: "s-panel s-given", "aria-label": "Replay" },
       h("div", { class: "s-row" }, h("h2", {}, "Replay"), reason && stateBadge(reason),
-        h("span", { class: "s-spacer" }), button("Close", () => replace(given), "quiet")),
+        h("span", { class: "s-spacer" }), button("Close", () => replace(replayed), "quiet")),
       h("p", {}, "Replayed from the record: no model was asked, nothing was executed."),
-      typeof told.text === "string" && h("p", { class: "s-text" }, told.text || "(no text)"),
+      typeof told.text === "string" && outcome(told.text || "(no text)"),
       told.detail && h("p", { class: "s-soft" }, told.detail), steps.length > 0 && h("ol", {}, steps),
       h("details", {}, h("summary", {}, "All of it"), value("Replay", told))));
-    given.scrollIntoView({ block: "nearest" });
+    replayed.scrollIntoView({ block: "nearest" });
   }
 
   async function fork(upto) {
@@ -358,11 +376,18 @@ export function shownRun(view, id, slot, back, wanted) {
     return made;
   }
 
+  // The action of a call, by the answer of the model that asks for it: `2.0` is the first call of answer 2.
+  function actionOf({ path: where, data: { key } }) {
+    const at = key.lastIndexOf("."), asks = (each) => each.kind === "ended" && each.path === where && each.data.key === key.slice(0, at);
+    return [...kept.values()].findLast(asks)?.data.result?.calls?.[key.slice(at + 1)]?.name;
+  }
+
   // What happened, without the words that the columns say.
   function brief(entry) {
     const { kind, data } = entry;
     const line = entry.line.replace(/^(tool (call refused|call|result|error)|model (call|answer) \S+|task|set up): /, "").replaceAll("\\n", " ");
     if (kind === "started" && "model" in (data.about || {}) && data.key.includes("/")) return `${data.key}: ${line}`; // of a citizen
+    if (kind === "permitted" || kind === "decided") return line.replace(`step ${data.key}`, actionOf(entry) || `step ${data.key}`);
     if (kind === "over") return line.replace(/^over, [a-z ]*[a-z]/, runState(data.reason).word);
     const name = kind === "ended" && `${data.about?.action}: `;
     return name && line.startsWith(name) ? line.slice(name.length) : line;
@@ -394,8 +419,9 @@ export function shownRun(view, id, slot, back, wanted) {
     tools?.length ? h("details", {}, h("summary", {}, `Tools: ${tools.map((each) => each.name).join(", ")}`), value("Input: tools", tools)) : null, schema ? value("Input: schema of the answer", schema) : null];
 
   // What came of a step, for people, above the record of it.
-  function readable({ data }) {
+  function readable({ kind, data }) {
     const { result } = data;
+    if (kind === "over") return data.text ? h("div", { class: "s-readable" }, outcome(data.text)) : null;
     if (result === null || typeof result !== "object") return null;
     const said = "action" in (data.about || {}) ? result.result?.result : result.text;
     const shown = said === undefined || said === null || said === "" ? null : outcome(said);
@@ -423,9 +449,12 @@ export function shownRun(view, id, slot, back, wanted) {
       } else if (args !== undefined) shown.push(value("Input", args));
       if (ended) {
         const [words, record] = [readable(ended), value("Output", ended.data.result ?? ended.data.error ?? ended.data)];
-        shown.push(ended.fault && h("p", { class: "s-fault" }, ended.fault), words, words ? h("details", {}, h("summary", {}, "Output, exactly as recorded"), record) : record);
+        shown.push(ended.fault && h("p", { class: "s-fault" }, ended.fault), words && [h("h2", {}, "Output"), words], words ? h("details", {}, h("summary", {}, "Output, exactly as recorded"), record) : record);
       }
-      if (!began && !ended) shown.push(value("Recorded", found[0].data));
+      if (!began && !ended) {
+        const [words, record] = [readable(found[0]), value("Recorded", found[0].data)];
+        shown.push(words, words ? h("details", {}, h("summary", {}, "Exactly as recorded"), record) : record);
+      }
       const number = last.sequence;
       shown.push(h("div", { class: "s-row" }, button("Copy its address", async () => { await navigator.clipboard.writeText(location.origin + path("runs", id, number)); toast("The address of this step is copied.", false); }, "quiet"),
         h("button", { type: "button", class: "s-button quiet", onclick: attempt(() => fork(number)) }, "Fork from this step")));

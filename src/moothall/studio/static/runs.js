@@ -4,7 +4,7 @@
 import { button, call, clock, count, date, day, dollars, empty, fillWindow, h, number, replace, runState, stateBadge, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { arrange, cardSlot } from "./inbox.js";
-import { listed, runs, stands } from "./journal.js";
+import { listed, runs, stands, toFind } from "./journal.js";
 import { chart } from "./chart.js";
 import { showComparison } from "./compare.js";
 import { go, onPlace, place } from "./place.js";
@@ -24,7 +24,7 @@ const select = (label, options, onchange) => h("select", { class: "s-input", "ar
 
 export function mount(root) {
   const again = () => { most = LISTED; list(); };
-  const filter = h("input", { class: "s-input", type: "search", placeholder: "Search: task, reply, id or state", "aria-label": "Filter runs", oninput: () => { again(); seek(); } });
+  const filter = h("input", { class: "s-input", type: "search", placeholder: "Search: task, reply, agent, id", "aria-label": "Filter runs", oninput: () => { again(); seek(); } });
   const state = select("State", [["", "any state"]], again);
   const agent = select("Agent", [["", "any agent"]], again);
   const since = select("When", [["", "any time"], ["1", "in the last day"], ["7", "in 7 days"], ["30", "in 30 days"]], again);
@@ -47,9 +47,11 @@ export function mount(root) {
   let found = null; // the ids that the server has found for the words, in their tasks and replies
   const slot = cardSlot(h("div"), (card) => card.run === chosen && slot.isConnected);
 
-  const item = (each) => h("li", {}, h("button", { type: "button", "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => go(["runs", each.id]) },
+  // Tab leads to the chosen one, else to the first; arrow keys to the others, and Tab on to the run.
+  let stop = null;
+  const item = (each) => h("li", {}, h("button", { type: "button", tabindex: each.id === stop ? 0 : -1, "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => go(["runs", each.id]) },
     h("span", { class: "s-row" }, h("b", { class: "s-one" }, each.task || "(no task)"), stateBadge(...stands(each))),
-    h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, [each.agent, entries(each.entries), +each.usd ? dollars(each.usd) : null].filter(Boolean).join(" · ")), h("time", { title: day(made(each)) }, short(made(each)))),
+    h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, [each.agent, each.thread, entries(each.entries), +each.usd ? dollars(each.usd) : null].filter(Boolean).join(" · ")), h("time", { title: day(made(each)) }, short(made(each)))),
     h("span", { class: "s-id s-one" }, each.forked_from ? `${each.id}, a fork of ${each.forked_from}` : each.id)));
 
   let asked = 0;
@@ -78,7 +80,9 @@ export function mount(root) {
     if (sort.value !== "newest") shown = shown.sort((one, two) => key(two) - key(one));
     total.textContent = shown.length === runs.size ? count(runs.size, "run") : `${number(shown.length)} of ${count(runs.size, "run")}`;
     const focus = document.activeElement?.dataset.run;
-    update(rows, shown.slice(0, most).map(item),
+    const listed = shown.slice(0, most);
+    stop = listed.some((each) => each.id === chosen) ? chosen : listed[0]?.id;
+    update(rows, listed.map(item),
       shown.length > most && h("li", {}, button(`Show ${number(Math.min(LISTED, shown.length - most))} more`, () => { most += LISTED; list(); }, "quiet")),
       fault ? h("li", {}, h("p", { class: "s-fault", role: "alert" }, fault))
         : !runs.size ? h("li", {}, empty("No runs yet. What you begin in the other tabs appears here, also while it is under way; so does every run of a program whose journal= is this studio's file."))
@@ -139,7 +143,7 @@ export function mount(root) {
     const table = (title, all) => {
       const top = Math.max(1, ...all.map(([, sum]) => sum.tokens));
       return h("section", {}, h("h2", {}, title), h("table", { class: "s-table s-costs" },
-        h("thead", {}, h("tr", {}, [title.slice(3), "Runs", "Model calls", "Tokens", "Cost", "Share"].map((each, at) => h("th", { class: at && at < 5 ? "number" : null }, each)))),
+        h("thead", {}, h("tr", {}, [title[3].toUpperCase() + title.slice(4), "Runs", "Model calls", "Tokens", "Cost", "Share"].map((each, at) => h("th", { class: at && at < 5 ? "number" : null }, each)))),
         h("tbody", {}, all.slice(0, 31).map(([name, sum]) => h("tr", {}, h("th", { scope: "row" }, name || "(none)"), [sum.runs, sum.calls, sum.tokens].map((each) => h("td", { class: "number" }, number(each))), h("td", { class: "number" }, dollars(sum.usd)),
           h("td", { class: "s-share" }, h("i", { style: `width: ${(100 * sum.tokens) / top}%` })))))));
     };
@@ -156,12 +160,23 @@ export function mount(root) {
     if (!id) {
       [chosen, other, run] = [null, null, null];
       replace(view);
+      const words = toFind();
+      if (words !== null) {
+        filter.value = words;
+        for (const each of [state, agent, since]) each.value = "";
+        most = LISTED;
+        seek();
+      }
       arrange();
       return list();
     }
     const isNew = id !== chosen || !run || (isPair ? more : null) !== other;
     [chosen, other] = [id, isPair ? more : null];
-    for (const each of rows.querySelectorAll("[data-run]")) each.setAttribute("aria-current", String(each.dataset.run === id));
+    for (const each of rows.querySelectorAll("[data-run]")) {
+      const is = each.dataset.run === id;
+      each.setAttribute("aria-current", String(is));
+      each.tabIndex = is ? 0 : -1;
+    }
     if (isPair) {
       run = null;
       return showComparison(view, id, more).catch((error) => replace(view, h("p", { class: "s-fault", role: "alert" }, error.message)));

@@ -3,8 +3,9 @@
 import { attempt, button, call, clock, count, dollars, empty, fillWindow, h, json, number, oneAtATime, replace, result, scroller, sent, toast, update } from "./dom.js";
 import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
-import { cardSlot } from "./inbox.js";
-import { listTalks, mountTalks } from "./talks.js";
+import { arrange, cardSlot } from "./inbox.js";
+import { findRuns } from "./journal.js";
+import { beginTalk, listTalks, mountTalks } from "./talks.js";
 import { outcome, prose } from "./values.js";
 
 const MOST = 2000; // rows in the page while an earlier one is read
@@ -12,16 +13,21 @@ const ANSWERS = { say: "answers", response: "answers", error: "could not do" }; 
 const WINDOW = 300; // rows in the page at once, and in an answer of the server: more are shown by scrolling up
 
 export function mount(root) {
+  const looks = new Map(); // of an agent whose entry is made, how it looks at what is behind it
+  const ids = new Set(); // of the agents of the space
   const agents = h("ul", { class: "s-agents", "aria-label": "Agents" });
   const you = h("p", { class: "s-soft" });
   const rows = h("div", { class: "s-messages", role: "log", "aria-label": "Messages", tabindex: 0 });
   const older = h("button", { type: "button", class: "s-button quiet", onclick: attempt(widen) }, "Show earlier messages");
-  const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: any text, or from:Agent", "aria-label": "Filter messages", oninput: () => restart() });
+  const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: from:Agent, failed, any text", "aria-label": "Filter messages", oninput: () => restart() });
   const total = h("span", { class: "s-soft", role: "status" });
   const line = h("textarea", {
     class: "s-input s-line", rows: 1, "aria-label": "Message or slash line", autocomplete: "off", "aria-autocomplete": "list", "aria-controls": "space-choices", spellcheck: false,
-    placeholder: "Say something to all, or /Agent.action name:value. Enter sends, Tab completes.",
+    title: "Enter sends, Tab completes.",
   });
+  new ResizeObserver(() => { // no word of it is cut off
+    line.placeholder = line.clientWidth > 640 ? "Say something to all, or /Agent.action name:value. Enter sends, Tab completes." : "To all, or /Agent.action";
+  }).observe(line);
   drafted(line, "line");
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const choices = h("ul", { class: "s-choices", id: "space-choices", role: "listbox", "aria-label": "Completions", hidden: true });
@@ -30,7 +36,7 @@ export function mount(root) {
     h("div", { class: "s-talks" }, h("section", { class: "s-chat", "aria-label": "All messages" },
       h("div", { class: "s-row s-tools" }, filter, total),
       h("div", { class: "s-scroll" }, older, rows),
-      cardSlot(h("div"), (card) => !card.run),
+      cardSlot(h("div"), (card) => !card.run || ids.has(card.agent)),
       h("form", { class: "s-write", onsubmit: (event) => send(event) },
         choices, line, h("button", { class: "s-button primary" }, "Send")),
       fault)));
@@ -63,7 +69,7 @@ export function mount(root) {
     const made = h("article", { class: `s-message ${name === "error" ? "error" : ""} ${message.from === me ? "mine" : ""}` },
       h("header", {},
         h("b", { class: "s-from" }, message.from), h("span", { "aria-label": "to" }, "→"), h("b", {}, whom(message)),
-        message.answers && ANSWERS[name] ? h("span", { class: "s-soft" }, `${ANSWERS[name]}${message.answers.action === "say" ? "" : ` ${message.answers.action}`}, ${clock(message.answers.at)}`) : h("span", { class: "s-action" }, name),
+        message.answers && ANSWERS[name] ? h("span", { class: "s-soft" }, `${ANSWERS[name]}${message.answers.action === "say" ? "" : ` ${message.answers.action}`}${clock(message.answers.at) === clock(message.at) ? "" : `, ${clock(message.answers.at)}`}`) : h("span", { class: "s-action" }, name), name === "say" && args.thread ? h("span", { class: "s-soft" }, `in ${args.thread}`) : null,
         h("span", { class: "s-outcome" }), h("time", {}, clock(message.at))),
       body);
     made.to = message.to;
@@ -160,6 +166,7 @@ export function mount(root) {
       const asked = answers && drawn.get(answers.number);
       if (asked) mark(asked, { to: asked.to, outcomes: answers.outcomes, outcome: action.name === "error" ? "failed" : "answered" });
     }
+    for (const id of new Set(fresh.flatMap(({ from, to }) => [from, to]))) looks.get(id)?.();
     look();
   });
 
@@ -177,6 +184,10 @@ export function mount(root) {
         : "You are in no space. In your program: space.add(gradio_user).")));
       return;
     }
+    const were = [...ids].join();
+    ids.clear();
+    for (const { id } of found.agents) ids.add(id);
+    if ([...ids].join() !== were) arrange();
     update(agents, found.agents.map((agent) => {
       const busy = agent.handling?.length || agent.waiting || agent.asking;
       const item = known.get(agent.id) || entry(agent.id, open);
@@ -193,30 +204,33 @@ export function mount(root) {
 
   function entry(id, open) {
     const actions = h("ul", { class: "s-actions" });
-    const [behind, talks] = [h("div", { class: "s-behind" }), h("div", { class: "s-behind" })];
+    const [behind, talks, begin] = ["s-behind", "s-behind", "s-behind"].map((each) => h("div", { class: each }));
     let help = {};
-    const details = h("details", { "data-id": id, open: open.has(id), ontoggle: async () => {
+    const look = oneAtATime(async () => { // conversations and cost may be more by now
       if (!details.open) return;
-      const known = Object.keys(help).length > 0; // conversations and cost may be more by now
+      const known = Object.keys(help).length > 0;
       if (!known) replace(actions, h("li", {}, "…"));
       const [told, who] = await Promise.all(["help", "behind"].map((part) => (known && part === "help" ? help : call(`space/${part}?id=${encodeURIComponent(id)}`))));
       help = told;
       const names = Object.entries(help);
-      replace(behind, whoSaid(id, who), names.length ? h("button", { type: "button", class: "s-link", onclick: () => showHelp(id, names) }, "Help as a page") : null);
-      replace(talks, await listTalks(id, help));
+      update(behind, whoSaid(id, who), names.length ? h("button", { type: "button", class: "s-link", onclick: () => showHelp(id, Object.entries(help)) }, "Help as a page") : null);
+      update(talks, await listTalks(id, help));
       if (known) return;
+      replace(begin, beginTalk(id, help));
       replace(actions, names.length ? names.map(([name, told]) => h("li", {},
         h("button", { type: "button", title: typeof told === "object" ? told?.description || "" : "", onclick: () => insert(id, name, told) }, name),
         h("span", { class: "s-soft" }, typeof told?.description === "string" ? told.description.split("\n")[0] : ""))) : h("li", {}, empty("It offers no actions, or is busy.")));
-    } }, h("summary", {}, h("span", { class: "s-dot" }), id, h("span", { class: "s-soft s-doing" })), behind, talks, actions);
+    }, 2000, (error) => { if (!Object.keys(help).length) toast(error.message); }); // else the header says that nobody answers
+    const details = h("details", { "data-id": id, open: open.has(id), ontoggle: look }, h("summary", {}, h("span", { class: "s-dot" }), id, h("span", { class: "s-soft s-doing" })), behind, talks, begin, actions);
+    looks.set(id, look);
     return h("li", { "data-id": id }, details);
   }
 
   // Who is behind an agent: its class, its models, and what its recorded runs have cost.
   function whoSaid(id, { here, kind, models, sums }) {
     if (!here) return h("p", { class: "s-soft" }, "In another process.");
-    const cost = sums && `${count(sums.runs, "run")}, ${number(sums.tokens)} tokens${sums.usd ? `, ${dollars(sums.usd)}` : ""}`;
-    return h("p", { class: "s-soft" }, [kind === id ? null : kind, models.length ? `model ${models.join(", ")}` : null, cost || (models.length ? "no run is recorded" : null)].filter(Boolean).join(" · "));
+    const said = [kind === id ? null : kind, models.length ? `model ${models.join(", ")}` : null, sums || !models.length ? null : "no run is recorded"].filter(Boolean).join(" · ");
+    return h("p", { class: "s-soft" }, said, sums && [said && " · ", h("button", { type: "button", class: "s-link", onclick: () => findRuns(id) }, count(sums.runs, "run")), `, ${number(sums.tokens)} tokens${sums.usd ? `, ${dollars(sums.usd)}` : ""}`]);
   }
 
   // All that an agent says of its actions, over the page until it is closed.

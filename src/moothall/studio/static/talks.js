@@ -4,6 +4,7 @@
 import { attempt, button, call, clock, count, day, empty, h, oneAtATime, replace, scroller, sent, toast, update } from "./dom.js";
 import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
+import { leadTo, openCards } from "./inbox.js";
 import { go } from "./place.js";
 import { outcome } from "./values.js";
 
@@ -27,6 +28,7 @@ export function mountTalks(root, person) {
     for (const talk of open.values())
       if (batch.some(({ from, to }) => from === talk.id || to === talk.id || (to === "*" && from === me()))) talk.look();
   });
+  for (const topic of ["card", "card_gone"]) on(topic, () => { for (const talk of open.values()) talk.look(); });
   onReset(async () => { for (const talk of open.values()) talk.look(); });
 }
 
@@ -70,10 +72,17 @@ function made(id, thread, key) {
       button("Close", () => { close(key); document.querySelector(`.s-agents [data-id=${CSS.escape(id)}] summary`)?.focus(); }, "quiet")),
     about, scroll, h("form", { class: "s-write", onsubmit: (event) => { event.preventDefault(); say(); } }, line, h("button", { class: "s-button primary" }, "Send")));
 
+  // An agent whose card is open waits for the person, not the other way round.
+  function waits() {
+    if (!openCards().some(asks)) return h("span", { class: "s-soft" }, "waits for an answer …");
+    return h("button", { type: "button", class: "s-link", onclick: () => leadTo(asks) }, "waits for you");
+  }
+  const asks = (card) => card.agent === id;
+
   function turn({ mine, said, at, run, state }) {
     return h("article", { class: `s-saying ${mine ? "mine" : ""} ${state}` },
-      h("header", {}, h("b", {}, mine ? "You" : id), state === "waiting" ? h("span", { class: "s-soft" }, "waits for an answer …") : null,
-        run && !mine ? h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Run") : null, at ? h("time", {}, today(at) ? clock(at) : day(at)) : null),
+      h("header", {}, h("b", {}, mine ? "You" : id), state === "waiting" ? waits() : null,
+        run && (!mine || state === "waiting") ? h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Run") : null, at ? h("time", {}, today(at) ? clock(at) : day(at)) : null),
       outcome(said));
   }
 
@@ -89,13 +98,18 @@ function made(id, thread, key) {
   return { id, root, look };
 }
 
-// The conversations with an agent, to be opened; a new one where its `say` takes a thread.
+// The conversations with an agent, to be opened.
 export async function listTalks(id, help) {
   if (!help.say) return null;
   const { threads } = await call(`space/conversations?id=${encodeURIComponent(id)}`);
   const said = ({ thread, at }) => h("li", {}, h("button", { type: "button", class: "s-link", onclick: () => show(id, thread) }, thread === null ? "Conversation" : thread),
     at ? h("span", { class: "s-soft" }, ` ${today(at) ? clock(at) : day(at)}`) : null);
-  const name = h("input", { class: "s-input", "aria-label": `Name of a new conversation with ${id}`, placeholder: "Name of another", required: true, maxlength: 100 });
-  const begin = h("form", { class: "s-row", onsubmit: attempt(async () => { show(id, name.value.trim() || null); name.value = ""; }) }, name, h("button", { class: "s-button" }, "Begin"));
-  return h("div", { class: "s-talks-of", role: "group", "aria-label": `${count(threads.length, "conversation")} with ${id}` }, h("ul", { class: "s-threads" }, threads.map(said)), help.say.args?.thread ? begin : null);
+  return h("div", { class: "s-talks-of", role: "group", "aria-label": `${count(threads.length, "conversation")} with ${id}` }, h("ul", { class: "s-threads" }, threads.map(said)));
+}
+
+// By which a person begins a conversation of their own name.
+export function beginTalk(id, help) {
+  if (!help.say?.args?.thread) return null;
+  const name = h("input", { class: "s-input", "aria-label": `Name of a new conversation with ${id}`, placeholder: "New conversation's name", required: true, maxlength: 100 });
+  return h("form", { class: "s-row s-begin", onsubmit: attempt(async () => { show(id, name.value.trim() || null); name.value = ""; }) }, name, h("button", { class: "s-button" }, "Begin"));
 }

@@ -4,8 +4,8 @@ import { button, clock, dollars, duration, empty, h, number, replace } from "./d
 
 const ROWS = 300; // bars at once
 
-// Draw the steps (of `shownRun`: type, text, first and last entry) between two times.
-export function showTimeline(root, steps, open, most = ROWS) {
+// Draw the steps (of `shownRun`: type, text, first and last entry) of the run of an agent between two times.
+export function showTimeline(root, steps, agent, open, most = ROWS) {
   const all = steps.filter((each) => each.from && ["model", "tool", "person", "step"].includes(each.type));
   if (!all.length) return void replace(root, empty("There is no step with a time yet."));
   const start = Math.min(...all.map((each) => each.from));
@@ -16,7 +16,7 @@ export function showTimeline(root, steps, open, most = ROWS) {
   const rows = shown.map((each) => {
     const to = each.to || end;
     const width = Math.max(0.3, (100 * (to - each.from)) / (end - start));
-    const head = each.part !== part ? h("div", { class: "s-line-part" }, each.part || "the run's own agent") : null;
+    const head = each.part !== part ? h("div", { class: "s-line-part" }, each.part || agent) : null;
     part = each.part;
     const cost = each.spent?.tokens ? ` · ${number(each.spent.tokens)} tokens${each.spent.usd ? ` · ${dollars(each.spent.usd)}` : ""}` : "";
     return [head, h("button", { type: "button", class: `s-line-row ${each.type} ${each.bad ? "bad" : ""} ${each.to ? "" : "open"}`, onclick: () => open(each.sequence), title: `${clock(each.from)}, ${duration(to - each.from)}${cost}` },
@@ -27,5 +27,5 @@ export function showTimeline(root, steps, open, most = ROWS) {
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => h("span", {}, duration(part * (end - start))));
   replace(root, h("section", { class: "s-timeline", "aria-label": "Timeline" },
     h("div", { class: "s-line-row s-ticks", "aria-hidden": "true" }, h("span", {}), h("span", { class: "s-ticks-of" }, ticks), h("span", {})), rows,
-    all.length > most ? h("p", { class: "s-soft" }, `The first ${number(most)} of ${number(all.length)} steps are drawn. `, button(`Draw ${number(Math.min(ROWS, all.length - most))} more`, () => showTimeline(root, steps, open, most + ROWS), "quiet")) : null));
+    all.length > most ? h("p", { class: "s-soft" }, `The first ${number(most)} of ${number(all.length)} steps are drawn. `, button(`Draw ${number(Math.min(ROWS, all.length - most))} more`, () => showTimeline(root, steps, agent, open, most + ROWS), "quiet")) : null));
 }

@@ -24,6 +24,8 @@ _TURNS: Final = 200
 """How many of the last turns of a conversation are shown."""
 _RUNS: Final = 500
 """In how many runs of an agent conversations are looked for, the newest."""
+_BEGAN_S: Final = 0.1
+"""By how much a run may seem to have begun before what it answers was seen."""
 
 
 @dataclass(kw_only=True)
@@ -97,22 +99,44 @@ class Conversations:
         """Return what was said since the studio began."""
         me = str(self._me.id)
         found: list[Turn] = []
+        runs = self._runs(id, thread)
         for seen in self._messages.newest():
             asked = seen.answers
             if self._is_said(seen, id) and self._thread(seen) == thread:
-                waits = seen.to == id and not seen.outcomes
-                said = seen.arguments.get("content")
-                found.append(Turn(mine=True, said=said, at=seen.at, state="waiting" * waits))
+                waits = "waiting" if seen.to == id and not seen.outcomes else ""
+                said, run = seen.arguments.get("content"), runs.get(seen.number)
+                found.append(Turn(mine=True, said=said, at=seen.at, run=run, state=waits))
             elif (seen.sender, seen.to) == (id, me) and seen.action in ("say", "response", "error"):
                 if asked is None:
                     is_here = seen.action == "say" and thread is None
                 else:
                     is_here = self._is_said(asked, id) and self._thread(asked) == thread
                 if is_here:
-                    found.append(_answer(seen))
+                    run = None if asked is None else runs.get(asked.number)
+                    found.append(_answer(seen, run))
             if len(found) == _TURNS:
                 break
         return found[::-1]
+
+    def _runs(self, id: str, thread: str | None) -> dict[int, str]:
+        """Return the recorded runs of what was said since the studio began, by its number."""
+        journal = self._journal(id)
+        if journal is None:
+            return {}
+        of = thread_of_sender(str(self._me.id), thread)
+        runs = journal.runs(agent=id, thread=of, since=self._since, sort="-began", limit=_TURNS)
+        left = [each for each in runs if each.thread == of and each.forked_from is None]
+        found: dict[int, str] = {}
+        for seen in self._messages.newest():  # each run is of the last such words before it
+            if self._is_said(seen, id) and self._thread(seen) == thread:
+                said = str(seen.arguments.get("content"))
+                mine = [each for each in left if said.startswith(each.task.removesuffix("…"))]
+                if run := next((each for each in mine if each.began >= seen.at - _BEGAN_S), None):
+                    found[seen.number] = run.id
+                    left.remove(run)
+            if not left or len(found) == _TURNS:
+                break
+        return found
 
     def _is_said(self, seen: Seen, id: str) -> bool:
         is_mine = seen.sender == str(self._me.id) and seen.action == "say"
@@ -154,11 +178,11 @@ def _named(thread: str | None, mine: str) -> str | None:
     return thread[len(mine) + 1 :] or None if thread and thread.startswith(f"{mine}/") else None
 
 
-def _answer(seen: Seen) -> Turn:
+def _answer(seen: Seen, run: str | None) -> Turn:
     part = {"say": "content", "response": "data", "error": "error"}[seen.action]
     failed = seen.action == "error"
     said = seen.arguments.get(part)
-    return Turn(mine=False, said=said, at=seen.at, state="failed" if failed else "")
+    return Turn(mine=False, said=said, at=seen.at, run=run, state="failed" if failed else "")
 
 
 def _of_run(journal: Journal, run: Outline) -> Iterator[Turn]:

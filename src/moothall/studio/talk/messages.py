@@ -179,7 +179,8 @@ class Messages:
         """Return the newest messages that pass a filter, the oldest of them first.
 
         Args:
-            filter: words, or `from:`, `to:` or `action:` with the beginning of a name
+            filter: words, or `from:`, `to:` or `action:` with the beginning of a name, and then
+                words; `failed` finds what failed
             before: only those before this number; 0 for all
             after: only those after this number
 
@@ -200,18 +201,34 @@ class Messages:
 def _passing(kept: list[Seen], heads: list[tuple[str, str, str]], filter: str) -> list[Seen]:
     """Return the messages that pass a filter."""
     if match := _PART.fullmatch(filter):
-        at, name = ("from", "to", "action").index(match[1].lower()), match[2].casefold()
-        good = {each for each in heads if each[at].casefold().startswith(name)}
-        if at == 1 and "all".startswith(name):
-            good |= {each for each in heads if each[1] == BROADCAST}
-        return [each for each in kept if each.head in good]
+        part, name, more = match[1].lower(), match[2], ""
+        while not (good := _named(heads, part, name.casefold())) and " " in name:
+            name, _, word = name.rpartition(" ")  # a name may have several words
+            more = f"{word} {more}"
+        found = [each for each in kept if each.head in good]
+        return _passing(found, heads, more) if more else found
     wanted = filter.strip().casefold()
     if not wanted:
         return kept
+    if wanted == "failed":  # as the page says it
+        return [
+            each
+            for each in kept
+            if each.failed or each.action == "error" or wanted in each.args.casefold()
+        ]
     good = {each for each in heads if wanted in " ".join(each).casefold()}
     if not good:
         return [each for each in kept if wanted in each.args.casefold()]
     return [each for each in kept if each.head in good or wanted in each.args.casefold()]
+
+
+def _named(heads: list[tuple[str, str, str]], part: str, name: str) -> set[tuple[str, str, str]]:
+    """Return the heads in which the name of a part begins so."""
+    at = ("from", "to", "action").index(part)
+    good = {each for each in heads if each[at].casefold().startswith(name)}
+    if part == "to" and "all".startswith(name):
+        good |= {each for each in heads if each[1] == BROADCAST}
+    return good
 
 
 def _number(seen: Seen) -> int:
