@@ -50,6 +50,7 @@ def test_a_form_tells_a_comma_for_a_point_and_forgets_a_fault_that_is_mended(
         expect(about).to_contain_text("waiting for you")
         expect(about).not_to_contain_text(" ms")
         page.wait_for_function("!document.activeElement.closest('form')")  # a letter is none there
+        expect(card).to_be_visible()
         page.keyboard.press("j")
         expect(card).to_be_focused()
         page.keyboard.press("r")

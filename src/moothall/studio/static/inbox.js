@@ -1,7 +1,7 @@
 // What waits for a person: approvals, questions and decisions. A card stands where its run is shown,
 // else in the drawer that the header's button opens; what happens comes before how to decide.
 
-import { attempt, button, call, clock, empty, h, json, parsed, replace, toast } from "./dom.js";
+import { attempt, button, call, clock, empty, h, json, parsed, plain, replace, toast } from "./dom.js";
 import { drafted, forget } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { runs } from "./journal.js";
@@ -150,7 +150,7 @@ export function mountInbox() {
 
 // What a card is about, for who does not see it.
 const inShort = ({ kind, agent, action }) => (kind === "approval" ? `${agent}.${action}` : `A ${kind}${agent ? ` of ${agent}` : ""}`);
-const titleOf = (shown) => [...shown.querySelector("summary").childNodes].filter((each) => each.tagName !== "TIME").map((each) => each.textContent).join("");
+const titleOf = ({ firstChild: { firstChild: summary } }) => [...summary.childNodes].filter((each) => each.tagName !== "TIME").map((each) => each.textContent).join("") + (summary.dataset.beginning || "");
 
 // Go to a card, wherever it stands.
 function lead(shown) {
@@ -201,7 +201,7 @@ function draw(card) {
 const HARMLESS = /^(read|list|search|find|get|look|show|help|count)(_|$)/;
 
 // What a folded card is about.
-const beginning = (text) => h("span", { class: "s-soft s-beginning" }, text && `: ${text.slice(0, 60)}${text.length > 60 ? " …" : ""}`);
+const beginning = (text) => ({ class: "s-card-title", "data-beginning": text ? plain(`: ${text.slice(0, 60)}${text.length > 60 ? " …" : ""}`) : null });
 
 cardKind("approval", (card, decide) => {
   const why = h("input", { class: "s-input", "data-key": "r", "data-draft": "why", "aria-label": "Reason for refusing", placeholder: "Why not? (may be left out)", onkeydown: (event) => event.key === "Enter" && refuse.click() });
@@ -246,7 +246,8 @@ cardKind("approval", (card, decide) => {
   const more = always ? button(always, () => permit({ always: true }), "quiet") : null;
   show();
   return [
-    h("summary", { class: "s-card-title" }, h("time", {}, clock(card.asked)), h("b", {}, card.sender || card.run || "A run"), " wants ", h("b", {}, name), beginning(Object.entries(card.args).map(([key, value]) => `${key} ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", "))),
+    h("summary", beginning(Object.entries(card.args).map(([key, value]) => `${key} ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ")),
+      h("time", {}, clock(card.asked)), h("b", {}, card.sender || card.run || "A run"), " wants ", h("b", {}, name)),
     args,
     Object.keys(card.args).length ? null : empty("without arguments"),
     card.note ? h("p", { class: "s-fault" }, card.note) : null,
@@ -259,7 +260,7 @@ cardKind("approval", (card, decide) => {
 cardKind("question", (card, decide) => {
   const text = h("input", { class: "s-input", "data-key": "r", "data-draft": "answer", "aria-label": `Answer to ${card.agent}`, placeholder: "Your answer", required: true });
   return [
-    h("summary", { class: "s-card-title" }, h("time", {}, clock(card.asked)), h("b", {}, card.agent), " asks", beginning(card.text)),
+    h("summary", beginning(card.text), h("time", {}, clock(card.asked)), h("b", {}, card.agent), " asks"),
     h("p", { class: "s-text" }, card.text),
     h("form", { class: "s-row", onsubmit: attempt(() => decide({ text: text.value })) },
       text, h("button", { class: "s-button primary" }, "Answer")),
