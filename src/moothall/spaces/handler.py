@@ -126,7 +126,7 @@ async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) 
 
 
 async def _in_thread(
-    router: RouterPort, call: Callable[[], Any], context: Context[Any] | None
+    router: RouterPort, call: Callable[[], Any], context: Context[Any] | None = None
 ) -> Any:
     """Call a plain function in a worker thread.
 
