@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -503,6 +504,21 @@ def test_engines_and_memories_refuse_what_they_cannot_use() -> None:
         LocalEngine(rows=1)  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="status= must be"):
         CitizenMemory([])  # type: ignore[arg-type]
+
+
+async def test_many_citizens_who_take_their_turns_are_not_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Thinks(CitizenAgent):
+        async def forward(self) -> None:
+            end = time.monotonic() + 0.06
+            while time.monotonic() < end:
+                pass
+            await asyncio.sleep(0)  # as who waits for a model
+
+    async with Society([Thinks(id) for id in range(40)]) as society:
+        await society.step()
+    assert "held the loop" not in caplog.text
 
 
 async def test_a_rule_that_does_not_end_is_named(caplog: pytest.LogCaptureFixture) -> None:

@@ -33,6 +33,7 @@ class _Pulse:
 
     asked: float = 0.0
     owed: bool = False
+    task: int = 0  # which task ran at the last look
     named: str | None = None
 
     def beat(self) -> None:
@@ -94,8 +95,11 @@ class Watchdog:
                 space.loop.call_soon_threadsafe(pulse.beat)
             except RuntimeError:  # the loop ended a moment ago
                 self.forget(space)
+            pulse.task = _running(space)
         elif space.at_own_work:
             pulse.asked = now
+        elif pulse.named is None and pulse.task != (task := _running(space)):
+            pulse.task, pulse.asked = task, now  # many take their turns: none of them is too long
         elif now - pulse.asked >= HELD_S and pulse.named is None:
             who, where = _holder(space)
             pulse.named = who
@@ -107,6 +111,12 @@ class Watchdog:
                 HELD_S,
                 where,
             )
+
+
+def _running(space: Router) -> int:
+    """Return which task the loop runs now; 0 for none."""
+    task = asyncio.current_task(space.loop)
+    return 0 if task is None else id(task)
 
 
 def _holder(space: Router) -> tuple[str, str]:
