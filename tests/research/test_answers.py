@@ -429,3 +429,31 @@ def test_a_signature_answers_only_how_and_which_function() -> None:
     assert not any(each.sentence.startswith("`int ferry_sail") for each in cited)
     cited = report_of(text, "Which function lets a ferry sail?").citations
     assert any("int ferry_sail(" in each.sentence for each in cited)
+
+
+CHANGES = (
+    "Tern, changes\n\nThe default compression of tern is none since version 0.25.\n\n"
+    "The default compression of tern is zlib in version 0.24.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    (
+        ("What is the default compression of tern?", "lz4"),
+        ("Since which version is the default compression none?", "0.25"),
+    ),
+)
+def test_what_holds_now_is_not_answered_by_old_changes(
+    question: str, first: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "changes.txt").write_text(CHANGES)
+    (folder / "manual.txt").write_text(
+        "How tern packs\n\nTern packs each letter before it flies.\n\n"
+        "If nothing else is said, the default compression is lz4, which is fast.\n"
+    )
+    search = search_folder(folder, index=tmp_path / "index.db", results=24)
+    report = Researcher("r", None, [question], [search], 1).report_sync()
+    assert first in report.citations[0].sentence

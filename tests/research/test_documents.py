@@ -436,6 +436,7 @@ def test_a_file_that_others_include_or_that_is_filled_in_is_of_the_kind_of_its_n
 ) -> None:
     assert read(name, "Ferry\n=====\n\nSails.\n").title == "Ferry"
     assert kind_of("notes.inc") is None
+    assert {*map(kind_of, ("login.defs", "tern.service", "log.properties"))} == {"source"}
 
 
 def test_html_in_markdown_is_no_part_of_its_text_but_in_code() -> None:

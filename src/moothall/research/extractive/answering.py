@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from moothall.research.citations import fault
 from moothall.research.extractive.asked import Asked
 from moothall.research.extractive.facts import LONGEST, Candidate, candidates
+from moothall.research.extractive.needed import is_of_changes
 from moothall.research.extractive.units import Unit
 from moothall.research.findings import Passage
 from moothall.research.relevance import Index
@@ -137,7 +138,10 @@ def answer(passages: tuple[Passage, ...], question: str) -> Answer:
     made = chosen(index, asked)
     probability = likelihood(index, asked, [each for each, _ in made])
     missing = index.missing(question, [each.passage for each, _ in made])
-    return Answer([quote for _, quote in made], probability, missing)
+    quotes = [quote for _, quote in made]
+    if not asked.is_of_past:  # what was changed once may have been changed again
+        quotes.sort(key=lambda each: is_of_changes(each.passage.url))
+    return Answer(quotes, probability, missing)
 
 
 @lru_cache(maxsize=2)

@@ -24,6 +24,11 @@ _LIGHT: Final = listed(
 )
 # Of `when was version 1.2 released`: `1.2 (2019-04-01)`.
 _OF_VERSION: Final = re.compile(r"(?i)versions?|releas\w+|publish\w+|appear\w*")
+# What is told by changes, rather than by what holds now.
+_PAST: Final = re.compile(
+    r"(?i)\b(?:when|since|versions?|releas\w+|chang\w+|new|introduc\w+|add(?:ed|ition)|remov\w+|fix\w*|"
+    r"was|were|did|has|have|had|no longer|anymore|history|deprecat\w+|bugs?|year|date|first)\b"
+)
 _FIRST: Final = re.compile(r"[.?!]\s+([A-Z][a-z]+)")
 _ABOUT: Final = re.compile(
     r"(?i)\W*(?:what(?:['’]s| (?P<verb>is|are|was|were|does|do|did|may|might|can|could|will|would|"
@@ -79,6 +84,7 @@ class Asked:
         self.acronyms: set[str] = {
             term for word in said if not shouted and word[1:].isupper() for term in terms_of(word)
         }
+        self.is_of_past: bool = bool(_PAST.search(question) or VERSION.search(question))
         self.is_of_licence: bool = asks_for_licence(question)
         self.needed: Needed = needed(
             question, self.kind, [each for each in self.rarest if each in self.names]

@@ -89,6 +89,10 @@ _BOILERPLATE: Final = re.compile(
     r"|\b(?:cover texts?|invariant sections?)\b|\bmodified version\b.*\b(?:title page|licen[cs]e)\b"
     r"|\bsections? entitled\b.*\b(?:history|document|endorsements)\b"
 )
+_CHANGES: Final = re.compile(
+    r"(?i)/(?:change-?logs?|changes|news|release[_-]?notes|whats-?new)(?:[._-][^/#]*)?(?:#|$)"
+    r"|/(?:relnotes|whatsnew)/[^/]*$"
+)
 _CONTENTS: Final = re.compile(r"(?:\.[ \t]?){5,}\s*(?:\d|$)")
 
 
@@ -164,3 +168,8 @@ def is_licence(title: str, said: str = "") -> bool:
 def is_contents(said: str) -> bool:
     """Return whether it is of a table of contents: `Introduction ..... 3`."""
     return bool(_CONTENTS.search(said))
+
+
+def is_of_changes(url: str) -> bool:
+    """Return whether a page says what was changed, release by release: `changelog.gz`, `NEWS`."""
+    return bool(_CHANGES.search(url))

@@ -38,10 +38,11 @@ _KINDS: Final = {
     "notebook": ".ipynb",
     "table": ".csv .tsv",
     "python": ".py .pyi",
-    "source": ".adoc .bash .bat .c .cc .cfg .clj .cmake .conf .cpp .cs .css .cxx .dart .diff .el "
-    ".erl .ex .exs .f90 .go .gradle .groovy .h .hpp .hs .ini .java .jl .js .json .jsonl .jsx .kt "
-    ".lisp .lua .m .mjs .mk .ml .org .patch .php .pl .pm .proto .ps1 .r .rb .rs .scala .sh .sql "
-    ".svg .swift .tcl .tex .toml .ts .tsx .vim .xml .yaml .yml .zig .zsh",
+    "source": ".adoc .bash .bat .c .cc .cfg .clj .cmake .conf .cpp .cs .css .cxx .dart .defs .diff "
+    ".el .erl .ex .exs .f90 .go .gradle .groovy .h .hpp .hs .ini .java .jl .js .json .jsonl .jsx "
+    ".kt .lisp .lua .m .mjs .mk .ml .org .patch .php .pl .pm .properties .proto .ps1 .r .rb .rs "
+    ".scala .service .sh .sql .svg .swift .tcl .tex .toml .ts .tsx .vim .xml .yaml .yml .zig "
+    ".zsh",
 }
 PACKED: Final = ".gz"
 """How the name of a file ends that holds another one."""
