@@ -310,7 +310,7 @@ def test_the_day_of_a_seed_is_that_of_every_platform(day: Day) -> None:
         "energy": 44_002,
         "safety": 79_566,
         "social": 53_543,
-        "money": 168_771_334,
+        "money": 168_769_747,
         "mended": 55,
         "purse": 260_978,
         "relations": 695_881,
