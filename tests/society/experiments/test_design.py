@@ -181,7 +181,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     (
         "- run: {days: 1}",
         "- survey: {name: s, questions: [{id: a, text: A, kind: text}]}",
-        ":9: workflow[0].survey.questions[0]: a survey of an experiment takes no texts",
+        ":9: workflow[0].survey: texts cannot be measured: say keep: true, or use an interview",
     ),
     (
         "- run: {days: 1}",

@@ -29,17 +29,17 @@ visits_park 707bbff6 visited_restaurant 464c2e44 visits_restaurant 707bbff6 visi
 5fee3eb0 paid_day 0e743a2d
 """
 LIVED = """
-money ffd81705 place be463755 home b2fca98d moving_to f1cc8483 moving_from d96069a0 arrives
+money e1eafb2b place be463755 home b2fca98d moving_to f1cc8483 moving_from d96069a0 arrives
 dbd5b06c left cf80c989 mode e8315ab4 act 034212b8 hunger 97e0039f energy 38594dc3 safety
-81174b2d social 0164186f item_do 88a7a84c item_where eef83d9b item_until 36e1c6b8 plan edd1677c
+81174b2d social 0164186f item_do 88a7a84c item_where eef83d9b item_until 36e1c6b8 plan 42335dae
 plan_now bc468054 plan_chosen 84e204b7 plan_avoid f28384bc stuck 4aae7865 day a676216a mended
 8851f294 plan_home b2fca98d plan_duty b05b0435 work 75d845c7 school cbf77bdf gender 9e667ed4
 education b51186e7 occupation 7a084de4 household bcee5599 pay d04a2526 visited_park 9937dc49
 visits_park ca44f93b visited_restaurant 9e87ac2c visits_restaurant 06d13f14 visited_shop
 bf0236de visits_shop 3447a941 age 287a0f17 opinions b5836da7 interest_topic f547cabd interest
 8c82d7f0 friends 40548c3b friendship c53790fa faded a676216a skill 2b51179c earned 93bc7ccb
-income af1f7573 purse fdb59a10 savings 3fef51a5 paid_day a676216a jobless f0de8a1d services
-8771b6e3
+income 38cfe621 purse 2d55a323 savings 233a9469 paid_day a676216a jobless f0de8a1d services
+c4f8e43e
 """
 
 
