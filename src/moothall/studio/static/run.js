@@ -200,7 +200,7 @@ export function shownRun(view, id, slot, back, wanted) {
     if (about.entries !== at) return;
     const { text, value: gave, detail } = ending?.kind === "over" && !ending.path ? ending.data : {};
     const said = gave !== null && typeof gave === "object" ? gave : text, isLong = typeof said === "string" && said.length > SAID;
-    const shown = h("div", { class: "s-gave" }, isLong ? outcome(`${said.slice(0, SAID)} …`) : outcome(said ?? ""));
+    const shown = h("div", { class: "s-gave", tabindex: 0, role: "group", "aria-label": "What came of it" }, isLong ? outcome(`${said.slice(0, SAID)} …`) : outcome(said ?? ""));
     const all = isLong && button("Show all of it", () => { replace(shown, outcome(said)); all.remove(); }, "quiet");
     replace(reply, (said || detail) && h("section", { class: "s-panel s-reply", "aria-label": "Reply" },
       detail ? h("p", { class: runState(state).kind === "bad" ? "s-fault" : "s-soft" }, detail) : null, said ? [shown, all] : null));
