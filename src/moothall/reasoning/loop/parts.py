@@ -140,11 +140,11 @@ class Looping(Protocol):
         ...
 
 
-def messages_of(memory: AnyMemory, id: str | int) -> list[dict[str, Any]]:
-    """Return the messages of a memory for a prompt."""
+def messages_of(memory: AnyMemory, id: str | int, known: object) -> list[dict[str, Any]]:
+    """Return the messages of a memory for a prompt; `known` is the last of the one before."""
     try:
         messages = memory.get_memories()
-        check_memories(messages)
+        check_memories(messages, known if getattr(memory, "_only_grows", False) else None)
     except Exception as error:
         raise Stop.on_memory(id, error) from error
     return messages

@@ -435,7 +435,7 @@ class Run:
     def prompt(self) -> list[dict[str, Any]]:
         """Return the model's prompt, from the current memory and goals."""
         agent = self.agent
-        prompt = messages_of(self.memory, agent.id)
+        prompt = messages_of(self.memory, agent.id, self.thread.looked)
         own = agent.system_prompt
         if callable(own):
             own = self._system
