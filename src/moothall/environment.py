@@ -11,11 +11,12 @@ import time
 import traceback
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any, Protocol
 
 from moothall.action import Action
 from moothall.text import error_message
-from moothall.threads import WORKERS, awaited, is_async, is_cancelled, loop_is_running
+from moothall.threads import DATA, WORKERS, awaited, is_async, is_cancelled, loop_is_running
 
 
 class AnyEnvironment(Protocol):
@@ -74,7 +75,12 @@ class Environment:
         if not action.is_async or _is_overridden(self):
             return await execute_in_thread(self, action, args)
         try:
-            return self.format_result(await awaited(action.execute(**args)))
+            value = action.execute(**args)
+            if type(value) is CoroutineType:  # the faster way
+                value = await value
+            if value.__class__ not in DATA:
+                value = await awaited(value)
+            return self.format_result(value)
         except asyncio.CancelledError as error:
             if is_cancelled():
                 raise

@@ -198,14 +198,12 @@ def check_memory(memory: object) -> None:
         )
 
 
-def check_memories(memories: object, known: object = None) -> None:
-    """Raise unless the value can be the messages of a prompt; those up to `known` were checked."""
+def check_memories(memories: object) -> None:
+    """Raise unless the value can be the messages of a prompt."""
     if not isinstance(memories, list):
         given = type(memories).__name__
         raise ConfigError(f"get_memories must give a list of chat messages, got {given}")
-    for memory in reversed(memories):
-        if memory is known and known is not None:
-            return
+    for memory in memories:
         if type(memory) is not dict:
             check_memory(memory)
         if "role" not in memory:

@@ -8,6 +8,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
+    Final,
     Literal,
     NotRequired,
     Protocol,
@@ -99,6 +100,10 @@ class Usage:
             self.cache_write_tokens - other.cache_write_tokens,
             self.reasoning_tokens - other.reasoning_tokens,
         )
+
+
+NO_USAGE: Final = Usage()
+"""What a model that was not asked has taken."""
 
 
 @dataclass(frozen=True, slots=True)

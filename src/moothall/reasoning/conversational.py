@@ -490,7 +490,7 @@ class ConversationalAgent(Threaded):
             note_content(request, self)
         turns = thread.turns
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
-        nested = any(each.turns is turns and each.open for each in outer) or (
+        nested = (outer and any(each.turns is turns and each.open for each in outer)) or (
             turns.handling is not None and leads_to(turns.handling, handling)
         )
         mine = Replying(self, request.thread, turns, request)

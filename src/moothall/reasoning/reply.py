@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
 from moothall.journal.stop_reason import ANSWERED, StopReason
 from moothall.jsonvalue import deep_json, json_line
-from moothall.models.protocol import ChatMessage, Usage
+from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
 from moothall.provenance import Origins
 from moothall.text import counted, cut, display, error_message, log_failure, shorten
 
@@ -105,7 +105,7 @@ class Reply(_InCell, Generic[T_co]):
     value: T_co = _UNSET
     messages: list[ChatMessage] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     stop_reason: StopReason = "done"
     detail: str = ""
     error: BaseException | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_checkable
 
@@ -74,7 +74,7 @@ class ReplyRequest:
         self.given: str | list[dict[str, Any]] = self.content  # the content before hooks
         self.want(schema)
         self.thread: str | None = thread_id(thread)  # None for the agent's own
-        self.run_id: str = secrets.token_hex(8) if run_id is None else _text(run_id, "run_id")
+        self.run_id: str = os.urandom(8).hex() if run_id is None else _text(run_id, "run_id")
         self.deps = deps  # for the `Context` of its actions; None for the agent's own
         self.budget = budget  # what it may spend; None for the agent's own budget
         self.emit: Callable[[Any], Any] | None = None  # where events go

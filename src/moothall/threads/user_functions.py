@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
+from types import GeneratorType
 from typing import Any, Final, ParamSpec, TypeAlias
 
 from moothall.threads.workers import WORKERS
@@ -31,9 +32,15 @@ def plain_or_async(method: Callable[P, object]) -> Callable[P, Any]:
 
 async def awaited(given: Any) -> Any:
     """Return what a user's function gave, awaited: an `async` one may have forgotten it as well."""
-    while given.__class__ not in DATA and inspect.isawaitable(given):
+    while given.__class__ not in DATA and _is_awaitable(given):
         given = await given
     return given
+
+
+def _is_awaitable(given: Any) -> bool:
+    """Return what `inspect.isawaitable` does, at a fifth of its cost for what is none."""
+    kind = type(given)
+    return hasattr(kind, "__await__") or (kind is GeneratorType and inspect.isawaitable(given))
 
 
 Runner: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]

@@ -86,7 +86,8 @@ class Given:
     def __init__(self, record: Record[Any], thread: Thread) -> None:
         self._record = record
         self._thread = thread
-        self._before: list[dict[str, Any]] | None = None
+        self._head: list[dict[str, Any]] | None = None
+        self._before: list[dict[str, Any]] = []
         self._shown: OfferedActions | None = None
 
     def note(
@@ -99,14 +100,18 @@ class Given:
         """Return what to record of a call; `own` are the run's messages, recorded already."""
         first, last = _place(prompt, own)
         noted: dict[str, Any] = {"own": [len(own) - (last - first), len(own)]}
-        before = prompt[:first]
-        if before != self._before:
-            self._before = before
-            if len(before) > FEW:
-                system = int(before[0].get("role") == "system")
-                noted["earlier"] = keep_list(self._record, self._thread, before[system:])
-                before = before[:system]
-            noted["before"] = _json(before).decode()
+        system = int(first > 0 and prompt[0].get("role") == "system")
+        head, before = prompt[:system], prompt[system:first]
+        gone = len(self._before) - len(before)
+        if head == self._head and gone >= 0 and self._before[gone:] == before:
+            if gone:  # the memory is full: it has dropped the oldest
+                noted["gone"] = gone
+        elif len(before) > FEW:
+            noted["earlier"] = keep_list(self._record, self._thread, before)
+            noted["before"] = _json(head).decode()
+        else:
+            noted["before"] = _json([*head, *before]).decode()
+        self._head, self._before = head, before
         if last < len(prompt):
             noted["after"] = _json(prompt[last:]).decode()
         if shown is not self._shown:
@@ -150,6 +155,9 @@ def given_for(
                 before = read_json(noted["before"])
             if "earlier" in noted:
                 before += kept_list(noted["earlier"], kept)
+            if "gone" in noted:
+                first = int(before[0].get("role") == "system")
+                del before[first : first + noted["gone"]]
             if "tools" in noted:
                 about = {"tools": read_json(noted["tools"]), "schema": noted["schema"]}
         if entry.sequence == sequence:

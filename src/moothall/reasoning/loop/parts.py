@@ -140,14 +140,24 @@ class Looping(Protocol):
         ...
 
 
-def messages_of(memory: AnyMemory, id: str | int, known: object) -> list[dict[str, Any]]:
-    """Return the messages of a memory for a prompt; `known` is the last of the one before."""
+def messages_of(
+    memory: AnyMemory, id: str | int, known: object
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the messages of a memory for a prompt, and which of them are new.
+
+    If the memory only grows, those after `known` are: the last message of the prompt before.
+    """
     try:
-        messages = memory.get_memories()
-        check_memories(messages, known if getattr(memory, "_only_grows", False) else None)
+        new = messages = memory.get_memories()
+        if known is not None and getattr(memory, "_only_grows", False):
+            for after, each in enumerate(reversed(messages)):
+                if each is known:
+                    new = messages[len(messages) - after :]
+                    break
+        check_memories(new)
     except Exception as error:
         raise Stop.on_memory(id, error) from error
-    return messages
+    return messages, new
 
 
 def registry_of(actions: Actions | None) -> ActionRegistry:

@@ -35,6 +35,7 @@ OWN: Final = "own"
 
 _MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT, OWN))
 
+_PARTED: Final = (list, tuple, dict)
 _SHOWN: Final = 3
 _MOST_WORDS: Final = 4_000
 """In texts of more words together, it is not looked for what a person has changed."""
@@ -49,31 +50,34 @@ def look(
     request: ReplyRequest,
     messages: Sequence[dict[str, Any]],
     find: Callable[[str], Action | None],
-    memory: Any = None,
+    new: Sequence[dict[str, Any]] | None = None,
     told: list[tuple[str, str]] | None = None,
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
 
     So it does with what others say of their actions, which a model reads as well: `told`.
 
-    If the memory only grows, those before the last one that was looked at are known.
+    If only some of the messages are `new`, the others were looked at before.
 
     What stands in a memory without a mark, such as that of an earlier version, counts as from
     outside if the action that returned it does.
     """
-    new = _new(thread, messages, getattr(memory, "_only_grows", False))
+    thread.looked = messages[-1] if messages else None
+    whole = new is None
+    if new is None:
+        new = messages
     texts = thread.texts
     if texts is None:
-        if new is messages and any(map(contains, new, repeat(FAULT))):
+        if whole and any(map(contains, new, repeat(FAULT))):
             thread.marked = True
         # What nobody has looked at yet may be of an earlier version, without marks.
         found = request.outside or told or any(map(contains, new, repeat(OUTSIDE)))
-        if not found and (new is not messages or not any(_of_unknown(each, find) for each in new)):
+        if not found and (not whole or not any(_of_unknown(each, find) for each in new)):
             return
         new = messages
         texts = thread.texts = Texts(request.on_behalf)
         texts.note(request.outside)
-    elif new is not messages and messages[0].get("role") == "system":
+    elif not whole and messages[0].get("role") == "system":
         _take(texts, messages[0], find)
     if told and told is not texts.told:
         texts.told = told
@@ -81,18 +85,6 @@ def look(
             texts.read(text, [source])
     for message in new:
         _take(texts, message, find)
-
-
-def _new(
-    thread: Thread, messages: Sequence[dict[str, Any]], grows: bool
-) -> Sequence[dict[str, Any]]:
-    """Return the messages that come after the last one that was looked at, or all."""
-    last, thread.looked = thread.looked, messages[-1] if messages else None
-    if last is not None and grows:
-        for place in range(len(messages) - 1, -1, -1):
-            if messages[place] is last:
-                return messages[place + 1 :]
-    return messages
 
 
 def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
@@ -305,7 +297,7 @@ def mark_result(
         message[SAID] = [*call.said]
     if thread.texts is None and not ((call.action and call.action.outside) or call.read):
         result = (call.result or {}).get("result")
-        if not isinstance(result, list | tuple | dict):  # the fastest way
+        if not isinstance(result, _PARTED):  # the fastest way
             return
     sources = sources_of_result(call, thread.texts, call.result or {})
     if sources:

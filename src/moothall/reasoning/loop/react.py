@@ -348,8 +348,10 @@ class ReActAgent(RecordedAgent):
     # -- the loop ----------------------------------------------------------------------------------
 
     def _check_request(self, request: ReplyRequest) -> None:
-        check_integer(f"agent {self.id!r}: max_iterations=", self.max_iterations)
-        check_system_prompt(self.system_prompt, self.id)
+        if type(self.max_iterations) is not int or self.max_iterations < 1:
+            check_integer(f"agent {self.id!r}: max_iterations=", self.max_iterations)
+        if self.system_prompt is not None:
+            check_system_prompt(self.system_prompt, self.id)
         if request.memory is None:
             request.memory = self._memory_of(request.state)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from moothall.errors import MoothallError
-from moothall.models.protocol import Usage, usage_json
+from moothall.models.protocol import NO_USAGE, Usage, usage_json
 from moothall.provenance import origins_of
 from moothall.reasoning.charging import charge_spent, spending
 from moothall.reasoning.events import CallEnded, CallStarted, MessageAdded
@@ -42,7 +42,7 @@ class LoopState:
     same: int = 0  # how many times in a row the calls and their results were equal
     # The last calls, each with its name, arguments and the result that the model was shown.
     before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     allowed: list[str] = field(default_factory=list)  # values from outside that were permitted
     messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)

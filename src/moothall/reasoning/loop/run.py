@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from moothall import tracing
@@ -16,7 +17,7 @@ from moothall.errors import BudgetExceeded, DefinitionError, HookError, JournalE
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.memory.memory import Memory
 from moothall.models.base import answer_of, streamed
-from moothall.models.protocol import Model, ReasoningPiece, TextPiece, Usage
+from moothall.models.protocol import Model, ModelReply, ReasoningPiece, TextPiece, Usage
 from moothall.reasoning.charging import begun, budgeted
 from moothall.reasoning.events import MessageAdded
 from moothall.reasoning.hooks import as_hooked, expect_answer, expect_messages, run_hooks
@@ -78,7 +79,9 @@ CUT = {
 class Run:
     """One run of the loop, which asks the model and executes its calls until it stops."""
 
-    shown: OfferedActions
+    _given: Given | None = None
+    _without_marks: Shown | None = None
+    shown: OfferedActions = OfferedActions([])  # to its model, in this turn
 
     def __init__(
         self,
@@ -101,8 +104,6 @@ class Run:
         self.state: LoopState = LoopState(allowed=request.allowed)
         self.record = record
         self._system: str | None = None  # what the function of the system prompt returned
-        self._given = Given(record, self.thread)
-        self._without_marks = Shown()
         self._remembered = 0  # how many messages are in the memory
         self._saved = 0  # how many messages are recorded
         self._ids: set[str] = set()  # of the calls
@@ -210,7 +211,8 @@ class Run:
             return self.end(Stop("unreadable", faults)) if state.unusable > agent.tries else None
         state.faults, state.unusable = "", 0
         if not answer.calls:
-            self._add(role="assistant", content=answer.text, **self._after_reading)
+            said = {"role": "assistant", "content": answer.text}
+            state.messages.append(said if self.thread.texts is None else said | self._after_reading)
             state.same, state.before = 0, []
             self.save()
             if self._told:
@@ -404,7 +406,8 @@ class Run:
             most = (shown, self.shown.actions or None, schema)
         with await begun(step, self.budget, self.model, *most):
             prompt = hooked or self.prompt()
-            step.tell(prompt=self._given.note(prompt, self.state.messages, self.shown, schema))
+            given = self._given = self._given or Given(self.record, self.thread)
+            step.tell(prompt=given.note(prompt, self.state.messages, self.shown, schema))
             return await self._answer(prompt)
 
     async def _answer(self, prompt: list[dict[str, Any]]) -> Any:
@@ -412,12 +415,16 @@ class Run:
         schema = None if self.schema is None else self.schema.json
         given: Any = None
         if self.thread.texts is not None or self.thread.marked:
+            self._without_marks = self._without_marks or Shown()
             prompt = self._without_marks.of(prompt)
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
             more = {} if schema is None else {"schema": schema}
             if tracing.active is None:  # the faster way
-                return await awaited(self.model.complete(prompt, actions=actions, **more))
+                given = self.model.complete(prompt, actions=actions, **more)
+                if type(given) is CoroutineType:
+                    given = await given
+                return given if type(given) is ModelReply else await awaited(given)
             return await answer_of(self.model, prompt, actions=actions, **more)
         parts = streamed(self.model, prompt, actions, schema)
         try:
@@ -435,7 +442,8 @@ class Run:
     def prompt(self) -> list[dict[str, Any]]:
         """Return the model's prompt, from the current memory and goals."""
         agent = self.agent
-        prompt = messages_of(self.memory, agent.id, self.thread.looked)
+        messages, new = messages_of(self.memory, agent.id, self.thread.looked)
+        prompt = messages
         own = agent.system_prompt
         if callable(own):
             own = self._system
@@ -443,9 +451,9 @@ class Run:
         if (own or agent._goals or guidance) and (
             system := system_text(own, agent._goals or (), guidance)
         ):
-            prompt = [{"role": "system", "content": system}, *prompt]
-        told = getattr(getattr(self, "shown", None), "told", None)
-        look(self.thread, self.request, prompt, self._named, self.memory, told)
+            prompt = [{"role": "system", "content": system}, *messages]
+        some = None if new is messages else new
+        look(self.thread, self.request, prompt, self._named, some, self.shown.told)
         return prompt
 
     def find(self, name: str) -> tuple[str, Action | None]:
@@ -455,8 +463,7 @@ class Run:
 
     def _named(self, name: str) -> Action | None:
         """Return the action of a name in a message."""
-        shown = getattr(self, "shown", None)
-        return self.action(name if shown is None else shown.public.get(name, name))
+        return self.action(self.shown.public.get(name, name))
 
     def action(self, name: str) -> Action | None:
         """Return the action of a public name."""
@@ -508,9 +515,8 @@ class Run:
             if result is None:
                 result = self._calls(answer).cut_off(place)
             error = error_of(result)
-            of_run = (run_id, thread, dict(wanted.origins))
-            step = Step(iteration, wanted.name, wanted.args, result, error, *of_run)
-            self.state.steps.append(step)
+            made = (iteration, wanted.name, wanted.args, result, error, run_id, thread)
+            self.state.steps.append(Step(*made, dict(wanted.origins)))
             content = result_content(result, limit, wanted)
             contents.append(content)
             self._add_result(wanted, content)
@@ -584,11 +590,14 @@ class Run:
         made = {"role": "assistant", "content": answer.text, "tool_calls": calls}
         if answer.thinking:
             made["thinking"] = answer.thinking
-        made |= self._after_reading
+        if self.thread.texts is not None:
+            made |= self._after_reading
         self.state.messages.append(made)
 
     def _add_result(self, call: RequestedCall, content: str) -> None:
-        self._add(role="tool", tool_call_id=call.id, name=call.shown, content=content)
+        self.state.messages.append(
+            {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
+        )
 
     def end(self, stop: Stop, value: Any = None) -> Reply:
         """Return the reply as it stands, with the stop reason."""
