@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from moothall.errors import DeadlineExceeded, ModelError, StateError
@@ -134,24 +134,24 @@ async def ask_member(
 
     async def ask_once(step: Step) -> Reply:
         await step.begins()
-        reply = await await_own(_request(agent, content, options, request, emit))
+        reply = await _request(agent, content, options, request, emit)
         if reply.stop_reason not in ANSWERED and getattr(agent, "decides_in_words", False):
             raise _Unanswered(reply)  # a resumed run asks a person again
-        return reply  # type: ignore[no-any-return]
+        return reply
 
     if getattr(agent, "_records", False):
         its = (agent, record.member(part, str(agent.id), **about), offered)
         with within(JOINED, its):
-            reply = await await_own(_request(agent, content, options, request, emit))
+            reply = await _request(agent, content, options, request, emit)
         note_member(request, agent, reply)
-        return reply  # type: ignore[no-any-return]
+        return reply
     try:
         reply = await record.step(part, ask_once, of=REPLY, **about)
     except _Unanswered as unanswered:
         return unanswered.reply
     note_member(request, agent, reply)
     await record.commit()  # before the reply is used
-    return reply  # type: ignore[no-any-return]
+    return reply
 
 
 def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | None:
@@ -170,21 +170,22 @@ async def _request(
     emit: Callable[[Event], Any] | None,
 ) -> Reply:
     reply: Any = None
-    if emit is None or not hasattr(agent, "stream"):
-        reply = await awaited(agent.reply(content, **options))
-        if emit is not None and isinstance(reply, Reply):
-            emit(Done(str(agent.id), reply, **request.of_run))
-    else:
-        async with AsyncExitStack() as stack:
-            events = agent.stream(content, **options)
-            if hasattr(events, "aclose"):
-                stack.push_async_callback(events.aclose)
-            async for event in events:
-                emit(event)
-                if isinstance(event, CallStarted) and request.seen is not None:
-                    await request.seen()  # before an approver is asked about it
-                if isinstance(event, Done):
-                    reply = event.reply  # its members' replies come first, its own last
+    with own_cancellation():
+        if emit is None or not hasattr(agent, "stream"):
+            reply = await awaited(agent.reply(content, **options))
+            if emit is not None and isinstance(reply, Reply):
+                emit(Done(str(agent.id), reply, **request.of_run))
+        else:
+            async with AsyncExitStack() as stack:
+                events = agent.stream(content, **options)
+                if hasattr(events, "aclose"):
+                    stack.push_async_callback(events.aclose)
+                async for event in events:
+                    emit(event)
+                    if isinstance(event, CallStarted) and request.seen is not None:
+                        await request.seen()  # before an approver is asked about it
+                    if isinstance(event, Done):
+                        reply = event.reply  # its members' replies come first, its own last
     if not isinstance(reply, Reply):
         raise ModelError(f"agent {agent.id!r} must give a Reply, got {reply!r:.80}")
     if not isinstance(reply.text, str) or not isinstance(reply.steps, list):
@@ -192,10 +193,11 @@ async def _request(
     return reply
 
 
-async def await_own(given: Any) -> Any:
-    """Await a user's awaitable, if it is one; its own cancellation becomes a ModelError."""
+@contextmanager
+def own_cancellation() -> Iterator[None]:
+    """Turn the cancellation of a user's awaitable, unless this task is cancelled, into an error."""
     try:
-        return await awaited(given)
+        yield
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
@@ -207,7 +209,8 @@ async def in_time(request: Any, budget: Budget | None, what: str) -> Any:
     limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
     try:
         async with limit:
-            return await await_own(request)
+            with own_cancellation():
+                return await awaited(request)
     except TimeoutError as error:
         if not limit.expired():  # a timeout of the awaitable itself
             raise

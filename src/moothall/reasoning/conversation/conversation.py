@@ -24,7 +24,7 @@ from moothall.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from moothall.reasoning.reply import GIVEN, Reply
 from moothall.reasoning.reply_request import ReplyRequest, checked_content
 from moothall.reasoning.replying import note_sources, own_reply
-from moothall.reasoning.resume import ended
+from moothall.reasoning.resume import end_of, ended, guarded
 from moothall.reasoning.thread import Interruption, Thread, steer
 
 if TYPE_CHECKING:
@@ -255,9 +255,11 @@ class Conversation(Group):
             self.until.begin(now.kept, "u")
         thread.underway = exchange = Exchange(self._setup, now, request, record, self._keep)
         try:
-            reply = await exchange.run()
+            over = partial(end_of, record, now, "saved")
+            reply = await guarded(record, exchange.run, over, exchange.stopped)
         finally:
-            thread.underway = None
+            thread.underway, now.record = None, NULL_RECORD
+            now.trim()
         if reply.stop_reason in ENDED:
             now.run = None
         return reply

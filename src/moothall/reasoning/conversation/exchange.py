@@ -22,7 +22,6 @@ from moothall.reasoning.members import in_time
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.replying import note_sources, sources_of_thread
-from moothall.reasoning.resume import end_of, guarded
 from moothall.text import counted, error_text, log_failure
 
 if TYPE_CHECKING:
@@ -66,15 +65,7 @@ class Exchange:
     # -- the loop ----------------------------------------------------------------------------------
 
     async def run(self) -> Reply:
-        """Run turns until there is a reason to stop, and record it."""
-        over = partial(end_of, self._record, self._state, "saved")
-        try:
-            return await guarded(self._record, self._run, over, self._stopped)
-        finally:
-            self._state.record = NULL_RECORD
-            self._state.trim()
-
-    async def _run(self) -> Reply:
+        """Run turns until there is a reason to stop."""
         task = asyncio.current_task()
         cancelled = task.cancelling() if task is not None else 0
         try:
@@ -233,9 +224,9 @@ class Exchange:
         error = self._error
         if reason == "error" and error is None:
             error = ModelError(f"conversation {self._setup.id!r}: {detail}")
-        return self._stopped(Stop(reason, detail, error), text, value)
+        return self.stopped(Stop(reason, detail, error), text, value)
 
-    def _stopped(self, stop: Stop, *outcome: Any) -> Reply:
+    def stopped(self, stop: Stop, *outcome: Any) -> Reply:
         """Return the reply as it stands, with the last turn's outcome by default."""
         state = self._state
         text, value = outcome or self._outcome()

@@ -18,7 +18,7 @@ from moothall.reasoning.conversation.termination import Condition, as_condition
 from moothall.reasoning.events import Done, TurnStarted
 from moothall.reasoning.group import Content, Participant, Utterance, check_part, in_thread
 from moothall.reasoning.loop.recording import catch_up_models
-from moothall.reasoning.members import ask_member, await_own
+from moothall.reasoning.members import ask_member, own_cancellation
 from moothall.reasoning.read_record import of_group
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.reply import Reply
@@ -158,7 +158,7 @@ class Participants:
                 continue  # delivered by the process before, or by `restore`
             message = utterance.message(self._state.agents)
             try:
-                await await_own(_tell(self._setup.agents[id], message, self._thread, once))
+                await _tell(self._setup.agents[id], message, self._thread, once)
             except Exception as error:
                 about = "participant %r of %r failed to observe what was said: %s"
                 logger.warning(about, id, self._setup.id, error_text(error, MAX_ERROR))
@@ -291,5 +291,5 @@ async def _tell(
             return
         # Mark it first: a delivery that is cut off is not repeated.
         _OFFSETS.set(agent, run, place + 1)
-    with within(ONCE, once):
+    with within(ONCE, once), own_cancellation():
         await awaited(agent.observe(message, **in_thread(agent.observe, thread)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
@@ -18,7 +19,7 @@ from moothall.reasoning.read_record import of_group
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.reply_request import ReplyRequest, thread_id
-from moothall.reasoning.resume import ended
+from moothall.reasoning.resume import end_of, ended, guarded
 from moothall.reasoning.thread import Thread
 
 if TYPE_CHECKING:
@@ -341,7 +342,8 @@ class DualActAgent(Group):
         rounds = Rounds(self, self.config, progress, request, record, *by)
         if request.state.underway is None:
             request.state.underway = rounds
-        return await rounds.reply()
+        over = partial(end_of, record, progress, "progress")
+        return await guarded(record, rounds.run, over, rounds.stopped)
 
     async def _resumed(
         self, record: Record[Progress], request: ReplyRequest

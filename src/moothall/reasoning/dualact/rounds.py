@@ -37,7 +37,6 @@ from moothall.reasoning.record import NULL_RECORD, Record, Step
 from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.replying import note_sources, sources_of_thread
-from moothall.reasoning.resume import end_of, guarded
 from moothall.text import log_failure
 from moothall.threads import called, side_by_side
 
@@ -88,16 +87,13 @@ class Rounds:
             self._progress.tell(text, bool(listening))
             self._record.hear({"content": text, "by_r": bool(listening)})
 
-    async def reply(self) -> DualActReply:
-        """Run turns until the dual act is over, and return its reply."""
-        over = partial(end_of, self._record, self._progress, "progress")
-        return await guarded(self._record, self._reply, over, self._stopped)
-
-    def _stopped(self, stop: Stop) -> DualActReply:
+    def stopped(self, stop: Stop) -> DualActReply:
+        """Return the reply as it stands, with the reason to stop."""
         self._progress.finish(stop.reason, stop.detail)
         return self._progress.reply(stop.error)
 
-    async def _reply(self) -> DualActReply:
+    async def run(self) -> DualActReply:
+        """Run turns until the dual act is over, and return its reply."""
         progress = self._progress
         while not progress.is_over:
             await (self._decide() if progress.turn == "human" else self._act())
@@ -229,12 +225,14 @@ class Rounds:
         instructions = list(given) if isinstance(given, list) else [given] * len(reactives)
         self._speaking = reactives
         try:
-            runs = await self._run_all(instructions)
+            # If one raises, the others are cancelled.
+            works = [self._run(*each) for each in zip(reactives, instructions, strict=True)]
+            runs = await side_by_side(works)
         finally:
             self._speaking = []
-        progress.concluded(runs)
+        progress.concluded({str(r.id): run for r, run in zip(reactives, runs, strict=True)})
         conclusion = progress.conclusions[-1]
-        stop = next((run.stop for run in runs.values() if run.stop is not None), None)
+        stop = next((run.stop for run in runs if run.stop is not None), None)
         changed = await self._hooked(
             "post_acting",
             about,
@@ -250,12 +248,6 @@ class Rounds:
         self._request.tell(ConclusionReached, str(self._agent.id), number, changed)
         if stop is not None:
             raise stop
-
-    async def _run_all(self, instructions: list[str]) -> dict[str, RunOfR]:
-        """Return the outcome of each R, by its id. If one raises, the others are cancelled."""
-        works = map(self._run, self._reactives, instructions)
-        runs = await side_by_side([*works])
-        return {str(agent.id): run for agent, run in zip(self._reactives, runs, strict=True)}
 
     async def _run(self, agent: Any, instruction: str) -> RunOfR:
         schema = self._request.schema

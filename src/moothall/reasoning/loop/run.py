@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from types import CoroutineType
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall import tracing
 from moothall.action import Action
-from moothall.context import SystemPrompt, prompt_for
+from moothall.context import Context, prompt_for
 from moothall.errors import BudgetExceeded, DefinitionError, HookError, JournalError, StateError
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.memory.memory import Memory
@@ -198,7 +198,8 @@ class Run:
             except Unreadable as error:
                 answer.fault = f"{error} (It was {cut}.)" if cut else str(error)
         if agent.check is not None and not answer.calls and not answer.fault:
-            answer.fault = await self.checked(value)
+            check = partial(fault_of, value, agent.check)
+            answer.fault = await self._of_user("check", f"check.{state.iteration}", check)
         if faults := answer.fault:
             if self.record.past(f"{state.iteration}."):
                 # Calls of this answer ran before: the model must not read that none was executed.
@@ -315,7 +316,8 @@ class Run:
         record, iteration = self.record, self.state.iteration
         try:
             if self._system is None and callable(self.agent.system_prompt):
-                self._system = await self._made_prompt(self.agent.system_prompt)
+                made = partial(prompt_for, self.agent.system_prompt)
+                self._system = await self._of_user("system_prompt", "system_prompt", made)
             self.shown = self._show()
             if record is NULL_RECORD and not self.agent._hooks:  # the fastest way
                 given = await self._answer(self.prompt())
@@ -350,40 +352,25 @@ class Run:
             log_failure(logger, f"the actions of agent {self.agent.id!r} cannot be shown", error)
             raise Stop("error", str(error), error) from error
 
-    async def _made_prompt(self, function: SystemPrompt) -> str:
-        """Return what the function of the system prompt returns: once in a run, and recorded."""
+    async def _of_user(
+        self, what: str, key: str, function: Callable[[Context[Any]], Awaitable[str]]
+    ) -> str:
+        """Return what the user's check or system prompt returns for this reply: once, recorded."""
 
         async def call(step: RecordedStep) -> str:
-            return await prompt_for(function, context_of(self.agent, self.request))
+            return await function(context_of(self.agent, self.request))
 
         try:
             if self.record is NULL_RECORD:
                 return await call(NULL_STEP)
-            return await self.record.step("system_prompt", call)
-        except (BudgetExceeded, JournalError, Stop):
-            raise
-        except Exception as error:
-            log_failure(logger, f"the system_prompt of agent {self.agent.id!r} failed", error)
-            detail = f"its system_prompt failed: {type(error).__name__}: {error}"
-            raise Stop("error", detail, error) from error
-
-    async def checked(self, value: Any) -> str:
-        """Return what the agent's check finds wrong with a value, recorded; empty if nothing."""
-
-        async def call(step: RecordedStep) -> str:
-            return await fault_of(value, self.agent.check, context_of(self.agent, self.request))
-
-        try:
-            if self.record is NULL_RECORD:
-                return await call(NULL_STEP)
-            return await self.record.step(f"check.{self.state.iteration}", call)
+            return await self.record.step(key, call)
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except (JournalError, Stop):
             raise
         except Exception as error:
-            log_failure(logger, f"the check of agent {self.agent.id!r} failed", error)
-            detail = f"its check failed: {type(error).__name__}: {error}"
+            log_failure(logger, f"the {what} of agent {self.agent.id!r} failed", error)
+            detail = f"its {what} failed: {type(error).__name__}: {error}"
             raise Stop("error", detail, error) from error
 
     def _about(self, name: str, value: Any) -> dict[str, Any]:
