@@ -20,6 +20,7 @@ _METRES: Final = (1 << 24) - 1
 _LEAF: Final = 32
 _AT_ONCE: Final = 1 << 22
 _WIDEST: Final = 1 << 32
+_NO_PLACE: Final = 2**63 - 1
 
 
 class Route(NamedTuple):
@@ -257,67 +258,67 @@ class Nearest:
 
     def _made(self, graph: Roads, kind: str | None, limit: int) -> tuple[Any, Any]:
         targets = self._kinds.get(kind, self._hang[:0])
-        places = np.full((graph.count, limit + 1), -1, np.int32)
-        metres = np.zeros((graph.count, limit + 1), np.int32)
-        hang, step = self._hang[targets], max(1, _AT_ONCE // max(1, len(targets)))
-        parts = [slice(first, first + step) for first in range(0, graph.count, step)]
-        if graph.count <= _WHOLE and len(targets):
-            for part in parts:
-                self._nearest(graph.whole[part][:, hang], targets, places[part], metres[part])
-        elif 0 < len(targets) <= 256:  # few targets: search from each target
-            nodes, which = np.unique(hang, return_inverse=True)
-            found = dijkstra(graph.matrix.T.tocsr(), indices=nodes)
-            far = np.where(np.isinf(found), -1, found).astype(np.int32)[which].T
-            for part in parts:
-                self._nearest(far[part], targets, places[part], metres[part])
-        elif len(targets):
-            self._by_tiles(graph, targets, places, metres)
-        return places.T.copy(), metres.T.copy()
+        keys = np.full((graph.count, limit + 1), _NO_PLACE, np.int64)
+        if graph.count > _WHOLE:
+            self._search(graph, targets, keys)
+        else:
+            for part in _parts(np.arange(graph.count), len(targets)):
+                self._add(keys, part, graph.whole[part][:, self._hang[targets]], targets)
+        keys = np.ascontiguousarray(np.sort(keys, axis=1).T)
+        found, count = keys != _NO_PLACE, len(self._hang)
+        places = np.where(found, keys % count, -1).astype(np.int32)
+        return places, np.where(found, keys // count, 0).astype(np.int32)
 
-    def _nearest(self, far: Any, targets: Any, places: Any, metres: Any) -> Any:
-        """Write the nearest of `targets` by the metres to their nodes; return the last's metres."""
-        width, count = places.shape[1], len(self._hang)
-        none = np.iinfo(np.int64).max
+    def _add(self, keys: Any, nodes: Any, far: Any, targets: Any) -> None:
+        """Keep the least keys of nodes, of those they have and of `targets` `far` away."""
         # Places are numbered in order of id, so this key has no ties.
-        keys = (far.astype(np.int64) + self._access[targets]) * count + targets
-        keys[far < 0] = none
-        if keys.shape[1] > width:
-            keys = np.partition(keys, width - 1, axis=1)[:, :width]
-        keys = np.sort(keys, axis=1)
-        found = keys != none
-        many = keys.shape[1]
-        places[:, :many] = np.where(found, keys % count, -1)
-        metres[:, :many] = np.where(found, keys // count, 0)
-        if many < width:
-            return np.full(len(keys), np.inf)
-        return np.where(found[:, -1], keys[:, -1] // count, np.inf)
+        new = (far.astype(np.int64) + self._access[targets]) * len(self._hang) + targets
+        new[far < 0] = _NO_PLACE
+        both, width = np.concatenate([keys[nodes], new], axis=1), keys.shape[1]
+        keys[nodes] = np.partition(both, width - 1, axis=1)[:, :width]
 
-    def _by_tiles(self, graph: Roads, targets: Any, places: Any, metres: Any) -> None:
-        """Fill the tables of a large graph, tile by tile, with a growing search radius."""
-        width, hang = places.shape[1], self._hang[targets]
-        tile = self._spots // 1500
-        order = np.lexsort((tile[:, 1], tile[:, 0]))
-        starts = np.flatnonzero(np.r_[True, (np.diff(tile[order], axis=0) != 0).any(axis=1)])
-        spread = np.ptp(self._spots, axis=0).prod() / max(1, len(targets))
-        first_radius = max(500.0, 1.4 * (spread * width) ** 0.5)
-        for nodes in np.split(order, starts[1:]):
-            radius, left = first_radius, nodes
-            while len(left) and radius < _WIDEST:
-                reach = dijkstra(graph.matrix, indices=left, min_only=True, limit=radius)
-                part = np.flatnonzero(np.isfinite(reach))
-                inside = np.full(graph.count, -1)
-                inside[part] = np.arange(len(part))
-                some = np.flatnonzero(inside[hang] >= 0)
-                if len(some):
-                    around = graph.matrix[part][:, part]
-                    far = dijkstra(around, indices=inside[left], limit=radius)
-                    far = np.where(np.isinf(far), -1, far).astype(np.int32)[:, inside[hang[some]]]
-                    near, ways = places[left], metres[left]
-                    near[:], ways[:] = -1, 0
-                    last = self._nearest(far, targets[some], near, ways)
-                    places[left], metres[left] = near, ways
-                else:
-                    last = np.full(len(left), np.inf)
-                # A node is done if its last place is within the radius: none nearer is missing.
-                left = left[last > radius] if len(part) < graph.count else left[:0]
-                radius *= 2
+    def _search(self, graph: Roads, targets: Any, keys: Any) -> None:
+        """Find the least keys in a large graph, from the places, since they are fewer than nodes.
+
+        The radius grows until each node has all its places, or nothing bounds it any more. Places
+        of a tile are searched for together, in the part of the graph that has their routes.
+        """
+        back, hang, width = graph.matrix.T.tocsr(), self._hang, keys.shape[1]
+        # Of the places at one node, only the first can be among the nearest of any node.
+        targets = targets[np.lexsort((targets, self._access[targets], hang[targets]))]
+        first = np.searchsorted(hang[targets], hang[targets])
+        targets = targets[np.arange(len(targets)) - first < width]
+        extent = np.ptp(self._spots, axis=0)
+        radius = max(500.0, 1.4 * (extent.prod() / max(1, len(targets)) * width) ** 0.5)
+        tile_side, left = max(1500, int(radius)), np.arange(graph.count)
+        while len(left) and radius <= _WIDEST:
+            near = dijkstra(graph.matrix, indices=left, min_only=True, limit=radius)
+            keys[left] = _NO_PLACE
+            asks = np.zeros(graph.count, bool)
+            asks[left] = True
+            for tile in self._tiles(targets[np.isfinite(near[hang[targets]])], tile_side):
+                reach = dijkstra(back, indices=np.unique(hang[tile]), min_only=True, limit=radius)
+                part = np.flatnonzero(near + reach <= radius)
+                around, wanted = back[part][:, part], asks[part]
+                for few in _parts(tile, len(part)):
+                    starts, which = np.unique(hang[few], return_inverse=True)
+                    far = dijkstra(around, indices=np.searchsorted(part, starts), limit=radius)
+                    far = np.where(np.isinf(far), -1, far)[:, wanted]
+                    self._add(keys, part[wanted], far[which].T, few)
+            # A node is done if its last place is within the radius: none nearer is missing.
+            left = left[keys[left].max(axis=1) // len(self._hang) > radius]
+            radius = 2 * radius if radius < extent.sum() else max(2 * radius, _WIDEST)
+
+    def _tiles(self, places: Any, side: int) -> list[Any]:
+        """Return the places of each square of the map, in the order that they have."""
+        if not len(places):
+            return []
+        square = self._spots[self._hang[places]] // side
+        order = np.lexsort((square[:, 1], square[:, 0]))
+        starts = np.flatnonzero((np.diff(square[order], axis=0) != 0).any(axis=1)) + 1
+        return np.split(places[order], starts)
+
+
+def _parts(rows: Any, width: int) -> list[Any]:
+    """Return rows in parts small enough for a table of so many columns."""
+    return np.array_split(rows, max(1, len(rows) * width // _AT_ONCE))
