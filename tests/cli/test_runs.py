@@ -143,7 +143,7 @@ def test_runs_id_shows_calls_in_doubt_with_what_to_do(folder: Path) -> None:
         killed_in_a_command(server, folder)
     done = moothall("runs", "r", cwd=folder)
     assert done.returncode == 0
-    assert "  stopped: its process ended; ReActAgent files" in done.stdout
+    assert "  in doubt: the outcome of an action is unknown; ReActAgent files" in done.stdout
     *_, heading, called, look, repeat, skip, gave = done.stdout.splitlines()
     assert heading == "outcome unknown, the process ended while this was running:"
     assert called.startswith("  1  run_command(command=")
@@ -155,6 +155,8 @@ def test_runs_id_shows_calls_in_doubt_with_what_to_do(folder: Path) -> None:
     assert [each["action"] for each in found["in_doubt"]] == ["run_command"]
     moothall("resume", "r", "--skip", "--agent", "a:b", cwd=folder)  # wrong usage decides nothing
     assert json.loads(moothall("runs", "r", "--json", cwd=folder).stdout) == found
+    listed = moothall("runs", "--state", "in_doubt", cwd=folder)
+    assert "\n  to decide: moothall runs r\n1 run: " in listed.stdout
 
 
 def test_the_run_of_a_program_is_gone_on_with_by_naming_its_agent(folder: Path) -> None:

@@ -221,6 +221,30 @@ def test_runs_are_found_by_a_state_of_a_users_own_orchestrator(journal: Journal)
         journal.runs(state="postpond")
 
 
+def test_a_run_whose_process_ended_during_an_action_is_in_doubt(journal: Journal) -> None:
+    started = {"key": "1.0", "about": {"action": "pay"}, "args": {}, "asks": True}
+    ended = {"key": "1.0", "about": {"action": "pay"}, "result": 1}
+
+    async def cut_off(run_id: str, *entries: tuple[str, dict[str, Any]]) -> None:
+        """Work on a run, and end without a word."""
+        part = await journal.begin(run_id, "Mine", "me", "Pay.")
+        for kind, data in entries:
+            part.note(kind, data)
+        await part.commit()
+        assert journal.run(run_id).state == "running"
+        part.close()
+
+    asyncio.run(cut_off("paid", ("started", started), ("ended", ended)))
+    asyncio.run(cut_off("R", ("started", started)))
+    asyncio.run(cut_off("R", ("heard", {"content": "and then?"})))
+    assert ids(journal, state="stopped") == ["paid"]
+    assert ids(journal, state="in_doubt") == ["R"]
+    assert journal.run(journal.fork("R", "copy")).state == "in_doubt"
+    assert journal.run(journal.fork("paid", "before", upto=1)).state == "in_doubt"
+    journal.decide("R", "skip")
+    assert ids(journal, state="stopped") == ["paid", "R"]
+
+
 def test_find_takes_states_that_can_be_read_once(journal: Journal) -> None:
     reply(journal, "R")
     assert [each.id for each in journal.runs(state=iter(["done", "error"]))] == ["R"]

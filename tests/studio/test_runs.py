@@ -241,7 +241,18 @@ def test_the_run_of_a_killed_process(studio: Studio, page: Page, tmp_path: Path)
     """Its call in doubt is decided about, in a copy otherwise; gone on with, it is replayed."""
     with Processes("studio.killed") as processes:
         assert processes.run(tmp_path, journal=str(studio.journal.path)) == -9
-    view = choose(page, RUN)
+    listed = page.locator(f'[data-run="{RUN}"]')
+    expect(listed).to_contain_text("in doubt")
+    page.get_by_label("State").select_option("in doubt")
+    expect(page.get_by_role("status").get_by_text(re.compile("^2 of"))).to_be_visible()
+    expect(listed).to_be_visible()
+    page.goto(f"{studio.url}runs")
+    page.get_by_role("region", name="In doubt").get_by_role(
+        "button", name="Move the coins."
+    ).click()
+    view = page.get_by_role("region", name="Run", exact=True)
+    shows(view, RUN)
+    expect(view.get_by_role("button", name="Resume")).to_have_count(0)
     expect(view.get_by_role("button", name="tool transfer(coins=3)")).to_contain_text("in doubt")
     view.get_by_role("button", name="Replay").click()
     expect(page.get_by_text("has not ended")).to_be_visible()
@@ -261,6 +272,7 @@ def test_the_run_of_a_killed_process(studio: Studio, page: Page, tmp_path: Path)
     doubt.get_by_role("textbox", name="Result of transfer(coins=3)").fill("moved 3")
     doubt.get_by_role("button", name="Done with this result").click()
     expect(view.get_by_text("it took effect, result")).to_be_visible()
+    expect(listed).to_contain_text("stopped")
     paid: list[str] = []
     agent = teller(studio.journal, paid.append)
     aside(lambda: agent.reply_sync("Move the coins.", run_id=RUN))

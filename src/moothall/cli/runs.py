@@ -36,6 +36,7 @@ _STATES: dict[str, str] = {
     "waiting": "waiting for a person's permission",
     **dict.fromkeys(ANSWERED, "done"),
     "stopped": "stopped: its process ended",
+    "in_doubt": "in doubt: the outcome of an action is unknown",
     "cancelled": "stopped: it was interrupted",
     "max_iterations": "stopped: iteration limit reached without an answer",
 }
@@ -112,10 +113,10 @@ def command(
     running when their process died) are numbered; `moothall resume` takes these numbers.
 
     A list ends with sums of all runs that were found. The states are running, waiting (for a
-    person's permission), stopped (its process ended), in_doubt, done, and the other reasons for
-    which a run ends. --needs-me lists those that are waiting, in_doubt or stopped. A TIME is a date
-    such as 2026-11-24, with a time (2026-11-24T18:00) or without, or how long ago: 90s, 30m, 12h,
-    7d, 2w.
+    person's permission), in_doubt (it ended during an action, and a person decides), stopped (its
+    process ended otherwise), done, and the other reasons for which a run ends. --needs-me lists
+    those that are waiting, in_doubt or stopped. A TIME is a date such as 2026-11-24, with a time
+    (2026-11-24T18:00) or without, or how long ago: 90s, 30m, 12h, 7d, 2w.
 
     \b
     Examples:
@@ -220,6 +221,8 @@ def _list(
         thread = "" if outline.thread is None else f"thread {escaped(outline.thread)}"
         if about := "; ".join(filter(None, (thread, _spent(outline)))):
             click.echo(f"  {about}")
+        if outline.state == "in_doubt":
+            click.echo(f"  to decide: {escaped(Recorded(journal, outline.id).command('runs'))}")
     if not sums.runs:
         click.echo("There are no runs." if not any(wanted.values()) else "There are no such runs.")
         return

@@ -152,7 +152,8 @@ class Scheduler:
 
     async def resume(self, calls: Mapping[str, Call]) -> None:
         """Resume firings whose process died, and firings that a person has decided about."""
-        for run in self.journal.runs(state="stopped", kind=KIND, needs_person=True):
+        cut_off = ("stopped", "in_doubt")
+        for run in self.journal.runs(state=cut_off, kind=KIND, needs_person=True):
             name, _, time = run.id.rpartition("@")
             call = calls.get(name)
             if call is None:

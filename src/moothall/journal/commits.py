@@ -57,6 +57,7 @@ class OpenRun:
     written: int = 0  # how many of these are in the file
     waiting: int = 0  # how many of its calls wait for a person's permission
     deletions: int | None = None  # of values, which the file had had at the last commit
+    open_calls: set[tuple[str, str]] = field(default_factory=set)  # in doubt if the process ends
     _guard: threading.RLock = field(default_factory=guard)
     _entries: list[tuple[str, str, str]] = field(default_factory=list)
     _kept: dict[str, bytes] = field(default_factory=dict)
@@ -82,6 +83,11 @@ class OpenRun:
         with self._guard:
             self._entries.append((path, kind, text))
             self._tally.count(path, kind, data)
+            if kind == "started":
+                if data.get("asks"):
+                    self.open_calls.add((path, str(data.get("key"))))
+            elif self.open_calls and kind in ("ended", "failed", "decided"):
+                self.open_calls.discard((path, str(data.get("key"))))
             if kept:
                 self._kept.update(kept)
             if self._unnamed or self._unnamed_relied:
@@ -151,7 +157,9 @@ class OpenRun:
             if not entries and self._told == self.waiting:
                 return None
             self._entries, self._kept, self._relied, self._tally = [], {}, [], Tally()
-            return Taken(entries, kept, relied, self.state, tally, self.waiting)
+            # While it is worked on, the file has the state that it is in if this process dies.
+            state = self.state or ("in_doubt" if self.open_calls else None)
+            return Taken(entries, kept, relied, state, tally, self.waiting)
 
     def wrote(self, taken: Taken, place: Place, at: float) -> None:
         """Count entries that are now in the file, which ends at a place."""

@@ -367,8 +367,9 @@ class Journal:
             key, state, task = about.fetchone()
         if upto is not None:
             check_integer("upto=", upto, 1, len(entries))
-            state = state if upto == len(entries) else None
-            del entries[upto:]
+            if upto < len(entries):
+                del entries[upto:]
+                state = "in_doubt" if in_doubt(entries) else None
         copies = [
             (entry.path, entry.kind, self._file.encoded(data)[0])
             for entry, data in zip(entries, copied(entries, key), strict=True)

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from moothall.database import RUNS, Database
 from moothall.errors import ConfigError, RunHeld
 from moothall.journal.commits import Commits, OpenRun
+from moothall.journal.doubt import in_doubt
 from moothall.journal.entry import Entry
 from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.tally import searched
@@ -142,7 +143,10 @@ class Runs:
             if taken:
                 self.release(taken)
             raise
-        return OpenRun(self._commits, self.release, number, run_id, key, place, past)
+        run = OpenRun(self._commits, self.release, number, run_id, key, place, past)
+        for part in past.values():
+            run.open_calls.update((each.path, each.key) for each in in_doubt(part))
+        return run
 
     def _found_or_made(self, db: Database, run_id: str, new: NewRun | None) -> tuple[int, str]:
         """Return the number of a run, and the process that worked on it last."""

@@ -211,7 +211,7 @@ export function mount(root) {
   const post = (what, body = {}) => call(`act/${what}`, { run: view.outline.id, ...body });
   const buttons = {
     stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), unpause: button("Continue", () => post("unpause"), "primary"),
-    resume: button("Resume", async () => show((await post("resume")).run), "primary"),
+    resume: button("Resume", async () => show((await post("resume")).run), "primary"), decide: button("Decide what is in doubt", () => go(["runs", view.outline.id]), "primary"),
   };
   const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(() => sent(said, (text) => post("steer", { text }))) },
     said, h("button", { class: "s-button" }, "Send"));
@@ -239,7 +239,8 @@ export function mount(root) {
     buttons.pause.hidden ||= job !== "running";
     buttons.unpause.hidden = job !== "paused";
     update(more, job || state === "running" ? null : further(view.outline.id, state, order, { why: view.lanes.get("")?.over?.detail }));
-    buttons.resume.hidden = Boolean(job || more.firstChild) || ENDED.has(state) || state === "running";
+    buttons.decide.hidden = Boolean(job) || state !== "in_doubt";
+    buttons.resume.hidden = Boolean(job || more.firstChild) || ENDED.has(state) || ["running", "in_doubt"].includes(state);
     update(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
       h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
         totals && (totals.tokens || !job) ? count(totals.tokens, "token") : null, totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && !job ? duration(totals.seconds) : null,

@@ -121,7 +121,7 @@ export function mount(root) {
       isRunning && !state.here ? h("span", { class: "s-soft" }, "begun by a command or program, which alone can stop it") : null,
       goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
       isRunning ? null : further(run, state.over?.reason, state.order, { done: state.done, why: state.over?.detail }),
-      state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null);
+      state.run.state === "in_doubt" ? button("Decide what is in doubt", () => go(["runs", run]), "primary") : null);
     files.hidden = !state.narrative;
     update(files, state.narrative ? [h("span", { class: "s-soft" }, "The report:"), button("Copy", () => copied(query)), Object.entries(state.forms).map(([kind, title]) =>
       h("a", { class: "s-button", href: keyed(`research/report.${kind}${query}`), download: true, "aria-label": `Download ${title}` }, `↓ ${title}`))] : null);

@@ -8,7 +8,8 @@ import { listed, runs, stands, toFind } from "./journal.js";
 import { chart } from "./chart.js";
 import { showComparison } from "./compare.js";
 import { go, onPlace, place } from "./place.js";
-import { shownRun, walk } from "./run.js";
+import { shownRun } from "./run.js";
+import { walk } from "./steps.js";
 
 const MODELS = 200; // runs of whose models is asked at once
 const LISTED = 200; // runs in the list at once
@@ -147,7 +148,10 @@ export function mount(root) {
         h("tbody", {}, all.slice(0, 31).map(([name, sum]) => h("tr", {}, h("th", { scope: "row" }, name || "(none)"), [sum.runs, sum.calls, sum.tokens].map((each) => h("td", { class: "number" }, number(each))), h("td", { class: "number" }, dollars(sum.usd)),
           h("td", { class: "s-share" }, h("i", { style: `width: ${(100 * sum.tokens) / top}%` })))))));
     };
+    const doubtful = shown.filter((each) => each.state === "in_doubt" && !each.job);
     update(view, h("div", { class: "s-overview" }, empty("Choose a run: its steps, what each was given and gave, what it cost."),
+      doubtful.length > 0 && h("section", { class: "s-card", "aria-label": "In doubt" }, h("h2", {}, "In doubt"), h("p", {}, "These ended during an action. Whether it took effect is not known: decide about each."),
+        h("ul", { class: "s-list" }, doubtful.slice(0, 31).map((each) => h("li", {}, button(each.task.slice(0, 120) || "(no task)", () => go(["runs", each.id]), "s-link"), " ", h("span", { class: "s-soft" }, `${each.agent} · ${day(each.changed)}`))))),
       h("section", {}, h("div", { class: "s-row" }, h("h2", {}, "Over time"), what, by), drawn || h("p", { class: "s-soft" }, "These runs have spent nothing that is known.")),
       table("By agent", summed((each) => each.agent).sort((one, two) => two[1].tokens - one[1].tokens)), table("By day", summed((each) => date(made(each))).slice(0, 31))));
   }
