@@ -103,7 +103,7 @@ def test_resume_call_in_doubt_waits_for_a_decision(tmp_path: Path, repeat: bool)
     crash = Crash(tmp_path, call("act_on", what=1), "Yes.")
     unbroken = crash.before()
     with crash.crashed() as journal:
-        assert journal.run("R").state == "stopped"
+        assert journal.run("R").state == "in_doubt"
         reply = crash.agent(journal).reply_sync("go", run_id="R")
         assert (reply.stop_reason, crash.act.called) == ("in_doubt", [1])
         assert '"act_on" {"what":1}' in reply.detail.replace(" ", "").replace(

@@ -63,7 +63,7 @@ def test_another_process_has_it_until_it_dies(place: Place, how: tuple[str, ...]
         process.wait()
         while journal.run("R").state == "running":
             pass  # a server hears of it a moment later
-        assert journal.run("R").state == "stopped"
+        assert journal.run("R").state == "in_doubt"
         assert journal.entries("R") == before
         assert agent(journal).reply_sync("go", run_id="R").stop_reason == "in_doubt"
         journal.decide("R", "repeat")

@@ -38,8 +38,8 @@ def _count_old_runs(db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO texts (run, text) VALUES (?, ?)", (number, text))
 
 
-# Migrations are only appended; versions 1 to 3 were never released. Until a run's own agent has ended,
-# `state` is NULL, or `in_doubt` during an action: what the run is if its process dies now.
+# Migrations are only appended; versions 1 to 3 were never released. Until a run's own agent has
+# ended, `state` is NULL, or `in_doubt` during an action: what the run is if its process dies now.
 DURABILITIES: Final = ("process", "power")
 """What a commit survives: the end of the process, or the loss of power."""
 
