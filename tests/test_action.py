@@ -251,6 +251,36 @@ def test_check_refuses_by_the_schema_given_by_hand(args, pattern):
     assert made.check({"name": "x", "lines": 1}) == {"name": "x", "lines": 1}
 
 
+NAMES = {"type": "array", "items": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    "names",
+    (
+        {"anyOf": [NAMES, {"type": "null"}]},
+        {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/names"}]},
+        {**NAMES, "type": ["array", "null"]},
+    ),
+    ids=("any", "one, referred to", "types"),
+)
+def test_check_by_a_schema_says_what_a_list_or_null_may_hold(names):
+    schema = {"properties": {"names": names}, "$defs": {"names": NAMES}}
+    made = Action("read", read_file, "Reads", schema)
+    assert made.check({"names": ["a"]}) == {"names": ["a"]}
+    assert made.check({"names": None}) == {"names": None}
+    told = []
+    for wrong in (5, "a", ["a", 5]):
+        with pytest.raises(InvalidArguments) as caught:
+            made.check({"names": wrong})
+        told.append(str(caught.value).removeprefix('"read" argument '))
+    for each, given in zip(told, ("integer", "string"), strict=False):
+        assert each in (
+            f'"names": must be array of string or null, not {given}',
+            f'"names": must be null or array of string, not {given}',
+        )
+    assert told[2] == "\"names.1\": 5 is not of type 'string'"
+
+
 def test_a_long_wrong_value_is_told_in_short():
     made = Action("read", read_file, "Reads", {"properties": {"name": {"type": "integer"}}})
     with pytest.raises(InvalidArguments) as caught:

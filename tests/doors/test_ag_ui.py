@@ -18,6 +18,7 @@ from moothall import (
     Call,
     Context,
     Conversation,
+    DualActAgent,
     ModelReply,
     ReActAgent,
     ScriptedModel,
@@ -317,6 +318,44 @@ def test_ag_ui_conversation_tells_what_each_has_said_and_finishes_when_all_have(
     assert [each["delta"] for each in events if "delta" in each] == ["one", "two", "three"]
     assert len({each["messageId"] for each in events if "messageId" in each}) == 3
     assert [each["type"] for each in events].index("RUN_FINISHED") == len(events) - 1
+
+
+def reviewed(*decisions: Any, **r: Any) -> DualActAgent:
+    """A dual act whose H is a dual act, too: each decision is the conclusion of its R."""
+    clerk = ReActAgent("clerk", ScriptedModel(["Ten.", "Two."]), **r)
+    judge = ReActAgent("judge", ScriptedModel([json.dumps(each) for each in decisions]))
+    boss = ReActAgent("boss", ScriptedModel([DONE] * len(decisions)))
+    judges = DualActAgent(human=boss, reactive=judge, first="reactive", id="judges")
+    return DualActAgent(human=judges, reactive=clerk, first="reactive", id="pair")
+
+
+DONE = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "good"})
+AGAIN = {"action": "CONTINUE", "new_instruction": "Count again.", "reasoning": "too many"}
+
+
+def test_ag_ui_dual_act_tells_decisions_as_events_and_only_the_workers_words_as_text(
+    serve: Serve,
+) -> None:
+    events = run(serve(asgi(reviewed(AGAIN, json.loads(DONE)))), user("How many?"))
+    texts: dict[str, str] = {}
+    for each in events:
+        if each["type"] == "TEXT_MESSAGE_CONTENT":
+            texts[each["messageId"]] = texts.get(each["messageId"], "") + each["delta"]
+    assert [*texts.values()] == ["Ten.", "Two."]
+    told = [each for each in events if each["type"] == "CUSTOM"]
+    said = [(each["name"], each["value"]["agent"], each["value"]["loop"]) for each in told]
+    of_pair = [each for each in said if each[1] == "pair"]
+    assert of_pair == [
+        ("conclusion", "pair", 1),
+        ("decision", "pair", 1),
+        ("conclusion", "pair", 2),
+        ("decision", "pair", 2),
+    ]
+    first = next(each["value"] for each in told if each["value"]["agent"] == "pair")
+    assert first["conclusion"]["summary"] == "Ten."
+    decided = [each["value"]["decision"] for each in told if each["name"] == "decision"]
+    assert AGAIN in decided
+    assert events[-1]["outcome"] == {"type": "success"}
 
 
 def test_ag_ui_conversation_in_which_nobody_said_a_word_fails_as_say_does(serve: Serve) -> None:

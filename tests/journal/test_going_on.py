@@ -560,6 +560,51 @@ async def test_a_cancelled_action_is_not_executed_again(tmp_path: Path) -> None:
 
 
 @on_a_loop
+async def test_an_idempotent_action_that_was_cancelled_is_executed_again_as_after_a_kill(
+    tmp_path: Path,
+) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+    called: list[str] = []
+
+    async def act(name: str) -> str:
+        called.append(name)
+        if len(called) >= 2:
+            began.set()
+        await ended.wait()
+        return f"{name} is done"
+
+    @action(idempotent=True)
+    async def look() -> str:
+        """Look."""
+        return await act("look")
+
+    @action
+    async def pay() -> str:
+        """Pay."""
+        return await act("pay")
+
+    with Journal(tmp_path / "j") as journal, SQLiteMemory(tmp_path / "m") as memory:
+
+        def agent() -> ReActAgent:
+            script = ScriptedModel([[Call("1", "look", {}), Call("2", "pay", {})], "Yes."])
+            return ReActAgent("a", script, actions=[look, pay], memory=memory, journal=journal)
+
+        task = asyncio.ensure_future(agent().reply("go", run_id="R"))
+        await began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert journal.run("R").state == "cancelled"
+        ended.set()
+        reply = await agent().reply("go", run_id="R")
+        assert (reply.text, called) == ("Yes.", ["look", "pay", "look"])
+        assert reply.steps[0].result["result"] == "look is done"
+        assert "cancelled before it ended" in (reply.steps[1].error or "")
+        assert list(memory.messages()) == reply.messages
+        assert journal.replay("R") == reply
+
+
+@on_a_loop
 async def test_a_call_that_was_cancelled_before_its_approval_is_asked_about_again(
     tmp_path: Path,
 ) -> None:

@@ -18,7 +18,7 @@ from moothall.action.marking import (
 from moothall.arguments import unknown_argument
 from moothall.errors import ConfigError, DefinitionError, InvalidArguments
 from moothall.signature import Signature, check_parameters, check_returns
-from moothall.signature.schema import WrongSchema, check_schema, validator
+from moothall.signature.schema import WrongSchema, check_schema, validator, wrong_in
 from moothall.text import shorten
 from moothall.threads import is_async
 
@@ -215,17 +215,16 @@ class Action(Options):
         if self._validator is None:
             self._validator = validator(self._parameters)
         try:
-            errors = self._validator.iter_errors(args)
-            wrong = min(errors, key=lambda error: len(error.absolute_path), default=None)
+            wrong = wrong_in(self._validator, args)
         except RecursionError:
             raise InvalidArguments(
                 f'"{where or self.name}": the arguments are nested too deep'
             ) from None
         if wrong is None:
             return args
-        path = ".".join(map(str, wrong.absolute_path))
+        path = ".".join(map(str, wrong[0]))
         at = f' argument "{path}"' if path else ""
-        raise InvalidArguments(f'"{where or self.name}"{at}: {shorten(wrong.message, 200)}')
+        raise InvalidArguments(f'"{where or self.name}"{at}: {shorten(wrong[1], 200)}')
 
     @property
     def guarded(self) -> Sequence[str] | None:

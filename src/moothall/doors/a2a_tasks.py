@@ -153,7 +153,7 @@ class Task:
         if self.state == SUBMITTED and mine:
             self._set(WORKING)
         if isinstance(event, TextPiece):
-            if mine:
+            if mine and not event.decides:
                 artifact = artifact_of(event.text)
                 self._emit({"artifactUpdate": self._update(artifact, self._goes_on, False)})
                 self._goes_on = True

@@ -26,6 +26,8 @@ from moothall.reasoning.events import (
     CallEnded,
     CallProgress,
     CallStarted,
+    ConclusionReached,
+    DecisionMade,
     Done,
 )
 from moothall.reasoning.loop.react import ReActAgent
@@ -209,6 +211,8 @@ class AGUIDoor:
         text = ""  # the last one that was told
         while True:
             news = await job.news.get()
+            if isinstance(news, TextPiece) and news.decides:
+                continue  # its decision comes, too, as one event
             piece = {TextPiece: "TEXT_MESSAGE", ReasoningPiece: "REASONING_MESSAGE"}.get(type(news))
             if open_kind and (open_kind != piece or speaker != news.agent):
                 for each in _ends(open_kind, open_id):
@@ -237,6 +241,11 @@ class AGUIDoor:
                     told = news.error or news.result.get("result")
                     its = {"toolCallId": news.call_id, "messageId": secrets.token_hex(8)}
                     yield {"type": "TOOL_CALL_RESULT", **its, "content": json_text(told)}
+            elif isinstance(news, DecisionMade | ConclusionReached):
+                about_it = {"agent": news.agent, "loop": news.loop}
+                made = news.decision if isinstance(news, DecisionMade) else news.conclusion
+                value = {**about_it, news.kind: made.to_json()}
+                yield {"type": "CUSTOM", "name": news.kind, "value": value}
             elif isinstance(news, BlockStarted):
                 yield {"type": "STEP_STARTED", "stepName": news.block}
             elif isinstance(news, BlockEnded):

@@ -204,7 +204,7 @@ class OpenAIDoor:
                 async for event in events:
                     kind = type(event)
                     if isinstance(event, TextPiece):
-                        if event.agent == str(agent.id):
+                        if event.agent == str(agent.id) and not event.decides:
                             await sent.piece(event.text)
                     elif isinstance(event, Done):
                         if event.agent == str(agent.id):  # not of a member

@@ -177,6 +177,7 @@ class _Piece:
     agent: str | None = None
     run_id: str | None = field(default=None, repr=False)
     thread: str | None = field(default=None, repr=False)
+    decides: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,8 @@ class TextPiece(_Piece):
         agent: the id of the model's agent; the model itself leaves it None
         run_id: the id of the run; the model itself leaves it None
         thread: the id of the conversation; None for the agent's own
+        decides: whether the reviewer, H, of a dual act says it: it belongs to a decision, which no
+            user takes for an answer
     """
 
     kind: ClassVar[Literal["text"]] = "text"

@@ -244,6 +244,7 @@ def _problem(errors: list[Any], values: dict[str, Any]) -> tuple[str, str]:
     deepest = max(places, key=len)
     # Errors at one place come from the members of a union.
     here = [error for steps, error in zip(places, errors, strict=True) if steps == deepest]
+    here.sort(key=lambda error: error["type"] == "none_required")  # "or null" comes last
     wanted = [_wanted(error) for error in here]
     kind, value = here[0]["type"], here[0]["input"]
     if kind == "float_type" and type(value) is int:

@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import Any
 
 from moothall.jsonvalue import NotJSON, copy_json
-from moothall.text import excerpt, shorten
+from moothall.text import excerpt, json_type, shorten
 
 _MAX_TOLD = 200
+_UNIONS = ("anyOf", "oneOf")
 
 
 class WrongSchema(ValueError):
@@ -60,6 +61,54 @@ def checked(schema: str) -> Any:
     made = json.loads(schema)
     check_schema(made)
     return validator(made)
+
+
+def wrong_in(checks: Any, value: Any) -> tuple[list[str | int], str] | None:
+    """Return the path of the first thing that is wrong in a value, and what; None if it is valid.
+
+    Of a union it tells what the one member says that the value is meant for, or which members
+    there are.
+    """
+    errors = checks.iter_errors(value)
+    # A union's own error says little, so what is wrong beside it comes first.
+    wrong = min(errors, key=lambda e: (len(e.absolute_path), e.validator in _UNIONS), default=None)
+    while wrong is not None and wrong.validator in _UNIONS and wrong.context:
+        members: dict[Any, list[Any]] = {}
+        for error in wrong.context:
+            members.setdefault(error.relative_schema_path[0], []).append(error)
+        of_type = [next(filter(_is_of_type, errors), None) for errors in members.values()]
+        if None not in of_type:
+            return _of_no_type(wrong, [error.schema for error in of_type if error is not None])
+        if of_type.count(None) > 1:
+            break
+        meant = [*members.values()][of_type.index(None)]
+        wrong = min(meant, key=lambda error: len(error.absolute_path))
+    if wrong is None:
+        return None
+    if wrong.validator == "type" and isinstance(wrong.schema["type"], list):
+        return _of_no_type(wrong, [wrong.schema])
+    return [*wrong.absolute_path], wrong.message
+
+
+def _of_no_type(wrong: Any, schemas: list[dict[str, Any]]) -> tuple[list[str | int], str]:
+    """Return the path of a value that is of no type that schemas take, and which these are."""
+    kinds = " or ".join(dict.fromkeys(map(_kind, schemas)))
+    return [*wrong.absolute_path], f"must be {kinds}, not {json_type(wrong.instance)}"
+
+
+def _is_of_type(error: Any) -> bool:
+    """Whether an error of a union's member says that the value itself is of another type."""
+    return error.validator == "type" and not error.relative_path
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """Return the types that a schema takes, in words."""
+    given, items = schema["type"], schema.get("items")
+    of = items.get("type") if isinstance(items, dict) else None
+    return " or ".join(
+        f"array of {of}" if kind == "array" and isinstance(of, str) else str(kind)
+        for kind in ([given] if isinstance(given, str) else given)
+    )
 
 
 def check_schema(schema: dict[str, Any]) -> None:

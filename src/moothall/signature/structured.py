@@ -76,6 +76,10 @@ def _with_strict_choices(schema: Any) -> Any:
         return schema
     if schema.get("type") == "generator":  # an Iterable, whose items are to be checked now
         schema = schema | {"type": "list"}
+    if schema.get("type") == "nullable":  # as a union it says that null was possible, too
+        kept = {key: schema[key] for key in ("ref", "metadata") if key in schema}
+        choices = [{"type": "none"}, _with_strict_choices(schema["schema"])]
+        return {"type": "union", "mode": "left_to_right", "choices": choices, **kept}
     if schema.get("type") == "literal" and isinstance(schema.get("expected"), list):
         choices = schema["expected"]
     elif schema.get("type") == "enum" and isinstance(schema.get("members"), list):

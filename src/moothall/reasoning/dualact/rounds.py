@@ -13,6 +13,7 @@ from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, Journal
 from moothall.journal.stop_reason import ANSWERED, StopReason
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.ask import Messages, Unusable, ask_json
+from moothall.models.protocol import ReasoningPiece, TextPiece
 from moothall.reasoning.dualact.conclusions import (
     DECISION_SCHEMA,
     conclusion_of,
@@ -163,7 +164,7 @@ class Rounds:
             try:
                 # H remembers the messages before the last one.
                 text = messages[-1]["content"]
-                reply = await self._ask(human, text, schema, f"H{number}{again}")
+                reply = await self._ask(human, text, schema, f"H{number}{again}", decides=True)
             except _NOT_TO_JUDGE:
                 raise
             except Exception as error:
@@ -316,11 +317,15 @@ class Rounds:
 
     # -- both turns --------------------------------------------------------------------------------
 
-    async def _ask(self, agent: Any, text: str, schema: Any, part: str) -> Reply:
+    async def _ask(
+        self, agent: Any, text: str, schema: Any, part: str, decides: bool = False
+    ) -> Reply:
         """Return the reply of H or R: the recorded one, or a new one."""
         request, emit = self._request, self._request.emit
 
         def shown(event: Event) -> None:
+            if decides and isinstance(event, TextPiece | ReasoningPiece):
+                event = replace(event, decides=True)
             if emit is not None and not isinstance(event, Done):
                 emit(event)
 

@@ -115,6 +115,20 @@ class Calls:
         finally:
             held._ledger.settle(held, (0, 0, 0, sum(call.begun for call in self.wanted)))
 
+    def is_kept_when_cancelled(self) -> bool:
+        """Return whether a recorded turn that was cancelled is over; else it is repeated later.
+
+        A resumed run repeats it if it waited for approvals alone, or if an idempotent action was
+        under way; the end of each other action under way is recorded then, so that it runs once.
+        """
+        began = [n for n, call in enumerate(self.wanted) if call.begun and call.result is None]
+        once = [n for n in began if not Call(self, n).may_repeat]
+        if began == once:
+            return bool(began)
+        for place in once:
+            self.cut_off(place)
+        return False
+
     def cut_off(self, place: int) -> dict[str, Any]:
         """Record and emit the result of a call that was cut off, and return it."""
         call, wanted = Call(self, place), self.wanted[place]
@@ -144,6 +158,11 @@ class Call:
     def key(self) -> str:
         """Return the key of the call's step."""
         return f"{self._of.iteration}.{self._place}"
+
+    @property
+    def may_repeat(self) -> bool:
+        """Return whether its action may run again if nobody knows whether it took effect."""
+        return self._wanted.action is not None and self._wanted.action.idempotent is True
 
     @property
     def _named(self) -> tuple[str, int, str, str]:
@@ -178,7 +197,7 @@ class Call:
                 self.key,
                 self._execute,
                 of=Codec(self._dump, self._load),
-                outcome="repeat" if chosen.idempotent is True else "ask",
+                outcome="repeat" if self.may_repeat else "ask",
                 beside=beside,
                 decided=self._decided,
                 **self._about,

@@ -480,9 +480,8 @@ class Run:
                 calls = self._calls(answer)
                 await (calls.execute() if self.budget is None else calls.within(self.budget))
         except BaseException:
-            cut_off = any(call.begun and call.result is None for call in answer.calls)
-            # A recorded turn that was cancelled while it waited for approvals asks for them again.
-            if cut_off or self._told or record is NULL_RECORD or not self._task.cancelling():
+            kept = self._told or record is NULL_RECORD or not self._task.cancelling()
+            if kept or self._calls(answer).is_kept_when_cancelled():
                 self._keep(answer)
                 self.save()
             raise
