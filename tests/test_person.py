@@ -98,54 +98,51 @@ def test_an_action_in_a_space_asks_the_person_of_the_space(name: str) -> None:
         assert me.ask("Painter", name).result(20) == "painted red"
 
 
+class Thinking:
+    """Whoever is asked here thinks until the question is withdrawn; the two are events."""
+
+    def __init__(self, asked: Any, withdrawn: Any) -> None:
+        self.asked, self.withdrawn = asked, withdrawn
+        self.approver = CallbackApprover(lambda _: True, answer=self._think)
+
+    async def _think(self, _: Question) -> str:
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.withdrawn.set()
+        return ""
+
+
 @pytest.mark.parametrize("name", ("choose", "choose_plainly"))
 @pytest.mark.parametrize("limit", (None, 0.1))
 def test_a_question_of_an_action_that_is_cut_off_is_withdrawn(
     name: str, limit: float | None
 ) -> None:
     async def main() -> None:
-        asked, withdrawn = asyncio.Event(), asyncio.Event()
-
-        async def think(_: Question) -> str:
-            asked.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                withdrawn.set()
-            return ""
-
-        approver = CallbackApprover(lambda _: True, answer=think)
+        person = Thinking(asyncio.Event(), asyncio.Event())
         model = ScriptedModel([{"name": name}, "Too late."])
         actions = [Action(name, globals()[name], timeout=limit)]
-        agent = ReActAgent("painter", model, actions=actions, approver=approver)
+        agent = ReActAgent("painter", model, actions=actions, approver=person.approver)
         asking = asyncio.create_task(agent.reply("Paint it."))
-        await asked.wait()
+        await person.asked.wait()
         if limit is None:
             asking.cancel()
         await asyncio.wait((asking,))
-        await asyncio.wait_for(withdrawn.wait(), 20)
+        await asyncio.wait_for(person.withdrawn.wait(), 20)
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("name", ("paint", "paint_plainly"))
 def test_a_question_of_a_cancelled_request_is_withdrawn(name: str) -> None:
-    asked, withdrawn = threading.Event(), threading.Event()
-
-    async def think(_: Question) -> str:
-        asked.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            withdrawn.set()
-        return ""
-
-    with NativeSpace(approver=CallbackApprover(lambda _: True, answer=think)) as space:
+    person = Thinking(threading.Event(), threading.Event())
+    with NativeSpace(approver=person.approver) as space:
         space.add(Painter("Painter"))
         request = space.add(Agent("me")).ask("Painter", name)
-        assert asked.wait(20)
+        assert person.asked.wait(20)
         request.cancel()
-        assert withdrawn.wait(20)
+        assert person.withdrawn.wait(20)
 
 
 @pytest.mark.parametrize(

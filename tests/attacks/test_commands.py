@@ -193,9 +193,11 @@ def test_command_background_processes_end_with_it(
 def test_in_bubblewrap_what_leaves_its_group_ends_too(
     machine: Machine, bwrap: bool, command: str
 ) -> None:
-    if bwrap:
+    def test() -> None:
         assert machine(f"{command}\necho done", sandbox="bwrap") == "done\n"
         machine.is_well()
+
+    refused_or(bwrap, test)
 
 
 # -- what does not end -----------------------------------------------------------------------------
@@ -223,19 +225,28 @@ ENDLESS_ELSEWHERE = {
 def test_command_that_does_not_end_is_killed_at_its_time_limit(
     machine: Machine, sandbox: str, command: str
 ) -> None:
+    begun = f"echo x >begun\n{command}\necho x >ended"
     text = "the command was killed after 0.7 s"
-    machine.fails(command, "CommandTimeout", text, sandbox=sandbox, command_timeout=0.7)
+    machine.fails(begun, "CommandTimeout", text, sandbox=sandbox, command_timeout=0.7)
     machine.is_well()
+    assert machine.marked.pids() == []
+    made = {path.name for path in machine.root.iterdir()}
+    assert made - {"pipe"} == {"begun"}  # it began, and did not end by itself
 
 
 @pytest.mark.parametrize("command", ENDLESS_ELSEWHERE.values(), ids=ENDLESS_ELSEWHERE.keys())
 def test_in_bubblewrap_what_left_its_group_is_killed_at_the_time_limit(
     machine: Machine, bwrap: bool, command: str
 ) -> None:
-    if bwrap:
+    def test() -> None:
+        begun = f"echo x >begun\n{command}\necho x >ended"
         text = "the command was killed after 0.7 s"
-        machine.fails(command, "CommandTimeout", text, sandbox="bwrap", command_timeout=0.7)
+        machine.fails(begun, "CommandTimeout", text, sandbox="bwrap", command_timeout=0.7)
         machine.is_well()
+        assert machine.marked.pids() == []
+        assert [path.name for path in machine.root.iterdir()] == ["begun"]
+
+    refused_or(bwrap, test)
 
 
 @either
@@ -391,7 +402,8 @@ def test_signals_are_as_a_program_expects_them(machine: Machine, sandbox: str) -
 def test_command_that_no_shell_can_run_is_refused(
     machine: Machine, sandbox: str, command: str, reason: str
 ) -> None:
-    machine.fails(command, "CommandError", reason, sandbox=sandbox)
+    machine.fails(f"echo x >begun; {command}", "CommandError", reason, sandbox=sandbox)
+    assert list(machine.root.iterdir()) == []  # no part of it was executed
     machine.is_well()
 
 

@@ -78,11 +78,22 @@ Operation = Callable[[Folder, str], object]
 OPERATIONS: tuple[Operation, ...] = (read, search, write, delete, names)
 
 
+def names_below(folder: Path) -> list[str]:
+    """Return the paths of all that is in a folder, without following links."""
+    return sorted(
+        os.path.join(where, name)
+        for where, folders, files in os.walk(folder)
+        for name in (*folders, *files)
+    )
+
+
 def refused(root: Path, do: Operation, name: str, error: type[FileError], text: str) -> None:
     """The call raises exactly that, nothing outside has changed, and a good call still works."""
+    before = names_below(root.parent)
     with pytest.raises(FileError) as caught:
         do(Folder(root), name)
     assert type(caught.value) is error
+    assert names_below(root.parent) == before
     assert text in str(caught.value)
     assert str(root) not in str(caught.value)
     assert (root.parent / "secret").read_text() == SECRET

@@ -57,6 +57,7 @@ def tool(url: str, token: str | None, name: str, **args: Any) -> httpx2.Response
 
 
 def last_event(answer: httpx2.Response) -> dict[str, Any]:
+    assert answer.text.endswith("\n\n")  # else a client does not take the last event
     lines = [each for each in answer.text.splitlines() if each]
     return dict(json.loads(lines[-1][6:]))
 

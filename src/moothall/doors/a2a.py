@@ -23,7 +23,8 @@ from moothall.action import ACCESS_DENIED
 from moothall.doors.a2a_store import Tasks
 from moothall.doors.a2a_tasks import Task
 from moothall.doors.callers import caller_of, sender_of
-from moothall.doors.refusals import REFUSED, reason_of
+from moothall.doors.checks import sent_event
+from moothall.doors.refusals import REFUSED, fault_of
 from moothall.doors.served import Served, id_in, in_path
 from moothall.errors import JournalError
 from moothall.text import one_line
@@ -258,7 +259,7 @@ def faults() -> Iterator[None]:
     try:
         yield
     except REFUSED as refused:
-        raise Fault(reason_of(refused), str(refused)) from refused
+        raise fault_of(refused) from refused
     except JournalError as failed:
         raise Fault("INTERNAL_ERROR", f"the task cannot be read: {failed}") from failed
 
@@ -276,7 +277,7 @@ async def sent_events(
                 continue
             if (update := following.result()) is None:
                 return
-            yield f"data: {json.dumps(form(update))}\n\n".encode()
+            yield sent_event(form(update))
             following = asyncio.ensure_future(anext(updates, None))
     finally:
         following.cancel()

@@ -11,10 +11,10 @@ from typing import Any, Final
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision
 from moothall.doors.callers import sender_of
-from moothall.doors.checks import Send
+from moothall.doors.checks import Send, sent_event
 from moothall.doors.openai import Endpoint, parted
 from moothall.doors.openai_input import ClientMemory, Wrong, chat_completion, check_conversation
-from moothall.doors.openai_output import event
+from moothall.doors.refusals import run_error
 from moothall.doors.served import Caller, Served, id_in
 from moothall.errors import MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
@@ -242,10 +242,9 @@ class AGUIDoor:
                     its = {"toolCallId": news.call_id, "messageId": secrets.token_hex(8)}
                     yield {"type": "TOOL_CALL_RESULT", **its, "content": json_text(told)}
             elif isinstance(news, DecisionMade | ConclusionReached):
-                about_it = {"agent": news.agent, "loop": news.loop}
-                made = news.decision if isinstance(news, DecisionMade) else news.conclusion
-                value = {**about_it, news.kind: made.to_json()}
-                yield {"type": "CUSTOM", "name": news.kind, "value": value}
+                told_of = news.decision if isinstance(news, DecisionMade) else news.conclusion
+                made = {"agent": news.agent, "loop": news.loop, news.kind: told_of.to_json()}
+                yield {"type": "CUSTOM", "name": news.kind, "value": made}
             elif isinstance(news, BlockStarted):
                 yield {"type": "STEP_STARTED", "stepName": news.block}
             elif isinstance(news, BlockEnded):
@@ -267,7 +266,7 @@ class AGUIDoor:
                 yield end
                 return
             elif isinstance(news, Exception):
-                yield {"type": "RUN_ERROR", "message": str(news), "code": type(news).__name__}
+                yield run_error(news)
                 return
 
     # -- interrupts --------------------------------------------------------------------------------
@@ -357,4 +356,4 @@ def _context(given: Any) -> list[dict[str, Any]]:
 
 
 async def _write(send: Send, data: dict[str, Any]) -> None:
-    await send({"type": "http.response.body", "body": event(data), "more_body": True})
+    await send({"type": "http.response.body", "body": sent_event(data), "more_body": True})

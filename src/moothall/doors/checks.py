@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import re
 import socket
 import time
@@ -27,6 +28,18 @@ _ONCE: Final = (
     *("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"),
 )
 """The headers that access depends on: a request has each at most once."""
+
+
+def as_json(data: Any) -> bytes:
+    """Return JSON data as the bytes of an answer; half a character is written as an escape."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="backslashreplace")
+
+
+def sent_event(data: dict[str, Any], name: str = "") -> bytes:
+    """Return a server-sent event."""
+    head = f"event: {name}\n" if name else ""
+    return head.encode() + b"data: " + as_json(data) + b"\n\n"
 
 
 class Refused(Exception):

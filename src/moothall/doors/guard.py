@@ -8,7 +8,6 @@ import math
 import re
 from typing import Any, Final
 
-from moothall.a2a.wire import Fault
 from moothall.doors.callers import LOCAL, NOBODY, Callers, note_caller
 from moothall.doors.checks import (
     Attempts,
@@ -23,7 +22,9 @@ from moothall.doors.checks import (
     check_length,
     check_once,
     header,
+    sent_event,
 )
+from moothall.doors.refusals import TOO_OFTEN, TooOften, fault_of, openai_error, run_error
 
 MOST_BYTES: Final = 4 << 20
 """The longest body of a request."""
@@ -71,8 +72,8 @@ class Guard:
             asks = ((b"www-authenticate", b"Bearer"),) if refused.status == 401 else ()
             text, kind = str(refused), b"text/plain; charset=utf-8"
             if scope["path"].startswith("/v1/"):  # OpenAI's interface has a form for errors
-                error = {"message": text, "type": "invalid_request_error", "param": None}
-                text, kind = json.dumps({"error": {**error, "code": None}}), b"application/json"
+                error = openai_error(text, "invalid_request_error")
+                text, kind = json.dumps({"error": error}), b"application/json"
             await answer(send, refused.status, text, (*_HEADERS, *asks), kind)
             return
         if wait_s := self._callers.wait_s(caller):
@@ -118,23 +119,23 @@ def _place(scope: Scope) -> str:
 async def _answer_later(scope: Scope, body: bytes, wait_s: int, send: Send) -> None:
     """Tell a caller that asks too often when it may ask again, in the form of the protocol."""
     path, status, kind = scope["path"], 429, b"application/json"
-    text = f"too many requests: wait {wait_s} s"
+    refused = TooOften(f"too many requests: wait {wait_s} s")
     if path.startswith("/v1/"):
-        error = {"message": text, "type": "requests", "param": None, "code": "rate_limit_exceeded"}
-        said = json.dumps({"error": error})
+        said = json.dumps(
+            {"error": openai_error(str(refused), TOO_OFTEN.kind, code=TOO_OFTEN.code)}
+        )
     elif path.startswith("/ag-ui"):  # its client reads events, and no other answer
         status, kind = 200, b"text/event-stream"
-        event = {"type": "RUN_ERROR", "message": text, "code": "rate_limit_exceeded"}
-        said = f"data: {json.dumps(event)}\n"
+        said = sent_event(run_error(refused)).decode()
     elif path == "/mcp" or path.startswith("/a2a/"):
-        failed = Fault("RATE_LIMIT_EXCEEDED", text).to_json()
-        said = json.dumps({"jsonrpc": "2.0", "id": _id_in(body), "error": failed})
+        fault = fault_of(refused)
+        said = json.dumps({"jsonrpc": "2.0", "id": _id_in(body), "error": fault.to_json()})
         if _REST.search(path):
-            said = json.dumps({"error": Fault("RATE_LIMIT_EXCEEDED", text).to_status()})
+            said = json.dumps({"error": fault.to_status()})
         elif path != "/mcp":  # a client of A2A over JSON-RPC reads no body of another status
             status = 200
     else:
-        said, kind = text, b"text/plain; charset=utf-8"
+        said, kind = str(refused), b"text/plain; charset=utf-8"
     await answer(send, status, said, (*_HEADERS, (b"retry-after", str(wait_s).encode())), kind)
 
 

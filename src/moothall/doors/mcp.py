@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.a2a.wire import Fault
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision
 from moothall.doors.callers import LOCAL, caller_of, sender_of
 from moothall.doors.checks import Receive, Scope, Send
-from moothall.doors.refusals import REFUSED, reason_of
+from moothall.doors.refusals import REFUSED, fault_of
 from moothall.doors.served import Caller, Served
 from moothall.errors import MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
@@ -369,11 +368,11 @@ def _caller(ctx: ServerRequestContext[Any]) -> str:
     return LOCAL if ctx.request is None else caller_of(ctx.request.scope)
 
 
-def _refused(error: MoothallError) -> MCPError:
+def _refused(error: Exception) -> MCPError:
     """Return the error of the protocol for a call that is refused."""
     from mcp import MCPError
 
-    return MCPError(Fault(reason_of(error), str(error)).code, str(error))
+    return MCPError(fault_of(error).code, str(error))
 
 
 def _result(value: Any, meta: Any) -> types.CallToolResult:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall.action import Action, ActionOptions
+from moothall.doors.refusals import openai_error
 from moothall.errors import DefinitionError
 from moothall.jsonvalue import Unreadable, json_text, read_json
 from moothall.memory.memory import Memory
@@ -34,12 +35,7 @@ class Wrong(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.error: dict[str, Any] = {
-            "message": message,
-            "type": type,
-            "param": param,
-            "code": code,
-        }
+        self.error: dict[str, Any] = openai_error(message, type, param, code)
 
 
 @dataclass(slots=True)

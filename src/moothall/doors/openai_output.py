@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moothall.doors.checks import Send
+from moothall.doors.checks import Send, as_json, sent_event
 from moothall.doors.openai_input import Asked, Wrong
 from moothall.doors.refusals import refusal_of
 from moothall.errors import ConfigError, ContextOverflow, UnknownPrice
@@ -69,15 +68,9 @@ def failure(reply: Reply) -> Wrong:
     return Wrong(detail, None, reason, status, "server_error")
 
 
-def event(data: dict[str, Any], name: str = "") -> bytes:
-    """Return one event of a stream."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return (f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode()
-
-
 async def send_json(send: Send, status: int, data: Any) -> None:
     """Send a whole answer."""
-    body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    body = as_json(data)
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
@@ -138,17 +131,17 @@ class ChatCompletion:
         if self._asked.include_usage:
             usage = _chat_usage(outcome.usage)
             kind = "chat.completion.chunk"
-            made += event({**self._about, "object": kind, "choices": [], "usage": usage})
+            made += sent_event({**self._about, "object": kind, "choices": [], "usage": usage})
         return made + b"data: [DONE]\n\n"
 
     def failed(self, wrong: Wrong) -> bytes:
         """Return the end of a stream that has failed."""
-        return event({"error": wrong.error})
+        return sent_event({"error": wrong.error})
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         made = {**self._about, "object": "chat.completion.chunk", "choices": [choice]}
-        return event({**made, "usage": None} if self._asked.include_usage else made)
+        return sent_event({**made, "usage": None} if self._asked.include_usage else made)
 
 
 def _chat_call(call: dict[str, Any]) -> dict[str, Any]:
@@ -301,7 +294,7 @@ class Response:
 
     def _event(self, kind: str, /, **data: Any) -> bytes:
         self._number += 1
-        return event({"type": kind, "sequence_number": self._number, **data}, kind)
+        return sent_event({"type": kind, "sequence_number": self._number, **data}, kind)
 
     def _message(self, text: str, status: str) -> dict[str, Any]:
         part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from moothall.errors import BudgetExceeded, MoothallError, NotPermitted
+from moothall.a2a.wire import Fault
+from moothall.errors import BudgetExceeded, NotPermitted
+
+
+class TooOften(Exception):
+    """A caller asks more often than it may."""
 
 
 class _Refusal(NamedTuple):
@@ -12,11 +17,18 @@ class _Refusal(NamedTuple):
     code: str  # of OpenAI's interface, as the next two
     kind: str
     status: int
+    run_error: str  # the code of AG-UI
 
 
-_REFUSALS: Final[dict[type[MoothallError], _Refusal]] = {
-    BudgetExceeded: _Refusal("BUDGET_EXCEEDED", "insufficient_quota", "insufficient_quota", 429),
-    NotPermitted: _Refusal(None, "not_permitted", "permission_error", 403),
+TOO_OFTEN: Final = _Refusal(
+    "RATE_LIMIT_EXCEEDED", "rate_limit_exceeded", "requests", 429, "rate_limit_exceeded"
+)
+_REFUSALS: Final[dict[type[Exception], _Refusal]] = {
+    BudgetExceeded: _Refusal(
+        "BUDGET_EXCEEDED", "insufficient_quota", "insufficient_quota", 429, "BudgetExceeded"
+    ),
+    NotPermitted: _Refusal(None, "not_permitted", "permission_error", 403, "NotPermitted"),
+    TooOften: TOO_OFTEN,
 }
 
 REFUSED: Final = tuple(kind for kind, refusal in _REFUSALS.items() if refusal.reason)
@@ -28,7 +40,21 @@ def refusal_of(error: BaseException) -> _Refusal | None:
     return next((each for kind, each in _REFUSALS.items() if isinstance(error, kind)), None)
 
 
-def reason_of(error: MoothallError) -> str:
-    """Return the reason of one that is `REFUSED`."""
-    found = (each.reason for kind, each in _REFUSALS.items() if isinstance(error, kind))
-    return next(reason for reason in found if reason)
+def fault_of(error: BaseException) -> Fault:
+    """Return the error of A2A and MCP for one that is `REFUSED`."""
+    found = refusal_of(error)
+    return Fault(found.reason if found and found.reason else "INTERNAL_ERROR", str(error))
+
+
+def openai_error(
+    message: str, type: str, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    """Return an error in the form of OpenAI's interface."""
+    return {"message": message, "type": type, "param": param, "code": code}
+
+
+def run_error(error: BaseException) -> dict[str, Any]:
+    """Return the event of AG-UI for an error that ends a run."""
+    found = refusal_of(error)
+    code = type(error).__name__ if found is None else found.run_error
+    return {"type": "RUN_ERROR", "message": str(error), "code": code}

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
+import select
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -292,12 +294,18 @@ def test_no_route_hears_two_requests_in_one(port: Port, asked: list[Asking]) -> 
 
 
 def test_no_route_waits_for_slow_bodies(port: Port, asked: list[Asking]) -> None:
-    """A stopped client of each, at once: others are answered."""
+    """A stopped client of each, at once: others are answered, and nothing is done for it."""
     with ExitStack() as stack:
+        takes_body: dict[socket.socket, Asking] = {}
         for each in asked:
             connection = stack.enter_context(port.connect())
+            if each.body is not None:
+                takes_body[connection] = each
             head = f"{each.route.method} {each.address} HTTP/1.1\r\nHost: {port.host}\r\n"
             connection.sendall(
                 f"{head}{KNOWN[0]}: {KNOWN[1]}\r\nContent-Length: 9\r\n\r\n{{".encode()
             )
         works(port)
+        assert takes_body
+        answers = select.select([*takes_body], [], [], 0)[0]
+        assert [takes_body[each] for each in answers if answered(each).status < 400] == []
