@@ -36,6 +36,7 @@ from moothall.society import (
     Population,
     RayEngine,
     all_blocks,
+    compiled,
     make_economy,
 )
 
@@ -196,6 +197,7 @@ def day(count: int, engine: Engine) -> None:
         made_s=made,
         day_s=wall,
         memory_mib=most,
+        compiled=compiled.ACTIVE,
     )
 
 

@@ -307,6 +307,7 @@ FLOORS = {
     ),
     "society": (
         "arrays",
+        "compiled",
         "math",
         "metrics",
         "kernel",

@@ -123,7 +123,7 @@ class FeedBlock(TalkBlock):
             return
         width = interest.shape[1]
         about = self.topic_rows(rows)[np.maximum(kept.topic, -1)] % width  # the last: no topic
-        shown, liked = self._shown_rows(rows, feed, interest, about)
+        shown = self._shown_rows(rows, feed, interest, about)
         number = shown.reshape(-1)
         place = np.maximum(number - kept.first, 0)
         at = np.broadcast_to(np.arange(len(rows))[:, None], shown.shape).reshape(-1)
@@ -133,20 +133,21 @@ class FeedBlock(TalkBlock):
             codes = code_of(kept.author).astype(np.int32).take(place) * (number > 0)
             close = Ties(rows).strength(codes.reshape(shown.shape)).reshape(-1)
         chance = likes(chance, close, params.likes)
-        may = np.flatnonzero((chance > 0) & (number > 0) & ~liked.reshape(-1))
+        may = np.flatnonzero((chance > 0) & (number > 0))
         at, number, author, chance = at[may], number[may], kept.author[place[may]], chance[may]
 
         def drawn(purpose: str) -> Any:
             return belows(1000, rows.population.seed, rows.ids[at], rows.step, purpose, draw=number)
 
         likes_it = np.flatnonzero(drawn("feed.like") < chance)
+        likes_it = likes_it[~kept.liked(number[likes_it], rows.index[at[likes_it]])]
         at, number, author = at[likes_it], number[likes_it], author[likes_it]
         rows.want_each(Like, at, post=number)
         follows = np.flatnonzero(drawn("feed.follow") < params.follows)
         rows.want_each(Follow, at[follows], id=author[follows])
 
     def _shown_rows(self, rows: Rows, feed: Any, interest: Any, about: Any) -> Any:
-        """Return the numbers of the posts shown to each row, the best first, and whether liked."""
+        """Return the numbers of the posts shown to each row, the best first; 0 for none."""
         limit = self.params.shown
         if type(feed).shown is Feed.shown:
             rows.once("feed.hottest", feed.rows.hottest)
@@ -158,7 +159,7 @@ class FeedBlock(TalkBlock):
             own = status["profile"]["interests"]
             found = feed.shown(rows.population.id_of(row), own, limit)[:limit]
             shown[at, : len(found)] = [each.number for each in found]
-        return shown, feed.rows.liked(shown, rows.index[:, None])
+        return shown
 
     # -- as a full agent ---------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moothall.errors import ConfigError
+from moothall.society import compiled
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.columns.column import MONEY, PLACES, Column
@@ -24,6 +25,7 @@ class Register:
     def __init__(
         self, ids: Any, city: Any, blocks: tuple[Any, ...], seed: int, network: Network | None
     ) -> None:
+        compiled.use(len(ids))
         self.ids: Any = ids
         self.city: Any = city
         self.blocks: tuple[Any, ...] = blocks

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from moothall.society import compiled
 from moothall.society.arrays import np
 from moothall.society.columns.lists import Lists
 from moothall.society.columns.register import STRANGER, Register
@@ -183,36 +184,43 @@ class RowFeed:
         return found
 
     # `about` has the column of `interest` for the topic of each post, the last for no topic.
-    def shown(self, who: Any, interest: Any, about: Any, limit: int) -> tuple[Any, Any]:
-        """Return the numbers of `Feed.shown` for rising rows, then 0, and whether each is liked."""
+    def shown(self, who: Any, interest: Any, about: Any, limit: int) -> Any:
+        """Return the numbers of `Feed.shown` for rising rows, then 0."""
         at = self._place(who)
         hot, of_author = self.hottest()
         found = np.zeros((len(who), limit), np.int64)
         if not len(hot):
-            return found, np.zeros((len(who), limit), bool)
+            return found
         if len(who) > _AT_ONCE:  # the arrays of a part fit the processor's cache
             parts = [slice(each, each + _AT_ONCE) for each in range(0, len(who), _AT_ONCE)]
-            made = (self.shown(who[each], interest[each], about, limit) for each in parts)
-            found, liked = (np.concatenate(each) for each in zip(*made, strict=True))
-            return found, liked
+            made = [self.shown(who[each], interest[each], about, limit) for each in parts]
+            return np.concatenate(made)
         follow, others, post = self._by_follows(at)
         # A hot post's key: (its rank − `least`) · 64 + its index among the hot posts.
         least = int(self.heat[hot].min())
         highest = shown_rank(int(self.heat[hot].max()) - least, int(interest.max(initial=0)), 1)
         kind = np.int32 if (highest + 1) * 64 < 1 << 31 else np.int64
         bonus = (shown_rank(0, interest, 0) * 64).astype(kind)
-        key = np.take(bonus, about[hot], axis=1)
-        key += ((self.heat[hot] - least) * 64 + np.arange(len(hot))).astype(kind)
-        some = np.flatnonzero(follow)
-        bits = (follow[some, None] >> of_author.astype(np.uint64)) & np.uint64(1)
-        key[some] += bits.astype(kind) * kind(shown_rank(0, 0, 1) * 64)
+        base = ((self.heat[hot] - least) * 64 + np.arange(len(hot))).astype(kind)
+        more: Any = kind(shown_rank(0, 0, 1) * 64)
+        bit = of_author.astype(np.uint64)
         author = self._place(self.author[hot])
         row = np.minimum(np.searchsorted(at, author), len(at) - 1)
-        own = np.flatnonzero(at[row] == author)
-        key[row[own], own] = -1
-        if len(hot) > limit:
-            key = np.partition(key, len(hot) - limit, axis=1)[:, -limit:]
-        key = np.sort(key, axis=1)[:, ::-1]
+        if compiled.ACTIVE:
+            own = np.where(at[row] == author, row, -1)
+            key = compiled.best_of(
+                bonus, about[hot], base, follow, bit, own, more, min(limit, len(hot))
+            )
+        else:
+            key = np.take(bonus, about[hot], axis=1)
+            key += base
+            some = np.flatnonzero(follow)
+            key[some] += ((follow[some, None] >> bit) & np.uint64(1)).astype(kind) * more
+            own = np.flatnonzero(at[row] == author)
+            key[row[own], own] = -1
+            if len(hot) > limit:
+                key = np.partition(key, len(hot) - limit, axis=1)[:, -limit:]
+            key = np.sort(key, axis=1)[:, ::-1]
         number = np.maximum(key, 0) & 63
         best = slice(0, key.shape[1])
         found[:, best] = np.where(key < 0, 0, hot[number] + self.first)
@@ -223,7 +231,7 @@ class RowFeed:
             others, post, more = others[some], post[some], more[some]
         if len(others):
             self._with_others(found, rank, (others, post, more))
-        return found, self.liked(found, who[:, None])
+        return found
 
     def _by_follows(self, agents: Any) -> tuple[Any, Any, Any]:
         """Return follows of hot posts' authors, as bits; and rows and indices of other posts."""

@@ -1,0 +1,45 @@
+"""Large populations come to the same bytes whether numba is installed or not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+DAY = """
+import asyncio, hashlib, sys
+if "numba" in sys.argv[1:]:
+    sys.modules["numba"] = None  # as if it were not installed
+from moothall import Society
+from moothall.society import City, Feed, LocalEngine, Population, all_blocks, compiled, make_economy
+
+async def main():
+    city = City.generate(seed=1, citizens=50_000)
+    population = Population(50_000, city, all_blocks(), 1)
+    services = [*make_economy(city, seed=1), Feed()]
+    engine = LocalEngine(threads=2)
+    given = {"services": services, "engine": engine, "start": "2026-01-05T08:00"}
+    async with Society(population, **given) as society:
+        await society.run(steps=24)
+    values = hashlib.sha256()
+    for name in sorted(population.arrays):
+        values.update(name.encode() + population.arrays[name].tobytes())
+    print(compiled.ACTIVE, values.hexdigest())
+
+asyncio.run(main())
+"""
+
+
+def half_a_day(*missing: str) -> list[str]:
+    """Return whether loops were compiled, and the hash of all columns after six hours."""
+    done = subprocess.run(
+        [sys.executable, "-c", DAY, *missing], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_compiled_loops_come_to_the_same_bytes_as_numpy() -> None:
+    is_compiled, with_numba = half_a_day()
+    was_compiled, without = half_a_day("numba")
+    assert (is_compiled, was_compiled) == ("True", "False")
+    assert with_numba == without
