@@ -256,7 +256,7 @@ class Conversation(Group):
         thread.underway = exchange = Exchange(self._setup, now, request, record, self._keep)
         try:
             over = partial(end_of, record, now, "saved")
-            reply = await guarded(record, exchange.run, over, exchange.stopped)
+            reply: Reply = await guarded(record, exchange.run, over, exchange.stopped)
         finally:
             thread.underway, now.record = None, NULL_RECORD
             now.trim()
