@@ -237,11 +237,12 @@ class Conversation(Group):
                 record.at_end = partial(mark_known, record, model, budget)
             if record.state is not None:
                 note_sources(request, record.state.outside)
-                reply = await resumed(self._setup, record, request, budget_of(self, request.budget))
-                if reply is not None:
+                given = budget_of(self, request.budget)
+                known = await resumed(self._setup, record, request, given)
+                if known is not None:
                     if ended(record):
                         self._set_state(thread, record.state)
-                    return reply
+                    return known
                 thread.own = now = record.state
             now.run = record.run_id
         now.budget = budget
