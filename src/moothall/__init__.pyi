@@ -113,10 +113,10 @@ from moothall.reasoning.events import HumanDecision as HumanDecision
 from moothall.reasoning.events import MessageAdded as MessageAdded
 from moothall.reasoning.events import TurnEnded as TurnEnded
 from moothall.reasoning.events import TurnStarted as TurnStarted
-from moothall.reasoning.group import Utterance as Utterance
 from moothall.reasoning.loop.react import ReActAgent as ReActAgent
 from moothall.reasoning.reply import Reply as Reply
 from moothall.reasoning.reply import Step as Step
+from moothall.reasoning.reply import Utterance as Utterance
 from moothall.reasoning.reply_request import Conversational as Conversational
 from moothall.reasoning.stream import ReplyStream as ReplyStream
 from moothall.research.findings import Citation as Citation

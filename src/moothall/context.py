@@ -1,4 +1,4 @@
-"""What an action may know about its call, and how it asks a person a question."""
+"""The context of an action's call: agent, run, thread, budget, and the way to ask a person."""
 
 from __future__ import annotations
 

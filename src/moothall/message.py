@@ -242,7 +242,7 @@ def _unknown(where: dict[str, Any], known: frozenset[str], path: str) -> None:
             )
 
 
-# Of any type, because its module imports this one: the `Replying` of `reasoning/replying.py`.
+# Of any type, because its module imports this one: the `Replying` of `reasoning/reply_context.py`.
 REPLYING: ContextVar[tuple[Any, ...]] = ContextVar("moothall_replying", default=())
 """The replies that led to the current code, outermost first, in this task or thread."""
 

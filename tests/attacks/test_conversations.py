@@ -20,9 +20,8 @@ from moothall.reasoning.conversation.conversation import Conversation
 from moothall.reasoning.conversation.conversation_state import ConversationState
 from moothall.reasoning.conversation.speaking_order import HandOver
 from moothall.reasoning.conversation.termination import MaxTurns, Said, StoppedBy
-from moothall.reasoning.group import shown
 from moothall.reasoning.loop.react import ReActAgent
-from moothall.reasoning.reply import Reply, Step
+from moothall.reasoning.reply import Reply, Step, shown
 from reasoning.talkers import Gated, Talker, agent, answer
 
 WAIT = 20

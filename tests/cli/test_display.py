@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from moothall.cli.progress import Warnings
-from moothall.cli.run.ended import exit_code
+from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.research import ResearchDisplay
 from moothall.cli.run.run_display import MAX_ARG, MAX_LINE, MAX_LINES, RunDisplay
 from moothall.models.protocol import ReasoningPiece, TextPiece, Usage

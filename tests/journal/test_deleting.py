@@ -106,12 +106,12 @@ def test_a_thread_whose_earlier_runs_are_deleted_goes_on(place: Place) -> None:
             if number in (20, 21, 30):
                 gone = [each.id for each in operator.runs()]
                 assert operator.delete(*gone).runs == gone
-        from moothall.reasoning.loop.given import given_for
+        from moothall.reasoning.loop.prompt_record import recorded_prompt
 
         for run in journal.runs():
             entries = journal.entries(run.id)
             answer = next(each for each in entries if each.kind == "ended")
-            given = given_for(entries, "", answer.sequence, journal.kept)
+            given = recorded_prompt(entries, "", answer.sequence, journal.kept)
             assert given is not None
             number = int(run.id[1:])
             said = [each["content"] for each in given["messages"]]

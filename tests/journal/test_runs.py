@@ -38,7 +38,7 @@ from moothall.reasoning.events import (
     Done,
     MessageAdded,
 )
-from moothall.reasoning.loop.given import given_for
+from moothall.reasoning.loop.prompt_record import recorded_prompt
 from moothall.reasoning.reply import Reply
 
 
@@ -715,7 +715,7 @@ def test_prompts_are_recorded_as_what_is_new_in_the_thread(
             agent.reply_sync(f"Question {n}: " + "x" * 100, run_id=f"{n}")
             entries = journal.entries(f"{n}")
             given += [
-                given_for(entries, "", each.sequence, journal.kept)
+                recorded_prompt(entries, "", each.sequence, journal.kept)
                 for each in entries
                 if each.kind == "ended" and "prompt" in each.data
             ]

@@ -16,7 +16,7 @@ from moothall.memory.memory import Memory
 from moothall.message import REPLYING
 from moothall.models.base import answer_of, streamed
 from moothall.models.protocol import Model, ModelReply
-from moothall.reasoning.group import (
+from moothall.reasoning.checked_parts import (
     MemoryPart,
     check_model,
     has_threads,
@@ -24,7 +24,7 @@ from moothall.reasoning.group import (
     memory_part,
 )
 from moothall.reasoning.record import NULL_RECORD
-from moothall.reasoning.replying import Replying, within
+from moothall.reasoning.reply_context import Replying, within
 from moothall.reasoning.thread import Thread
 from moothall.reasoning.threaded import Threaded
 

@@ -10,8 +10,8 @@ from moothall.arguments import names_checked
 from moothall.journal.stop_reason import StopReason
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.protocol import ChatMessage, Usage
+from moothall.reasoning.checked_parts import check_part
 from moothall.reasoning.conversational import ConversationalAgent
-from moothall.reasoning.group import check_part
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread

@@ -1,4 +1,4 @@
-"""Approval by rules that a program states beforehand."""
+"""Approvers by rules: patterns of agent, action and arguments permit or refuse a call."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from moothall.budget.ledger import Ledger, Reservation
 from moothall.budget.limits import RESERVED, Amounts, Least, Left, Limits, Spent
 from moothall.budget.period import Per, checked_per
 from moothall.budget.shared import Books, SharedLedger
-from moothall.budget.turns import in_turn
+from moothall.budget.waiting import in_turn
 from moothall.errors import BudgetExceeded, ConfigError, DefinitionError
 from moothall.text import excerpt, shorten
 

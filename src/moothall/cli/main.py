@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import io
 import os
 import sys
@@ -14,7 +15,7 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import get_completion_class
 
-from moothall.cli.ending import DONE, code_of
+from moothall.cli.exit_codes import DONE, code_of
 from moothall.cli.help_text import Context
 from moothall.cli.values import OneOf
 from moothall.errors import MoothallError
@@ -44,11 +45,17 @@ _COMMANDS = {
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}  # for the subcommands, too
 
 
-def _fitting(command: click.Command) -> click.Command:
-    """Have the help of a command, and of those below it, fit the terminal."""
+_EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."
+"""What the help of a command ends with, unless it says it more exactly."""
+
+
+def _fitting(command: click.Command, codes: str = "") -> click.Command:
+    """Have the help of a command, and of those below it, fit the terminal and name exit codes."""
     command.context_class = Context
+    if codes and "Exit codes:" not in (command.help or ""):
+        command.help = f"{inspect.cleandoc(command.help or '')}\n\n{codes}"
     for each in command.commands.values() if isinstance(command, click.Group) else ():
-        _fitting(each)
+        _fitting(each, codes)
     return command
 
 
@@ -89,7 +96,7 @@ class _Lazy(click.Group):
         command: click.Command = getattr(
             importlib.import_module(f"moothall.cli.{module}"), name or "command"
         )
-        return _fitting(command)
+        return _fitting(command, _EXIT_CODES)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from moothall.cli.progress import Progress
-from moothall.cli.shared_options import print_text, usage, weights_of
+from moothall.cli.shared_options import json_data_option, print_text, usage, weights_of
 from moothall.errors import MissingExtra, ModelError
 from moothall.http.network import is_loopback, is_offline
 from moothall.models import fetching, names, weights
@@ -29,7 +29,7 @@ class _Row:
 
 
 @click.group(invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_data_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
     """List the models, and whether each can be used.
@@ -59,7 +59,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 @command.command(short_help="Download weights and verify them.")
 @click.argument("name", default=weights.DEFAULT.name, shell_complete=weights_of)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_data_option
 def fetch(name: str, as_json: bool) -> None:
     """Download weights and verify them.
 

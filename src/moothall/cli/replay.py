@@ -11,7 +11,7 @@ import click
 
 from moothall.cli.recorded_runs import Recorded
 from moothall.cli.run.act import screen_of
-from moothall.cli.run.ended import exit_code
+from moothall.cli.run.outcome import exit_code
 from moothall.cli.shared_options import journal_option, json_option, reading
 from moothall.errors import StateError
 from moothall.journal import Entry

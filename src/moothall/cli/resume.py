@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import click
 
-from moothall.cli.ending import interruptible
+from moothall.cli.exit_codes import interruptible
 from moothall.cli.recorded_runs import NOBODY, Recorded, refused
 from moothall.cli.replay import show_replay
 from moothall.cli.run.act import run_act, screen_of
-from moothall.cli.run.ended import exit_code
+from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.watch import Permission, watched
 from moothall.cli.shared_options import (
     as_written,

@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from moothall.arguments import none_of
-from moothall.cli.operate.keeping import COMMANDS
+from moothall.cli.operate.maintenance import COMMANDS
 from moothall.cli.recorded_runs import NOBODY, Recorded, print_doubts
-from moothall.cli.shared_options import journal_option, reading, usage
+from moothall.cli.shared_options import journal_option, json_data_option, reading, usage
 from moothall.cli.values import Moment, OneOf, Whole
 from moothall.journal import Journal, Outline
 from moothall.journal.describe import doubt_line
@@ -96,7 +96,7 @@ class _Runs(click.Group):
     "--citizen", metavar="N", help="Show what citizen N of a society asked its model, by step."
 )
 @click.option("--step", type=Whole(min=0), help="Show that of one step, with --citizen.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_data_option
 def command(
     run_id: str | None,
     journal: str | None,
@@ -126,10 +126,6 @@ def command(
       moothall runs --since 7d --text refund --sort=-usd --limit 10
       moothall runs april --citizen 17
       MOOTHALL_JOURNAL=runs.db moothall runs --json
-
-    \b
-    Exit codes: 0 done, 1 failed, 2 wrong usage,
-    130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if citizen is not None and run_id is None:
         raise click.UsageError("--citizen is for one run: give its ID too")

@@ -16,7 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from moothall.budget.limits import OF_RUNS, Limit
-from moothall.cli.ending import NotBegun
+from moothall.cli.exit_codes import NotBegun
 from moothall.cli.values import OneOf, Whole, above_0
 from moothall.errors import ConfigError, FileError, JournalError, MoothallError
 from moothall.postgres import is_url
@@ -285,6 +285,9 @@ run_limits: Callable[[Callable[..., Any]], Callable[..., Any]] = limit_options(
 )
 json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--json", "as_json", is_flag=True, help="Print events as lines of JSON."
+)
+json_data_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, for programs."
 )
 model_option = partial(click.option, "--model", metavar="MODEL", shell_complete=models)
 root_option = partial(

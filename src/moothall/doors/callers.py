@@ -12,7 +12,7 @@ from moothall.arguments import check_integer
 from moothall.budget.limits import LIMITS, used_up
 from moothall.doors.checks import Scope
 from moothall.errors import BudgetExceeded, ConfigError, DeadlineExceeded
-from moothall.reasoning.group import check_reply_budget
+from moothall.reasoning.charging import check_reply_budget
 from moothall.threads import guard
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from moothall.errors import DefinitionError, NobodyToAsk
 from moothall.message import Envelope, address
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import Event
-from moothall.reasoning.replying import RUNS_NAMED
+from moothall.reasoning.reply_context import RUNS_NAMED
 from moothall.reasoning.threaded import Threaded
 from moothall.spaces.delivery import HEARERS, PAYERS, REQUEST, RUNNING, Delivery, of_chain
 from moothall.spaces.native import NativeSpace

@@ -25,7 +25,7 @@ from moothall.journal.find import Moment, Wanted
 from moothall.journal.moving import backed_up, exported, imported, named_file
 from moothall.journal.opening import MAX_ID, Runs, check_id
 from moothall.journal.run_parts import Part, ReadPart, reply_of
-from moothall.journal.store.opened import opened
+from moothall.journal.store.by_path import opened
 from moothall.journal.tally import TASK_CHARS, Tally, searched
 from moothall.jsonvalue import readable
 

@@ -1,4 +1,4 @@
-"""Charging budgets: for calls of a model, and for what a run spent in another process."""
+"""Budgets of replies: which one a reply or a member uses, and what is charged to it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from moothall.agent import CURRENT
 from moothall.budget.bill import Bill, charged_json
-from moothall.budget.limits import picodollars
-from moothall.errors import BudgetExceeded
+from moothall.budget.limits import picodollars, used_up
+from moothall.errors import BudgetExceeded, ConfigError
 from moothall.models.base import answer_of
 from moothall.models.protocol import Usage
+from moothall.reasoning.checked_parts import check_part
+from moothall.spaces.delivery import PAYERS, of_chain
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -151,3 +154,96 @@ def _price(budget: Budget, model: Any, usage: Usage, untold: int) -> Decimal:
         default=Decimal(0),
     )
     return dearest
+
+
+# -- the budget of a reply, and of a group's members -----------------------------------------------
+
+
+def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> None:
+    """Give agents a budget; an agent that has a child of it keeps that."""
+    if budget is None:
+        raise ConfigError(f"agent {owner.id!r}: what was spent counts in the budget it had")
+    check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
+    agents = list(agents)
+    for agent in agents:
+        had = getattr(agent, "budget", None)
+        if had is not None and not had.is_part_of(budget):
+            raise ConfigError(
+                f"{owner.id!r} and {agent.id!r} have budgets of their own: give the agent a "
+                "child() of the other, or none"
+            )
+    for agent in agents:
+        if getattr(agent, "budget", budget) is None:
+            agent.budget = budget
+
+
+def check_reply_budget(owner: Any, budget: Budget) -> None:
+    """Refuse a reply's budget that is not part of the agent's own or not shared by its members."""
+    check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
+    had = getattr(owner, "budget", None)
+    if had is not None and not budget.is_part_of(had):
+        raise ConfigError(
+            f"agent {owner.id!r} has a budget: give the reply a child() of it as budget="
+        )
+    _check_members(owner, owner, budget)
+
+
+def budget_of_caller(agent: Any) -> Budget | None:
+    """Return the budget of the caller from outside whom a reply serves, if the reply counts in it.
+
+    An agent that another one asks keeps a budget of its own.
+
+    Raises:
+        ConfigError: the caller called this agent, which has an unrelated budget
+    """
+    handling: Any = CURRENT.get()
+    found = of_chain(PAYERS, handling)
+    had: Budget | None = getattr(agent, "budget", None)
+    if found is None or (had is not None and had.is_part_of(found)):
+        return None
+    try:
+        check_reply_budget(agent, found)
+    except ConfigError:
+        if handling.envelope.id in PAYERS:
+            raise
+        return None
+    return found
+
+
+def _check_members(owner: Any, of: Any, budget: Budget) -> None:
+    for member in getattr(of, "_member_agents", ()):
+        had = getattr(member, "budget", None)
+        if had is not None and not (had.is_part_of(budget) or budget.is_part_of(had)):
+            raise ConfigError(
+                f"{owner.id!r} is given a budget for a reply, and its member {member.id!r} has one "
+                "that is not a part of it: give the member none, or a child() of it"
+            )
+        _check_members(owner, member, budget)
+
+
+def budget_of(member: Any, budget: Budget | None) -> Budget | None:
+    """Return the budget that a member uses in a reply with this budget, or None."""
+    had: Budget | None = getattr(member, "budget", None)
+    return had if budget is None or (had is not None and had.is_part_of(budget)) else budget
+
+
+def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:
+    """Return whether the limit that stopped an agent holds for all that share the budget."""
+    if budget is None:
+        return False
+    if _has_no_own(agent, budget):
+        return True
+    if late:
+        return budget.remaining_seconds() == 0
+    try:
+        budget.check()
+    except BudgetExceeded:
+        return True
+    return bool(used_up(budget.left))
+
+
+def _has_no_own(agent: Any, budget: Budget) -> bool:
+    """Return whether an agent and its members use only this budget."""
+    return getattr(agent, "budget", None) is budget and all(
+        _has_no_own(member, budget) for member in getattr(agent, "_member_agents", ())
+    )

@@ -20,7 +20,7 @@ from moothall.jsonvalue import readable
 from moothall.message import REPLYING
 from moothall.provenance import OUTSIDE
 from moothall.provenance.reading import READ
-from moothall.reasoning.group import budget_of_caller, check_reply_budget
+from moothall.reasoning.charging import budget_of_caller, check_reply_budget
 from moothall.reasoning.hooks import (
     NO_HOOKS,
     Hook,
@@ -33,14 +33,7 @@ from moothall.reasoning.hooks import (
 )
 from moothall.reasoning.record import NULL_RECORD
 from moothall.reasoning.reply import GIVEN, Reply, gives
-from moothall.reasoning.reply_request import (
-    ReplyOptions,
-    ReplyRequest,
-    as_memory,
-    marked_with,
-    thread_id,
-)
-from moothall.reasoning.replying import (
+from moothall.reasoning.reply_context import (
     JOINED,
     ONCE,
     RUNS_NAMED,
@@ -52,6 +45,13 @@ from moothall.reasoning.replying import (
     sources_of_asker,
     tell_caller,
     thread_of_caller,
+)
+from moothall.reasoning.reply_request import (
+    ReplyOptions,
+    ReplyRequest,
+    as_memory,
+    marked_with,
+    thread_id,
 )
 from moothall.reasoning.stream import ReplyStream
 from moothall.reasoning.thread import Interruption, Thread, steer

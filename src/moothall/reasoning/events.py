@@ -11,8 +11,7 @@ from moothall.errors import ConfigError
 from moothall.jsonvalue import NotJSON, deep_json, readable, to_json
 from moothall.models.protocol import ChatMessage, ReasoningPiece, TextPiece
 from moothall.provenance import Origins
-from moothall.reasoning.group import Utterance
-from moothall.reasoning.reply import Reply
+from moothall.reasoning.reply import Reply, Utterance
 from moothall.text import cut
 
 

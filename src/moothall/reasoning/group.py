@@ -1,265 +1,117 @@
-"""Groups of agents: what one of them says, checks of their parts, and one budget for all."""
+"""Groups: agents made of others, which share one record, one budget and the same threads."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-import os
-import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from moothall.action import Action
-from moothall.agent import CURRENT, Agent
-from moothall.budget.limits import used_up
-from moothall.errors import BudgetExceeded, ConfigError, DefinitionError, ModelError
-from moothall.spaces.delivery import PAYERS, of_chain
-from moothall.text import cut, escaped_json
-from moothall.threads import is_async
+from moothall.agent import Agent
+from moothall.errors import DeadlineExceeded, ModelError, StateError
+from moothall.journal.stop_reason import ANSWERED
+from moothall.reasoning.charging import budget_of, share_budget
+from moothall.reasoning.events import CallStarted, Done, Event
+from moothall.reasoning.record import NULL_RECORD, Record, Step, dumped, loaded
+from moothall.reasoning.recorded_agent import RecordedAgent
+from moothall.reasoning.reply import Reply
+from moothall.reasoning.reply_context import JOINED, note_member, within
+from moothall.reasoning.state import REPLY, opened, state
+from moothall.reasoning.thread import Threads
+from moothall.threads import awaited, is_cancelled
 
 if TYPE_CHECKING:
+    from moothall.action import Action
     from moothall.budget import Budget
-    from moothall.memory.memory import AnyMemory
     from moothall.reasoning.reply_request import ReplyRequest
 
 
-Content: TypeAlias = str | list[dict[str, Any]]
-"""A text, or blocks of content."""
-
-MAX_ERROR: Final = 500
-"""How many characters of an error others read."""
-
-_PLAIN = re.compile(r"[\w .@/+-]+")
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Utterance:
-    """What one speaker said in a turn.
+class Group(RecordedAgent):
+    """An agent made of others. A subclass names its members and defines how they work together."""
 
-    Attributes:
-        number: counted from 1 over the whole conversation
-        speaker: a participant's id; None for a text from outside
-        content: a text, or blocks of content
-        error: why the participant gave no answer; None if it gave one
-    """
-
-    number: int
-    speaker: str | None
-    content: Content
-    error: str | None = None
+    _own_budget: Budget | None = None
 
     @property
-    def text(self) -> str:
-        """Return the content as text; of blocks, the text in them."""
-        if isinstance(self.content, str):
-            return self.content
-        texts = (block.get("text") for block in self.content if isinstance(block, dict))
-        return "\n".join(text for text in texts if isinstance(text, str))
+    def budget(self) -> Budget | None:
+        """Return what its members may spend together, or None."""
+        return self._own_budget
+
+    @budget.setter
+    def budget(self, budget: Budget | None) -> None:
+        share_budget(self, self._member_agents, budget)
+        self._own_budget = budget
+
+    def _one_thread_only(self) -> str | None:
+        return members_without_threads(self._member_agents)
+
+    # -- saved and loaded --------------------------------------------------------------------------
 
     @property
-    def size(self) -> int:
-        """Return about how many characters it has."""
-        body = len(self.content) if isinstance(self.content, str) else len(repr(self.content))
-        return body + len(self.error or "")
+    def _saved_members(self) -> dict[str, Any]:
+        """Return the members whose states are saved with its own, by name."""
+        raise NotImplementedError(f"{type(self).__name__} does not name its members")
 
-    def heard(self, ids: Iterable[str] = ()) -> Content:
-        """Return the content for another participant, with the speaker's name at the beginning.
+    def state_dict(self) -> dict[str, Any]:
+        """Return its state and its members' memories, as JSON, to resume in another process.
 
-        Everything after the name is that speaker's: each utterance is a message of its own. A text
-        from outside that begins like an utterance of one of the participants, `ids`, is marked.
+        Members without `state_dict` are not saved; make them again with the same settings. Call it
+        after any turn of a dual act, in `post_` hooks too, and between two turns of a conversation.
+
+        Raises:
+            RuntimeError: a participant of a conversation is speaking
+            StateError: something remembered is not JSON
         """
-        if self.speaker is None:
-            text, names = self.content, tuple(f"{shown(id)}:" for id in ids)
-            if isinstance(text, str) and text.lstrip().startswith(names):
-                return f"(from outside the conversation) {text}"
-            return text
-        name = shown(self.speaker)
-        if self.error is not None:
-            return f"({name} gave no answer: {cut(self.error, MAX_ERROR)})"
-        if isinstance(self.content, str):
-            return f"{name}: {self.content}"
-        return [{"type": "text", "text": f"{name}:"}, *self.content]
+        self._check_still(loads=False)
+        members = {
+            name: member.state_dict()
+            for name, member in self._saved_members.items()
+            if hasattr(member, "state_dict")
+        }
+        own = self._kept.default.own
+        threads = {each.id: self._saved(each.own) for each in self._kept if each.own is not None}
+        mine = None if own is None else self._saved(own)
+        return state(self._kind, own=mine, threads=threads, members=members)
 
-    def message(self, ids: Iterable[str] = ()) -> dict[str, Any]:
-        """Return the chat message that another participant observes."""
-        message: dict[str, Any] = {"role": "user", "content": self.heard(ids)}
-        if self.speaker is not None:
-            message["name"] = self.speaker
-        return message
+    def _check_still(self, *, loads: bool) -> None:
+        """Refuse to save or load a state during a turn."""
 
+    def _saved(self, own: Any) -> dict[str, Any]:
+        return dumped(own)
 
-def shown(id: str) -> str:
-    """Return an id as it precedes an utterance; in quotes if it is ambiguous."""
-    if _PLAIN.fullmatch(id) and id == id.strip() and id.isprintable():
-        return id
-    return escaped_json(id)
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Load a saved state; `resume` continues from it.
 
+        Raises:
+            StateError: the state is of another kind or of other members; nothing was loaded
+            Exception: what a member raises that refuses its state; earlier members have theirs
+            RuntimeError: a reply of a conversation is under way
+        """
+        self._check_still(loads=True)
+        found = opened(saved, self._kind)
+        whose = f"{self._called} {self.id!r} cannot resume from this state"
+        threads, theirs = found.get("threads"), found.get("members")
+        if not isinstance(threads, dict) or not isinstance(theirs, dict):
+            raise StateError(f"{whose}: threads and members must be objects")
+        kept = Threads(self._together)
+        for id, given in [(None, found.get("own")), *threads.items()]:
+            kept.get(id).own = None if given is None else self._loaded(given, whose)
+        members = self._saved_members
+        if theirs.keys() - members.keys():
+            raise StateError(f"{whose}: it is of {[*theirs]!r:.200}, not of {[*members]!r:.200}")
+        for name in theirs:
+            if not hasattr(members[name], "load_state_dict"):
+                raise StateError(f"{whose}: member {name!r} has no load_state_dict")
+        for name, its in theirs.items():
+            members[name].load_state_dict(its)
+        self._threads = kept
 
-class Participant(Protocol):
-    """What a group needs of a member; `Conversational` has what it may take beside."""
-
-    @property
-    def id(self) -> str | int:
-        """Its id."""
-        ...
-
-    @property
-    def reply(self) -> Callable[..., Any]:
-        """Answers with a `Reply`, `async` or not."""
-        ...
-
-    @property
-    def observe(self) -> Callable[..., Any]:
-        """Hears what others say, `async` or not."""
-        ...
-
-
-def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> None:
-    """Refuse an object without these attributes early; it would fail during a reply."""
-    missing = [name for name in names if not hasattr(part, name)]
-    if missing or isinstance(part, type):
-        given = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
-        raise DefinitionError(
-            f"agent {id!r}: {what}= needs an object with {', '.join(names)}, not {given}"
-        )
-
-
-MemoryPart: TypeAlias = "AnyMemory | Callable[[str | None], AnyMemory] | str | os.PathLike[str]"
-"""What `memory=` takes: a memory, a function of a thread's id, or the path of a file."""
-
-
-def makes_memories(memory: Any) -> bool:
-    """Return whether it is a function of a thread's id rather than a memory."""
-    return callable(memory) and not hasattr(memory, "add_memory") and not isinstance(memory, type)
-
-
-def memory_part(memory: Any, id: object) -> Any:
-    """Return a given memory, checked; of a path, the memory in that file."""
-    if isinstance(memory, str | os.PathLike):
-        from moothall.memory.sqlite import SQLiteMemory
-
-        return SQLiteMemory(memory)
-    if not makes_memories(memory):
-        check_memory_part(memory, "memory", id)
-    return memory
-
-
-def check_memory_part(memory: object, what: str, id: object) -> None:
-    """Refuse what is not a memory, and one with async methods: nothing would await them."""
-    check_part(memory, ("add_memory", "get_memories"), what, id)
-    for name in ("add_memory", "get_memories"):
-        if is_async(getattr(memory, name)):
-            its = f"{name} of a {type(memory).__name__} is async"
-            raise DefinitionError(f"agent {id!r}: {what}= needs plain methods, and {its}")
-
-
-def has_threads(memory: Any) -> bool:
-    """Return whether a given memory serves several threads."""
-    return makes_memories(memory) or callable(getattr(memory, "thread", None))
-
-
-def memory_of_thread(given: Any, thread: str | None, id: object) -> Any:
-    """Return the memory of a thread: a part of the given one, or what the given function makes."""
-    if makes_memories(given):
-        made: Any = given(thread)
-        check_memory_part(made, "what the function of memory", id)
-        return made
-    if thread is None:
-        return given
-    if not has_threads(given):
-        raise DefinitionError(
-            f"agent {id!r}: thread= needs a memory with threads, such as SQLiteMemory, a function "
-            f"of the thread's id that makes one, or none given at all; {type(given).__name__} has "
-            "no thread(id)"
-        )
-    return given.thread(thread)
-
-
-def check_model(model: object, id: object) -> None:
-    """Refuse what is neither a model nor the name of one, without importing or loading a model."""
-    if not isinstance(model, str):
-        check_part(model, ("complete",), "model", id)
-        return
-    from moothall.models.names import check_name
-
-    try:
-        check_name(model)
-    except ModelError as error:
-        raise type(error)(f"agent {id!r}: {error}") from None
-
-
-def check_actions(actions: Iterable[Any], id: object) -> None:
-    """Refuse actions that no model could be told of: early, and by their names."""
-    for each in actions:
-        # A parameter's type is looked up now, not when it was defined: it may have come later.
-        if isinstance(each, Action) and (each._parameters is None or each._description is None):
-            try:
-                _ = each.signature
-            except DefinitionError as error:
-                raise DefinitionError(f'agent {id!r} cannot use "{each.name}": {error}') from error
-
-
-def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> None:
-    """Give agents a budget; an agent that has a child of it keeps that."""
-    if budget is None:
-        raise ConfigError(f"agent {owner.id!r}: what was spent counts in the budget it had")
-    check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
-    agents = list(agents)
-    for agent in agents:
-        had = getattr(agent, "budget", None)
-        if had is not None and not had.is_part_of(budget):
-            raise ConfigError(
-                f"{owner.id!r} and {agent.id!r} have budgets of their own: give the agent a "
-                "child() of the other, or none"
-            )
-    for agent in agents:
-        if getattr(agent, "budget", budget) is None:
-            agent.budget = budget
-
-
-def check_reply_budget(owner: Any, budget: Budget) -> None:
-    """Refuse a reply's budget that is not part of the agent's own or not shared by its members."""
-    check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
-    had = getattr(owner, "budget", None)
-    if had is not None and not budget.is_part_of(had):
-        raise ConfigError(
-            f"agent {owner.id!r} has a budget: give the reply a child() of it as budget="
-        )
-    _check_members(owner, owner, budget)
-
-
-def budget_of_caller(agent: Any) -> Budget | None:
-    """Return the budget of the caller from outside whom a reply serves, if the reply counts in it.
-
-    An agent that another one asks keeps a budget of its own.
-
-    Raises:
-        ConfigError: the caller called this agent, which has an unrelated budget
-    """
-    handling: Any = CURRENT.get()
-    found = of_chain(PAYERS, handling)
-    had: Budget | None = getattr(agent, "budget", None)
-    if found is None or (had is not None and had.is_part_of(found)):
-        return None
-    try:
-        check_reply_budget(agent, found)
-    except ConfigError:
-        if handling.envelope.id in PAYERS:
-            raise
-        return None
-    return found
-
-
-def _check_members(owner: Any, of: Any, budget: Budget) -> None:
-    for member in getattr(of, "_member_agents", ()):
-        had = getattr(member, "budget", None)
-        if had is not None and not (had.is_part_of(budget) or budget.is_part_of(had)):
-            raise ConfigError(
-                f"{owner.id!r} is given a budget for a reply, and its member {member.id!r} has one "
-                "that is not a part of it: give the member none, or a child() of it"
-            )
-        _check_members(owner, member, budget)
+    def _loaded(self, given: Any, whose: str) -> Any:
+        return loaded(self._state_type, given, whose)
 
 
 def options_for(member: Any, request: ReplyRequest) -> dict[str, Any]:
@@ -272,12 +124,6 @@ def options_for(member: Any, request: ReplyRequest) -> dict[str, Any]:
         for name, value in options.items()
         if value is not None and takes(member.reply, name)
     }
-
-
-def budget_of(member: Any, budget: Budget | None) -> Budget | None:
-    """Return the budget that a member uses in a reply with this budget, or None."""
-    had: Budget | None = getattr(member, "budget", None)
-    return had if budget is None or (had is not None and had.is_part_of(budget)) else budget
 
 
 def in_thread(function: Any, thread: str | None) -> dict[str, Any]:
@@ -316,23 +162,115 @@ def members_without_threads(members: Iterable[Any]) -> str | None:
     return None
 
 
-def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:
-    """Return whether the limit that stopped an agent holds for all that share the budget."""
-    if budget is None:
-        return False
-    if _has_no_own(agent, budget):
-        return True
-    if late:
-        return budget.remaining_seconds() == 0
+async def ask_member(
+    agent: Any,
+    content: Any,
+    part: str,
+    request: ReplyRequest,
+    record: Record[Any],
+    emit: Callable[[Event], Any] | None = None,
+    schema: Any = None,
+    offered: tuple[Action, ...] = (),
+    **about: Any,
+) -> Reply:
+    """Return the reply of a member in its turn, `part`: the recorded one, or a new one.
+
+    Its events go to `emit`, if it streams; its `Done` in any case. Its model also has `offered`.
+    """
+    options = options_for(agent, request)
+    if schema is not None:
+        options["schema"] = schema
+    if takes(agent.reply, "run_id"):
+        options["run_id"] = _run_id(agent, part, request.run_id, record)
+
+    async def ask_once(step: Step) -> Reply:
+        await step.begins()
+        reply = await _request(agent, content, options, request, emit)
+        if reply.stop_reason not in ANSWERED and getattr(agent, "decides_in_words", False):
+            raise _Unanswered(reply)  # a resumed run asks a person again
+        return reply
+
+    if getattr(agent, "_records", False):
+        its = (agent, record.member(part, str(agent.id), **about), offered)
+        with within(JOINED, its):
+            reply = await _request(agent, content, options, request, emit)
+        note_member(request, agent, reply)
+        return reply
     try:
-        budget.check()
-    except BudgetExceeded:
-        return True
-    return bool(used_up(budget.left))
+        reply = await record.step(part, ask_once, of=REPLY, **about)
+    except _Unanswered as unanswered:
+        return unanswered.reply
+    note_member(request, agent, reply)
+    await record.commit()  # before the reply is used
+    return reply
 
 
-def _has_no_own(agent: Any, budget: Budget) -> bool:
-    """Return whether an agent and its members use only this budget."""
-    return getattr(agent, "budget", None) is budget and all(
-        _has_no_own(member, budget) for member in getattr(agent, "_member_agents", ())
-    )
+def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | None:
+    """Return the run id for a turn; a turn that a member records itself is a run of its own."""
+    if record is not NULL_RECORD or getattr(agent, "journal", None) is None:
+        return run_id
+    made = f"{run_id}/{part}"
+    return made if len(made) <= 255 and made.isprintable() else None
+
+
+async def _request(
+    agent: Any,
+    content: Any,
+    options: dict[str, Any],
+    request: ReplyRequest,
+    emit: Callable[[Event], Any] | None,
+) -> Reply:
+    reply: Any = None
+    with own_cancellation():
+        if emit is None or not hasattr(agent, "stream"):
+            reply = await awaited(agent.reply(content, **options))
+            if emit is not None and isinstance(reply, Reply):
+                emit(Done(str(agent.id), reply, **request.of_run))
+        else:
+            async with AsyncExitStack() as stack:
+                events = agent.stream(content, **options)
+                if hasattr(events, "aclose"):
+                    stack.push_async_callback(events.aclose)
+                async for event in events:
+                    emit(event)
+                    if isinstance(event, CallStarted) and request.seen is not None:
+                        await request.seen()  # before an approver is asked about it
+                    if isinstance(event, Done):
+                        reply = event.reply  # its members' replies come first, its own last
+    if not isinstance(reply, Reply):
+        raise ModelError(f"agent {agent.id!r} must give a Reply, got {reply!r:.80}")
+    if not isinstance(reply.text, str) or not isinstance(reply.steps, list):
+        raise ModelError(f"the Reply of agent {agent.id!r} has no text, or no list of steps")
+    return reply
+
+
+@contextmanager
+def own_cancellation() -> Iterator[None]:
+    """Turn the cancellation of a user's awaitable, unless this task is cancelled, into an error."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        raise ModelError("it was cancelled from elsewhere") from error
+
+
+async def in_time(request: Any, budget: Budget | None, what: str) -> Any:
+    """Await a user's awaitable; DeadlineExceeded if the budget's time was over before `what`."""
+    limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
+    try:
+        async with limit:
+            with own_cancellation():
+                return await awaited(request)
+    except TimeoutError as error:
+        if not limit.expired():  # a timeout of the awaitable itself
+            raise
+        raise DeadlineExceeded(f"the seconds of {budget} were over before {what}") from error
+
+
+class _Unanswered(Exception):
+    """A person gave no answer."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.detail)
+        self.reply = reply

@@ -78,7 +78,7 @@ class RecordedAgent(ConversationalAgent):
 
     @journal.setter
     def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
-        from moothall.journal.named import as_journal
+        from moothall.journal.journal_argument import as_journal
 
         self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 

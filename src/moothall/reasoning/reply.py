@@ -1,10 +1,12 @@
-"""An agent's reply: the answer, and how it came about."""
+"""What an agent says: its reply, and how it came about; or an utterance in a conversation."""
 
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
@@ -13,7 +15,15 @@ from moothall.journal.stop_reason import ANSWERED, StopReason
 from moothall.jsonvalue import deep_json, json_line
 from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
 from moothall.provenance import Origins
-from moothall.text import counted, cut, display, error_message, log_failure, shorten
+from moothall.text import (
+    counted,
+    cut,
+    display,
+    error_message,
+    escaped_json,
+    log_failure,
+    shorten,
+)
 
 _LOGGER = logging.getLogger("moothall.reasoning")
 
@@ -201,3 +211,78 @@ class Stop(Exception):
         """Log an agent's memory that failed, and return the Stop."""
         log_failure(_LOGGER, f"the memory of agent {agent!r} failed", error)
         return cls("error", f"{type(error).__name__}: {error_message(error)}", error)
+
+
+# -- in a conversation ----------------------------------------------------------------------------
+
+
+Content: TypeAlias = str | list[dict[str, Any]]
+"""A text, or blocks of content."""
+
+MAX_ERROR: Final = 500
+"""How many characters of an error others read."""
+
+_PLAIN = re.compile(r"[\w .@/+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """What one speaker said in a turn.
+
+    Attributes:
+        number: counted from 1 over the whole conversation
+        speaker: a participant's id; None for a text from outside
+        content: a text, or blocks of content
+        error: why the participant gave no answer; None if it gave one
+    """
+
+    number: int
+    speaker: str | None
+    content: Content
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the content as text; of blocks, the text in them."""
+        if isinstance(self.content, str):
+            return self.content
+        texts = (block.get("text") for block in self.content if isinstance(block, dict))
+        return "\n".join(text for text in texts if isinstance(text, str))
+
+    @property
+    def size(self) -> int:
+        """Return about how many characters it has."""
+        body = len(self.content) if isinstance(self.content, str) else len(repr(self.content))
+        return body + len(self.error or "")
+
+    def heard(self, ids: Iterable[str] = ()) -> Content:
+        """Return the content for another participant, with the speaker's name at the beginning.
+
+        Everything after the name is that speaker's: each utterance is a message of its own. A text
+        from outside that begins like an utterance of one of the participants, `ids`, is marked.
+        """
+        if self.speaker is None:
+            text, names = self.content, tuple(f"{shown(id)}:" for id in ids)
+            if isinstance(text, str) and text.lstrip().startswith(names):
+                return f"(from outside the conversation) {text}"
+            return text
+        name = shown(self.speaker)
+        if self.error is not None:
+            return f"({name} gave no answer: {cut(self.error, MAX_ERROR)})"
+        if isinstance(self.content, str):
+            return f"{name}: {self.content}"
+        return [{"type": "text", "text": f"{name}:"}, *self.content]
+
+    def message(self, ids: Iterable[str] = ()) -> dict[str, Any]:
+        """Return the chat message that another participant observes."""
+        message: dict[str, Any] = {"role": "user", "content": self.heard(ids)}
+        if self.speaker is not None:
+            message["name"] = self.speaker
+        return message
+
+
+def shown(id: str) -> str:
+    """Return an id as it precedes an utterance; in quotes if it is ambiguous."""
+    if _PLAIN.fullmatch(id) and id == id.strip() and id.isprintable():
+        return id
+    return escaped_json(id)

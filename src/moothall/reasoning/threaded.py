@@ -12,8 +12,8 @@ from moothall.agent import CURRENT, Agent, Handling
 from moothall.errors import ConfigError, DefinitionError, InvalidArguments, MailboxFull
 from moothall.message import Message, check_message, in_reply
 from moothall.models.base import prepare
+from moothall.reasoning.reply_context import own_reply, thread_of_caller
 from moothall.reasoning.reply_request import AnswerSchema, thread_id
-from moothall.reasoning.replying import own_reply, thread_of_caller
 from moothall.reasoning.stream import Watchers
 from moothall.reasoning.thread import Thread, Threads, thread_of_sender
 from moothall.threads import WORKERS

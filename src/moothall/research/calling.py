@@ -13,7 +13,7 @@ from moothall.action import Action, ActionRegistry
 from moothall.context import injected
 from moothall.errors import ConfigError, DefinitionError, InvalidArguments, PageError
 from moothall.jsonvalue import NotJSON, as_json, copy_json, json_text
-from moothall.reasoning.group import check_actions
+from moothall.reasoning.checked_parts import check_actions
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.state import dumped, loaded
 from moothall.research.findings import ResearchResult, ResearchTask, Resource

@@ -18,13 +18,13 @@ from moothall.arguments import check_integer
 from moothall.environment import Environment
 from moothall.errors import ConfigError, DefinitionError, JournalError, SearchError
 from moothall.jsonvalue import json_text
-from moothall.reasoning.group import check_model, check_part
+from moothall.reasoning.checked_parts import check_model, check_part
 from moothall.reasoning.loop.recording import catch_up_models, mark_known
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply import GIVEN, Reply, Stop
+from moothall.reasoning.reply_context import note_sources
 from moothall.reasoning.reply_request import ReplyRequest
-from moothall.reasoning.replying import note_sources
 from moothall.reasoning.resume import guarded
 from moothall.reasoning.state import dumped, loaded, opened, state
 from moothall.reasoning.threaded import describe

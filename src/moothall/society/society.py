@@ -24,7 +24,7 @@ from moothall.clock import DAY_S, Clock, seconds_of
 from moothall.dispatch import AgentToolbox
 from moothall.errors import ConfigError, DefinitionError, FileError, StateError
 from moothall.journal import Journal
-from moothall.journal.named import as_journal
+from moothall.journal.journal_argument import as_journal
 from moothall.jsonvalue import NotJSON, copy_json
 from moothall.reasoning.read_record import fingerprint
 from moothall.reasoning.record import NULL_RECORD, Record, recorded

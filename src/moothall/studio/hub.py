@@ -9,9 +9,9 @@ from os import PathLike, environ
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ConfigError, JournalError
+from moothall.files.state_folder import state_file
 from moothall.journal.journal import Journal
-from moothall.journal.named import as_journal
-from moothall.journal.place import state_file
+from moothall.journal.journal_argument import as_journal
 from moothall.studio.cards import Cards
 from moothall.studio.feed import Feed
 

@@ -20,7 +20,7 @@ from moothall.journal.entry import Outline
 from moothall.journal.stop_reason import ENDED
 from moothall.jsonvalue import deep_json
 from moothall.orders.order import line_of, order_in
-from moothall.reasoning.loop.given import given_for
+from moothall.reasoning.loop.prompt_record import recorded_prompt
 from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
 from moothall.studio.page import Form
@@ -233,7 +233,9 @@ class RunsTab:
     def prompt(self, run: str, path: str, sequence: int) -> dict[str, Any] | None:
         """Return the messages, tools and schema that a model was given for an entry's answer."""
         journal = self._journal
-        return given_for(journal.entries(run, 0, max(0, sequence)), path, sequence, journal.kept)
+        return recorded_prompt(
+            journal.entries(run, 0, max(0, sequence)), path, sequence, journal.kept
+        )
 
     def find(self, text: str, most: int = _FOUND) -> list[str]:
         """Return the ids of runs whose task or reply has all these words, the newest first."""

@@ -100,7 +100,7 @@ def export(journal: Journal | str | os.PathLike[str], run_id: str, exporter: Spa
     MissingExtra.unless("telemetry", "otel", "opentelemetry.sdk")
     from opentelemetry.sdk.trace.export import SpanExportResult
 
-    from moothall.journal.named import as_journal
+    from moothall.journal.journal_argument import as_journal
     from moothall.telemetry.recorded import RecordedSpans
 
     if not callable(getattr(exporter, "export", None)):

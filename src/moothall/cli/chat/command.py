@@ -11,11 +11,11 @@ import click
 from moothall.agent import Agent
 from moothall.cli.chat.console import Console, PlainConsole, TerminalConsole
 from moothall.cli.chat.session import Session
-from moothall.cli.ending import interruptible
+from moothall.cli.exit_codes import interruptible
 from moothall.cli.own_agents import Company, company_options
 from moothall.cli.serving.broker_commands import Place, place_options
 from moothall.cli.shared_options import journal_option, recorded
-from moothall.journal.place import state_file
+from moothall.files.state_folder import state_file
 from moothall.spaces.native import NativeSpace
 from moothall.spaces.space import Space
 
@@ -74,9 +74,6 @@ def command(
 
     Defaults come from MOOTHALL_MODEL, MOOTHALL_ROOT and MOOTHALL_AGENTS, then from moothall.toml in
     the current folder (model, root, key, agents; at the top level or in [chat]).
-
-    Exit codes: 0 done, 1 failed, 2 wrong usage,
-    130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     place.check(amqp, *(() if name is None else ("--name",)))
     me = name or (f"USER-{secrets.token_hex(2).upper()}" if amqp else "You")

@@ -11,7 +11,13 @@ import click
 
 from moothall.budget import Left, Spent, StoredBudget
 from moothall.budget.limits import LIMITS
-from moothall.cli.shared_options import journal_option, limit_options, opened, usage
+from moothall.cli.shared_options import (
+    journal_option,
+    json_data_option,
+    limit_options,
+    opened,
+    usage,
+)
 from moothall.text import escaped
 
 _ANY = "any"
@@ -20,7 +26,7 @@ _BY_NAME = {each.name: each for each in LIMITS}
 
 @click.group(invoke_without_command=True)
 @journal_option("The journal.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_data_option
 @click.pass_context
 def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     """Show the budgets that processes share by a journal, and change them.
@@ -35,10 +41,6 @@ def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
       moothall budgets release service
       moothall budgets limit service/anna --tokens 200000
       moothall budgets reset service/anna
-
-    \b
-    Exit codes: 0 done, 1 failed, 2 wrong usage,
-    130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     ctx.obj = journal
     if ctx.invoked_subcommand is not None:

@@ -11,9 +11,9 @@ import click
 
 from moothall.agents import person
 from moothall.agents.sandbox import sandbox_for
-from moothall.cli.ending import interruptible
+from moothall.cli.exit_codes import interruptible
 from moothall.cli.recorded_runs import Recorded, execute_order
-from moothall.cli.run.ended import exit_code
+from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.run_display import RunDisplay
 from moothall.cli.run.watch import JSONLines, Permission, forget_keys, keyboard, ordered
 from moothall.cli.shared_options import (

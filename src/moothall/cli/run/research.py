@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import click
 
-from moothall.cli.ending import INTERRUPTED, interruptible
+from moothall.cli.exit_codes import INTERRUPTED, interruptible
 from moothall.cli.progress import Warnings
 from moothall.cli.recorded_runs import Recorded, execute_order
-from moothall.cli.run.ended import exit_code
+from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.review import PlanReview
 from moothall.cli.run.run_display import MAX_LINE, RunDisplay
 from moothall.cli.run.watch import JSONLines, Permission, keyboard, ordered, print_line

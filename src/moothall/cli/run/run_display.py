@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TextIO
 
 from moothall.cli.recorded_runs import Recorded
-from moothall.cli.run.ended import exit_code, hint, in_words, unsuccessful
+from moothall.cli.run.outcome import exit_code, hint, in_words, unsuccessful
 from moothall.cli.screen import Screen
 from moothall.errors import MissingExtra
 from moothall.jsonvalue import json_text

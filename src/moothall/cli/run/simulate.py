@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from moothall.cli.ending import INTERRUPTED, interruptible
+from moothall.cli.exit_codes import INTERRUPTED, interruptible
 from moothall.cli.progress import Progress
 from moothall.cli.recorded_runs import execute_order
 from moothall.cli.run.town import run_simulation
@@ -163,9 +163,6 @@ def command(
     messages, manifest.json (settings, versions, hashes), and, with matplotlib, the pictures map.png
     and day.png; with --trajectories also where each citizen was after each step.
     `moothall.society.read_people` reads citizens again, `Trajectories` where they were.
-
-    Exit codes: 0 done, 1 failed,
-    2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if experiment is not None:
         for name in click.get_current_context().params:

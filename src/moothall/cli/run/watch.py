@@ -20,7 +20,7 @@ from moothall.approval import (
 )
 from moothall.approval.approval import Decision
 from moothall.cli.recorded_runs import Recorded
-from moothall.cli.run.ended import exit_code
+from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.run_display import RunDisplay
 from moothall.jsonvalue import json_text
 from moothall.orders.order import AnyOrder, record

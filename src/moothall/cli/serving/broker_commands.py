@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moothall.agent import Agent
-from moothall.cli.ending import INTERRUPTED
+from moothall.cli.exit_codes import INTERRUPTED
 from moothall.cli.own_agents import add_agent, named_agent
 from moothall.cli.shared_options import print_text, recorded, usage
 from moothall.errors import MissingExtra, MoothallError
@@ -186,7 +186,7 @@ async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> 
         serving = True
         id = escaped(str(agent.id))
         address = place.options().address
-        _print_line(f"{id} is served at {address}, exchange {place.name}. Ctrl-C ends it.")
+        print_served(f"{id} is served at {address}, exchange {place.name}. Ctrl-C ends it.")
         decided = asyncio.create_task(_resume_decided(agent))
         # No event tells that the agent has left, or that another process has taken its id.
         while not stopped.is_set() and space.ids():
@@ -200,10 +200,10 @@ async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> 
         busy = space.statistics()["agents"].get(str(agent.id), {}).get("handling")
         if busy:
             doing = escaped(", ".join(sorted(busy)))
-            _print_line(f"{id} finishes {doing}, within {grace:g} s. Ctrl-C ends it at once.")
+            print_served(f"{id} finishes {doing}, within {grace:g} s. Ctrl-C ends it at once.")
     finally:
         await asyncio.to_thread(space.close)
-    _print_line(f"{id} has stopped.")
+    print_served(f"{id} has stopped.")
     return 0
 
 
@@ -219,7 +219,8 @@ async def _resume_decided(agent: Agent) -> None:
         await asyncio.sleep(_DECIDED_S)
 
 
-def _print_line(text: str) -> None:
+def print_served(text: str) -> None:
+    """Print what a server does."""
     with suppress(OSError):  # a closed output is no reason to end
         print(text, flush=True)
 
@@ -261,9 +262,6 @@ def dead_letters(ctx: click.Context, place: Place) -> None:
     Examples:
       moothall dead-letters
       moothall dead-letters resend --all
-
-    Exit codes: 0 done, 1 failed, 2 wrong usage,
-    130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     ctx.obj = place
     if ctx.invoked_subcommand is not None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from moothall.cli.ending import FAILED, NotBegun
-from moothall.cli.shared_options import print_text, usage
+from moothall.cli.exit_codes import FAILED, NotBegun
+from moothall.cli.shared_options import json_data_option, print_text, usage
 from moothall.text import counted, one_line
 
 _KEPT = {"allow_interspersed_args": False}  # what follows the target's first word is the target's
@@ -59,7 +59,7 @@ def _target(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @command.command(context_settings=_KEPT, short_help="List a server's tools.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_data_option
 @_target
 def tools(
     as_json: bool,

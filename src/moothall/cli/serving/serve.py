@@ -17,7 +17,7 @@ import click
 from moothall.budget import Budget
 from moothall.budget.limits import OF_RUNS
 from moothall.budget.period import PERS, Per
-from moothall.cli.ending import NotBegun
+from moothall.cli.exit_codes import NotBegun
 from moothall.cli.own_agents import named_agent
 from moothall.cli.serving.broker_commands import (
     GRACE_S,

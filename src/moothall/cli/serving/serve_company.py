@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from moothall.cli.ending import INTERRUPTED
-from moothall.cli.serving.broker_commands import log_to_stderr
+from moothall.cli.exit_codes import INTERRUPTED
+from moothall.cli.serving.broker_commands import log_to_stderr, print_served
 from moothall.cli.shared_options import usage
 from moothall.errors import GivenUp
 from moothall.text import escaped
@@ -55,7 +55,7 @@ async def _served(company: object) -> int:
         if not started and serving is not None:
             serving.cancel()
             return
-        _print_line(f"{company.name} drains, within {company.settings.drain:g} s.")
+        print_served(f"{company.name} drains, within {company.settings.drain:g} s.")
         company.stop()
 
     started = False
@@ -67,7 +67,7 @@ async def _served(company: object) -> int:
         started = True
         where = "" if company.port is None else f", with HTTP at port {company.port}"
         agents = escaped(", ".join(company.settings.agents))
-        _print_line(f"{escaped(company.name)} serves {agents}{where}. Ctrl-C ends it.")
+        print_served(f"{escaped(company.name)} serves {agents}{where}. Ctrl-C ends it.")
         await company.ended()
     except asyncio.CancelledError:
         if not signals:
@@ -78,10 +78,5 @@ async def _served(company: object) -> int:
     finally:
         if started:
             await company.__aexit__()
-    _print_line(f"{escaped(company.name)} has stopped.")
+    print_served(f"{escaped(company.name)} has stopped.")
     return 0
-
-
-def _print_line(text: str) -> None:
-    with suppress(OSError):  # a closed output is no reason to end
-        print(text, flush=True)

@@ -8,7 +8,7 @@ import os
 import struct
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
@@ -111,17 +111,8 @@ class FileLeases:
         """Return whether this process or another one works on a run."""
         if run in self._held:
             return True
-        if _LINUX:  # asked without taking the lease, which another might be about to take
-            try:
-                fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
-                return False
-            try:
-                asked = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, run))
-            finally:
-                os.close(fd)
-            kind: int = struct.unpack_from("h", asked)[0]
-            return kind != fcntl.F_UNLCK
+        if _LINUX:
+            return any(self._locks(run, run))
         try:
             if not self.take(run):
                 return True
@@ -134,44 +125,11 @@ class FileLeases:
         """Return which of these runs this process or another one works on."""
         if not _LINUX:
             return [run for run in among if self.is_taken(run)]
-        found: list[int] = []
-        try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return found
-        try:
-            # The system names one lock in a range, so the ranges beside it are asked for next.
-            ranges = [(1, _LAST_RUN)]
-            while ranges:
-                first, last = ranges.pop()
-                asked = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, first, last))
-                kind, _, start, length = struct.unpack_from("hhqq", asked)
-                if kind == fcntl.F_UNLCK:
-                    continue
-                end = start + length - 1 if length else last
-                found += range(max(start, first), min(end, last) + 1)
-                if first < start:
-                    ranges.append((first, start - 1))
-                if end < last:
-                    ranges.append((end + 1, last))
-        finally:
-            os.close(fd)
-        return found
+        return [run for locked in self._locks(1, _LAST_RUN) for run in locked]
 
     def is_idle(self, among: Iterable[int]) -> bool:
         """Return whether nobody has a lease, on Linux also of shared budgets."""
-        if not _LINUX:
-            return not self.taken(among)
-        try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return True
-        try:
-            asked = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, 1, _LAST))
-        finally:
-            os.close(fd)
-        kind: int = struct.unpack_from("h", asked)[0]
-        return kind == fcntl.F_UNLCK
+        return not (any(self._locks(1, _LAST)) if _LINUX else self.taken(among))
 
     def close(self) -> None:
         """Release all leases."""
@@ -180,6 +138,30 @@ class FileLeases:
         end, self._end = self._end, None
         if end is not None:
             end()
+
+    def _locks(self, first: int, last: int) -> Iterator[range]:
+        """Yield the locked bytes of a range, on Linux, without taking one that is free."""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            # The system names one lock in a range, so the ranges beside it are asked for next.
+            ranges = [(first, last)]
+            while ranges:
+                first, last = ranges.pop()
+                asked = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, first, last))
+                kind, _, start, length = struct.unpack_from("hhqq", asked)
+                if kind == fcntl.F_UNLCK:
+                    continue
+                end = start + length - 1 if length else last
+                yield range(max(start, first), min(end, last) + 1)
+                if first < start:
+                    ranges.append((first, start - 1))
+                if end < last:
+                    ranges.append((end + 1, last))
+        finally:
+            os.close(fd)
 
     def _lock(self, kind: int, run: int) -> None:
         if _LINUX:

@@ -12,7 +12,7 @@ from moothall.http import Response
 from moothall.models.base import Request
 from moothall.models.plain_chat import schema_in_words
 from moothall.models.remote.chat_format import may_be_strict
-from moothall.models.remote.context import listed_context
+from moothall.models.remote.context_length import listed_context
 from moothall.models.remote.http_model import HTTPModel
 from moothall.models.remote.messages_format import messages_body, messages_tools, tools_called
 from moothall.models.remote.messages_stream import MessageStream

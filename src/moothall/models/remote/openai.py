@@ -13,7 +13,7 @@ from moothall.errors import ModelError
 from moothall.http import HTTPError, Response
 from moothall.http.network import check_allowed
 from moothall.models.chat_stream import AnswerStream
-from moothall.models.remote.context import (
+from moothall.models.remote.context_length import (
     listed_context,
     root_of,
     served_context,

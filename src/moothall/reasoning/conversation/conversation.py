@@ -11,19 +11,20 @@ from moothall.agent import CURRENT, leads_to
 from moothall.errors import NotPermitted, StateError
 from moothall.journal.stop_reason import ENDED
 from moothall.message import REPLYING
+from moothall.reasoning.charging import budget_of
+from moothall.reasoning.checked_parts import Participant
 from moothall.reasoning.conversation.conversation_record import at_end, prepare, resumed
 from moothall.reasoning.conversation.conversation_state import ConversationState
 from moothall.reasoning.conversation.exchange import Exchange
 from moothall.reasoning.conversation.participants import KIND, Participants, Setup, restore
 from moothall.reasoning.conversation.speaking_order import Order
 from moothall.reasoning.conversation.termination import Condition
-from moothall.reasoning.group import Content, Participant, budget_of
+from moothall.reasoning.group import Group
 from moothall.reasoning.loop.recording import mark_known
-from moothall.reasoning.members import Group
 from moothall.reasoning.record import NULL_RECORD, Record, dumped, loaded
-from moothall.reasoning.reply import GIVEN, Reply
+from moothall.reasoning.reply import GIVEN, Content, Reply
+from moothall.reasoning.reply_context import note_sources, own_reply
 from moothall.reasoning.reply_request import ReplyRequest, checked_content
-from moothall.reasoning.replying import note_sources, own_reply
 from moothall.reasoning.resume import end_of, ended, guarded
 from moothall.reasoning.thread import Interruption, Thread, steer
 

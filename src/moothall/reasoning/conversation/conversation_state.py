@@ -9,9 +9,8 @@ from typing import Any, Final
 from moothall.errors import StateError
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Usage
-from moothall.reasoning.group import MAX_ERROR, Content, Utterance
 from moothall.reasoning.record import APPENDED, LIVE, NULL_RECORD
-from moothall.reasoning.reply import Step
+from moothall.reasoning.reply import MAX_ERROR, Content, Step, Utterance
 from moothall.text import cut
 
 MAX_KEPT: Final = 1000

@@ -16,12 +16,11 @@ from moothall.reasoning.conversation.conversation_state import MAX_STEPS, Conver
 from moothall.reasoning.conversation.participants import MAX_ERROR, Participants, Setup, Turn
 from moothall.reasoning.conversation.speaking_order import Choice, NoChoice, chosen
 from moothall.reasoning.events import TurnEnded
-from moothall.reasoning.group import Content, Utterance, in_thread, shown
-from moothall.reasoning.loop.given import FEW, keep_list
-from moothall.reasoning.members import in_time
+from moothall.reasoning.group import in_thread, in_time
+from moothall.reasoning.loop.prompt_record import FEW, keep_list
 from moothall.reasoning.record import NULL_RECORD, Record
-from moothall.reasoning.reply import Reply, Stop
-from moothall.reasoning.replying import note_sources, sources_of_thread
+from moothall.reasoning.reply import Content, Reply, Stop, Utterance, shown
+from moothall.reasoning.reply_context import note_sources, sources_of_thread
 from moothall.text import counted, error_text, log_failure
 
 if TYPE_CHECKING:

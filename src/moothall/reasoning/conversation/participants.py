@@ -12,17 +12,17 @@ from moothall.arguments import check_integer
 from moothall.errors import ConfigError, DefinitionError, JournalError, RunMismatch
 from moothall.journal.stop_reason import ANSWERED
 from moothall.message import address
+from moothall.reasoning.checked_parts import Participant, check_part
 from moothall.reasoning.conversation.conversation_state import ConversationState
 from moothall.reasoning.conversation.speaking_order import Handover, Order, as_order
 from moothall.reasoning.conversation.termination import Condition, as_condition
 from moothall.reasoning.events import Done, TurnStarted
-from moothall.reasoning.group import Content, Participant, Utterance, check_part, in_thread
+from moothall.reasoning.group import ask_member, in_thread, own_cancellation
 from moothall.reasoning.loop.recording import catch_up_models
-from moothall.reasoning.members import ask_member, own_cancellation
 from moothall.reasoning.read_record import of_group
 from moothall.reasoning.record import NULL_RECORD, Record
-from moothall.reasoning.reply import Reply
-from moothall.reasoning.replying import ONCE, within
+from moothall.reasoning.reply import Content, Reply, Utterance
+from moothall.reasoning.reply_context import ONCE, within
 from moothall.reasoning.resume import ReplayOffsets
 from moothall.text import error_text, log_failure
 from moothall.threads import awaited, side_by_side

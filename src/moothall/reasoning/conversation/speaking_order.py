@@ -11,7 +11,7 @@ from moothall.errors import AskAgain, DefinitionError, MoothallError
 from moothall.message import address
 from moothall.models.protocol import Usage
 from moothall.reasoning.conversation.conversation_state import ConversationState
-from moothall.reasoning.members import in_time
+from moothall.reasoning.group import in_time
 from moothall.signature.schema import object_schema
 from moothall.text import excerpt, shorten
 from moothall.threads import called, in_worker

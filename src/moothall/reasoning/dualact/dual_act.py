@@ -9,12 +9,12 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from moothall.errors import ConfigError, StateError
+from moothall.reasoning.checked_parts import Participant
 from moothall.reasoning.dualact.config import DualActConfig, as_config, review_rule
 from moothall.reasoning.dualact.dual_act_state import DualActReply, Progress
 from moothall.reasoning.dualact.rounds import Rounds
 from moothall.reasoning.events import Conclusion, ConclusionReached, DecisionMade, HumanDecision
-from moothall.reasoning.group import Participant, in_thread
-from moothall.reasoning.members import Group
+from moothall.reasoning.group import Group, in_thread
 from moothall.reasoning.read_record import of_group
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.reply import Reply, Stop

@@ -14,6 +14,7 @@ from moothall.journal.stop_reason import ANSWERED, StopReason
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.protocol import ReasoningPiece, TextPiece
+from moothall.reasoning.charging import is_spent_for_all
 from moothall.reasoning.dualact.conclusions import (
     DECISION_SCHEMA,
     conclusion_of,
@@ -31,13 +32,12 @@ from moothall.reasoning.events import (
     Event,
     HumanDecision,
 )
-from moothall.reasoning.group import in_thread, is_spent_for_all, takes
+from moothall.reasoning.group import Group, ask_member, in_thread, in_time, takes
 from moothall.reasoning.hooks import as_hooked, expect
-from moothall.reasoning.members import Group, ask_member, in_time
 from moothall.reasoning.record import NULL_RECORD, Record, Step
 from moothall.reasoning.reply import Reply, Stop
+from moothall.reasoning.reply_context import note_sources, sources_of_thread
 from moothall.reasoning.reply_request import ReplyRequest
-from moothall.reasoning.replying import note_sources, sources_of_thread
 from moothall.text import log_failure
 from moothall.threads import called, side_by_side
 

@@ -26,10 +26,10 @@ from moothall.provenance.reading import READ
 from moothall.reasoning.events import CallEnded, CallProgress, CallStarted
 from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
-from moothall.reasoning.loop.given import error_of
 from moothall.reasoning.loop.parts import Looping, context_of
 from moothall.reasoning.loop.permission import permits
 from moothall.reasoning.loop.provenance import begins, sources_of_result, trace
+from moothall.reasoning.loop.results import error_of
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest

@@ -18,7 +18,7 @@ from moothall.agent import Agent
 from moothall.errors import MoothallError
 from moothall.message import MAX_ID
 from moothall.provenance.reading import READ
-from moothall.reasoning.replying import agent_here, sources_told_to
+from moothall.reasoning.reply_context import agent_here, sources_told_to
 from moothall.text import escaped, shorten
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")

@@ -23,7 +23,7 @@ from moothall.errors import ConfigError, DefinitionError, InvalidId
 from moothall.goal import Goal
 from moothall.memory.memory import AnyMemory, check_memories
 from moothall.message import address
-from moothall.reasoning.group import check_part
+from moothall.reasoning.checked_parts import check_part
 from moothall.reasoning.hooks import Hooks
 from moothall.reasoning.loop.answer import OfferedActions, RequestedCall
 from moothall.reasoning.reply import Stop

@@ -19,9 +19,9 @@ from moothall.environment import AnyEnvironment, Environment
 from moothall.errors import ConfigError, StateError
 from moothall.goal import Goal
 from moothall.memory.memory import Memory
-from moothall.reasoning.group import (
+from moothall.reasoning.charging import budget_of
+from moothall.reasoning.checked_parts import (
     MemoryPart,
-    budget_of,
     check_actions,
     check_model,
     check_part,
@@ -31,7 +31,6 @@ from moothall.reasoning.group import (
     memory_part,
 )
 from moothall.reasoning.loop.answer import OfferedActions, as_action
-from moothall.reasoning.loop.given import MAX_RESULT_CHARS
 from moothall.reasoning.loop.parts import (
     MAX_ITERATIONS,
     TRIES,
@@ -43,6 +42,7 @@ from moothall.reasoning.loop.parts import (
     registry_of,
 )
 from moothall.reasoning.loop.recording import KIND, LoopState, catch_up, program_of
+from moothall.reasoning.loop.results import MAX_RESULT_CHARS
 from moothall.reasoning.loop.run import Run
 from moothall.reasoning.record import Record
 from moothall.reasoning.recorded_agent import RecordedAgent

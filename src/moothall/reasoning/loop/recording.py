@@ -11,7 +11,7 @@ from moothall.models.protocol import NO_USAGE, Usage, usage_json
 from moothall.provenance import origins_of
 from moothall.reasoning.charging import charge_spent, spending
 from moothall.reasoning.events import CallEnded, CallStarted, MessageAdded
-from moothall.reasoning.loop.given import error_of
+from moothall.reasoning.loop.results import error_of
 from moothall.reasoning.read_record import ReadRecord, fingerprint
 from moothall.reasoning.record import APPENDED, Record
 from moothall.reasoning.reply import Reply, Step, Stop

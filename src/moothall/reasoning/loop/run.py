@@ -14,6 +14,7 @@ from moothall import tracing
 from moothall.action import Action
 from moothall.context import Context, prompt_for
 from moothall.errors import BudgetExceeded, DefinitionError, HookError, JournalError, StateError
+from moothall.goal import format_goals
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.memory.memory import Memory
 from moothall.models.base import answer_of, streamed
@@ -30,15 +31,8 @@ from moothall.reasoning.loop.answer import (
     read_answer,
 )
 from moothall.reasoning.loop.calls import Calls, doubts_of, execute
-from moothall.reasoning.loop.given import (
-    MAX_RESULT_CHARS,
-    NOT_RUN,
-    Given,
-    error_of,
-    result_content,
-    system_text,
-)
 from moothall.reasoning.loop.parts import Looping, context_of, messages_of
+from moothall.reasoning.loop.prompt_record import PromptRecord
 from moothall.reasoning.loop.provenance import Shown, look, mark_fault, mark_result, marked
 from moothall.reasoning.loop.recording import (
     LoopState,
@@ -50,6 +44,7 @@ from moothall.reasoning.loop.recording import (
     remember,
     tell_past,
 )
+from moothall.reasoning.loop.results import MAX_RESULT_CHARS, NOT_RUN, error_of, result_content
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Record
 from moothall.reasoning.record import Step as RecordedStep
 from moothall.reasoning.reply import Reply, Step, Stop
@@ -79,7 +74,7 @@ CUT = {
 class Run:
     """One run of the loop, which asks the model and executes its calls until it stops."""
 
-    _given: Given | None = None
+    _prompts: PromptRecord | None = None
     _without_marks: Shown | None = None
     shown: OfferedActions = OfferedActions([])  # to its model, in this turn
 
@@ -393,8 +388,10 @@ class Run:
             most = (shown, self.shown.actions or None, schema)
         with await begun(step, self.budget, self.model, *most):
             prompt = hooked or self.prompt()
-            given = self._given = self._given or Given(self.record, self.thread)
-            step.tell(prompt=given.note(prompt, self.state.messages, self.shown, schema))
+            if self._prompts is None:
+                self._prompts = PromptRecord(self.record, self.thread)
+            noted = self._prompts.note(prompt, self.state.messages, self.shown, schema)
+            step.tell(prompt=noted)
             return await self._answer(prompt)
 
     async def _answer(self, prompt: list[dict[str, Any]]) -> Any:
@@ -435,10 +432,10 @@ class Run:
         if callable(own):
             own = self._system
         guidance = getattr(agent.actions, "guidance", ())
-        if (own or agent._goals or guidance) and (
-            system := system_text(own, agent._goals or (), guidance)
-        ):
-            prompt = [{"role": "system", "content": system}, *messages]
+        if own or agent._goals or guidance:
+            parts = (own, *guidance, format_goals(agent._goals or ()))
+            if system := "\n\n".join(filter(None, parts)):
+                prompt = [{"role": "system", "content": system}, *messages]
         some = None if new is messages else new
         look(self.thread, self.request, prompt, self._named, some, self.shown.told)
         return prompt

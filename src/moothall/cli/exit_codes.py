@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, by one rule, and Ctrl-C."""
+"""Exit codes of all commands, by one rule; and Ctrl-C, which stops a command."""
 
 from __future__ import annotations
 

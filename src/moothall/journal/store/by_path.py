@@ -1,4 +1,4 @@
-"""The store that a journal's path or URL names."""
+"""The store of a journal, by its path or URL: SQLite or PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journal that is given as one, or as the path of one."""
+"""The argument `journal=`: a journal, or the path of one."""
 
 from __future__ import annotations
 

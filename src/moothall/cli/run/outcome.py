@@ -1,4 +1,4 @@
-"""The outcome of a run, in words."""
+"""The outcome of a run: its exit code, and why it ended in words."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What a model is given, recorded so that a journal grows with what is new."""
+"""The prompts of a run in its journal: each is recorded by what is new in it, and read back."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
@@ -11,77 +10,22 @@ from weakref import ref
 
 from pydantic_core import to_json as plain_json
 
-from moothall.goal import Goal, format_goals
-from moothall.jsonvalue import json_text, read_json, readable
+from moothall.jsonvalue import json_text, read_json
 from moothall.reasoning.read_record import kept_list
-from moothall.text import cut
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
     from moothall.journal.store.store import Store
-    from moothall.reasoning.loop.answer import OfferedActions, RequestedCall
+    from moothall.reasoning.loop.answer import OfferedActions
     from moothall.reasoning.record import Record
     from moothall.reasoning.thread import Thread
-
-MAX_RESULT_CHARS = 20_000
-"""How much of a result a model is shown."""
 
 FEW: Final = 8
 """So many messages or utterances of earlier runs are recorded as they are."""
 
-NOT_RUN = "not executed, because another call of the same answer was wrong"
 
-
-def system_text(
-    system_prompt: str | None, goals: Iterable[Goal], guidance: Iterable[str] = ()
-) -> str:
-    """Return the system part of a prompt; empty if there is none."""
-    return "\n\n".join(part for part in (system_prompt, *guidance, format_goals(goals)) if part)
-
-
-def error_of(result: dict[str, Any]) -> str | None:
-    """Return the error in a result, as text; None without one."""
-    error = result.get("error")
-    return None if error is None else str(error)
-
-
-def result_content(result: dict[str, Any], limit: int, call: RequestedCall | None = None) -> str:
-    """Return a result as a model sees it: the value as JSON (a text unchanged), or the error.
-
-    If a person changed the arguments of its call, the result says so.
-    """
-    if call is not None and call.was is not None:
-        args = {name: each for name, each in call.args.items() if call.was.get(name) != each}
-        said = f"[A person changed the arguments of this call: {json_text(args)}]"
-        return f"{result_content(result, limit)}\n{cut(said, limit)}"
-    error = error_of(result)
-    if error is not None:
-        return json.dumps({"error": cut(readable(error), limit)}, ensure_ascii=False)
-    if "result" in result:
-        return cut(json_text(_without_images(result["result"])), limit)
-    rest = {key: value for key, value in result.items() if key != "traceback"}
-    return cut(json_text(rest), limit)
-
-
-def _without_images(value: Any) -> Any:
-    """Return a value whose content blocks tell of images, which no result carries to a model."""
-    if not isinstance(value, list):
-        return value
-    return [
-        _told(each) if isinstance(each, dict) and "image_url" in each else each for each in value
-    ]
-
-
-def _told(block: dict[str, Any]) -> dict[str, Any]:
-    url = block["image_url"].get("url") if isinstance(block["image_url"], dict) else None
-    if not isinstance(url, str) or not url.startswith("data:"):
-        return block
-    kind, _, data = url[5:].partition(";base64,")
-    return {"type": "text", "text": f"[an image, {kind[:80]}, {len(data) * 3 // 4:,} bytes]"}
-
-
-class Given:
-    """What the model is given in one part of a run: each prompt, noted without what is recorded."""
+class PromptRecord:
+    """Records the prompts of one part of a run, each without what is recorded already."""
 
     def __init__(self, record: Record[Any], thread: Thread) -> None:
         self._record = record
@@ -137,7 +81,7 @@ def _place(prompt: list[Any], own: list[Any]) -> tuple[int, int]:
     return last - _alike(prompt[:last][::-1], own[::-1]), last
 
 
-def given_for(
+def recorded_prompt(
     entries: Iterable[Entry], path: str, sequence: int, kept: Callable[[str], bytes]
 ) -> dict[str, Any] | None:
     """Return the messages, tools and schema of an entry's answer or failure; None if unknown."""

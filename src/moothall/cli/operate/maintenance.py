@@ -1,4 +1,4 @@
-"""`moothall runs delete`, `prune`, `compact`, `export`, `import` and `backup`."""
+"""Maintenance of a journal: the commands `moothall runs delete`, `prune`, `compact` and others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from moothall.cli.shared_options import journal_option, made_journal, opened, usage
+from moothall.cli.shared_options import (
+    journal_option,
+    json_data_option,
+    made_journal,
+    opened,
+    usage,
+)
 from moothall.cli.values import Age, FileToWrite, Whole
 from moothall.errors import ConfigError, MoothallError, TelemetryError
 from moothall.journal import Deleted, Journal
@@ -39,7 +45,6 @@ class _Memory(click.Path):
         return str(value if is_url(value) else super().convert(value, param, ctx))
 
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 _EXISTING: Final = click.Path(dir_okay=False, exists=True)
 
 _OLDER: Final = (
@@ -70,7 +75,7 @@ _OLDER: Final = (
     multiple=True,
     help="Inbox file in which what agent T sent and got is deleted too.",
 )
-@_json
+@json_data_option
 def delete(
     run_ids: tuple[str, ...],
     journal: str | None,
@@ -154,7 +159,7 @@ def _empty(inbox: Inbox, thread: str) -> int:
 @click.option(
     "--keep", metavar="N", type=Whole(min=0), default=0, help="Leave the newest N runs, of any age."
 )
-@_json
+@json_data_option
 def prune(journal: str | None, older: float, keep: int, as_json: bool) -> int:
     """Delete old runs, beside processes that use the journal.
 
@@ -165,10 +170,6 @@ def prune(journal: str | None, older: float, keep: int, as_json: bool) -> int:
     Examples:
       moothall runs prune --older 30d
       moothall runs prune --older 12h --keep 1000 --journal runs.db
-
-    \b
-    Exit codes: 0 done, 1 failed, 2 wrong usage,
-    130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with opened(journal) as found:
         _tell(found.prune(older, keep=keep), found, as_json)
@@ -204,10 +205,6 @@ def compact(journal: str | None) -> int:
     \b
     Example:
       moothall runs compact --journal runs.db
-
-    \b
-    Exit codes: 0 done, 1 failed, 2 wrong usage,
-    130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with opened(journal) as found:
         before = found.size()
@@ -236,10 +233,6 @@ def export(run_id: str, journal: str | None, jsonl: str | None, otlp: str | None
         --jsonl run.jsonl
       moothall runs export 79a0b5265e6033b5 \\
         --otlp http://127.0.0.1:4318
-
-    \b
-    Exit codes: 0 done, 1 failed, 2 wrong usage,
-    130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if jsonl is None and otlp is None:
         raise click.UsageError("name what to make: --jsonl PATH, or --otlp URL")
@@ -272,10 +265,6 @@ def import_(path: str, journal: str | None, run_id: str | None) -> int:
     \b
     Example:
       moothall runs import run.jsonl --journal other.db
-
-    \b
-    Exit codes: 0 done, 1 failed, 2 wrong usage,
-    130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if journal is None:
         raise click.UsageError("no journal was named: give --journal PATH")
@@ -300,10 +289,6 @@ def backup(path: str, journal: str | None) -> int:
     \b
     Example:
       moothall runs backup runs-2026-11-24.db --journal runs.db
-
-    \b
-    Exit codes: 0 done, 1 failed, 2 wrong usage,
-    130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with opened(journal) as found, usage():
         found.backup(path)

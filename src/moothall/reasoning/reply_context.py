@@ -1,4 +1,4 @@
-"""The context of a reply: the replies that asked for it, and where the asker's texts come from."""
+"""The context of a reply: the replies around it, its thread, the origins of the asker's text."""
 
 from __future__ import annotations
 

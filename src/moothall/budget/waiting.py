@@ -1,4 +1,4 @@
-"""Turns: a reservation that only others' open reservations prevent waits until they settle."""
+"""Reservations that wait: as long as only other open reservations prevent them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a remote model reads: by its name, or as its server says."""
+"""The context length of a remote model: by its name, or as its server states it."""
 
 from __future__ import annotations
 

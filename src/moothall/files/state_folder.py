@@ -1,4 +1,4 @@
-"""The place of files that moothall keeps for a user."""
+"""The user's state folder, where moothall keeps its own files."""
 
 from __future__ import annotations
 
