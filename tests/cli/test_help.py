@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 import pytest
+from click.testing import CliRunner
 
 from commands import run
 from moothall.cli.main import command as program
@@ -27,16 +26,18 @@ COMMANDS = names(program)
 
 
 def shown(*args: str, columns: int = 80) -> str:
-    done = run(*args, env={**os.environ, "COLUMNS": str(columns)})
-    assert (done.returncode, done.stderr) == (0, "")
+    """What a command writes at a width; a process of its own would show the same."""
+    env = {"COLUMNS": str(columns)}
+    done = CliRunner().invoke(program, args, prog_name="moothall", env=env)
+    assert (done.exit_code, done.stderr) == (0, "")
     return done.stdout
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help_fits_a_narrow_terminal_without_breaking_a_word(words: tuple[str, ...]) -> None:
-    whole = shown(*words, "--help", columns=80).replace("\\\n", "").split()
-    for columns in (40, 60, 80):
-        text = shown(*words, "--help", columns=columns)
+    texts = {columns: shown(*words, "--help", columns=columns) for columns in (40, 60, 80)}
+    whole = texts[80].replace("\\\n", "").split()
+    for columns, text in texts.items():
         wide = [line for line in text.splitlines() if len(line) > columns]
         assert not wide, columns
         assert text.replace("\\\n", "").split() == whole, columns

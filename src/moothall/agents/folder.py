@@ -174,12 +174,7 @@ class Folder:
                 os.close(file)
 
     def _at(
-        self,
-        name: str,
-        do: Callable[[int, str, Any], T],
-        *,
-        follow: bool = True,
-        new: bool = False,
+        self, name: str, do: Callable[[int, str, Any], T], *, follow: bool = True, new: bool = False
     ) -> T:
         """Call `do` with a name's folder, last part and status (None if it is `new`)."""
         parts = _parts(name)

@@ -29,10 +29,7 @@ _WATCH = 'read -r line; kill -s KILL -- "-$0"'
 
 
 def check_limits(
-    seconds: float | None,
-    max_file_bytes: int | None,
-    network: bool,
-    name: str = "command_timeout",
+    seconds: float | None, max_file_bytes: int | None, network: bool, name: str = "command_timeout"
 ) -> None:
     """Raise if a setting of the commands is not one of its values; `name` is that of seconds."""
     if seconds is not None and not (type(seconds) in (int, float) and seconds > 0):

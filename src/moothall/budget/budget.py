@@ -118,11 +118,7 @@ class Budget:
         self._accounts: Accounts = (account,)
 
     def child(
-        self,
-        *,
-        name: str | None = None,
-        per: Per | None = None,
-        **limits: Unpack[Limits],
+        self, *, name: str | None = None, per: Per | None = None, **limits: Unpack[Limits]
     ) -> Budget:
         """Return a part of this budget: both its own and this one's limits hold and count.
 

@@ -50,10 +50,7 @@ class Ledger:
         return account
 
     def change(
-        self,
-        accounts: Accounts,
-        work: Callable[[], T],
-        undo: Callable[[], object] | None = None,
+        self, accounts: Accounts, work: Callable[[], T], undo: Callable[[], object] | None = None
     ) -> T:
         """Change accounts with `work`; `undo` reverts it if it cannot be stored."""
         with self._lock:
@@ -73,11 +70,7 @@ class Ledger:
             account.renew(now)
 
     def reserve(
-        self,
-        accounts: Accounts,
-        least: Amounts,
-        now: float,
-        rest: tuple[int, ...] = (),
+        self, accounts: Accounts, least: Amounts, now: float, rest: tuple[int, ...] = ()
     ) -> Reservation:
         """Reserve from all accounts or none; `rest`: the kinds of which to take all."""
         amounts, terms = least, None
@@ -152,12 +145,7 @@ class Ledger:
             return left(accounts)
 
     def load(
-        self,
-        account: Account,
-        spent: list[int],
-        seconds: float,
-        over: list[int],
-        period: str,
+        self, account: Account, spent: list[int], seconds: float, over: list[int], period: str
     ) -> None:
         """Set what was spent."""
         with self._lock:
@@ -186,10 +174,7 @@ class Reservation(Held):
         open: whether it was not yet settled or released
     """
 
-    __slots__ = (
-        *("__weakref__", "_accounts", "_ledger", "_terms", "_spent", "_waits"),
-        "open",
-    )
+    __slots__ = (*("__weakref__", "_accounts", "_ledger", "_terms", "_spent", "_waits"), "open")
 
     def __init__(
         self,

@@ -102,10 +102,7 @@ class SharedLedger(Ledger):
         return account
 
     def change(
-        self,
-        accounts: Accounts,
-        work: Callable[[], T],
-        undo: Callable[[], object] | None = None,
+        self, accounts: Accounts, work: Callable[[], T], undo: Callable[[], object] | None = None
     ) -> T:
         """Read the shared accounts from the books, change accounts, and write them back."""
         found: list[T] = []
@@ -156,12 +153,7 @@ class SharedLedger(Ledger):
                 self.line.wake_first()
 
     def load(
-        self,
-        account: Account,
-        spent: list[int],
-        seconds: float,
-        over: list[int],
-        period: str,
+        self, account: Account, spent: list[int], seconds: float, over: list[int], period: str
     ) -> None:
         """Set what a child that is not shared has spent."""
         if account.key is not None:
@@ -172,10 +164,7 @@ class SharedLedger(Ledger):
         super().load(account, spent, seconds, over, period)
 
     def _put(
-        self,
-        accounts: Accounts,
-        shared: list[SharedAccount],
-        states: list[dict[str, Any] | None],
+        self, accounts: Accounts, shared: list[SharedAccount], states: list[dict[str, Any] | None]
     ) -> None:
         for account, state in zip(shared, states, strict=True):
             account.put(state, self._now())

@@ -7,18 +7,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Final, TypeVar
 
 import click
 
-from moothall.errors import (
-    DefinitionError,
-    InvalidId,
-    MissingExtra,
-    NoSuchRun,
-)
+from moothall.errors import DefinitionError, InvalidId, MissingExtra, NoSuchRun
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -38,10 +34,7 @@ class NotBegun(click.ClickException):
 
 # Of what was typed or configured, whenever it shows. What else may be wrong with that, such as a
 # model without its key, is checked within `options.usage`, which makes it a NotBegun.
-_WRONG: Final = (
-    *(click.UsageError, NotBegun, DefinitionError, InvalidId, MissingExtra),
-    NoSuchRun,
-)
+_WRONG: Final = (*(click.UsageError, NotBegun, DefinitionError, InvalidId, MissingExtra), NoSuchRun)
 
 
 def code_of(error: BaseException) -> int:
@@ -49,6 +42,23 @@ def code_of(error: BaseException) -> int:
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return INTERRUPTED
     return USAGE if isinstance(error, _WRONG) else FAILED
+
+
+def stop_on_signals(stop: Callable[[], bool]) -> None:
+    """Call `stop` at SIGINT or SIGTERM; if it returns False, or at the second, exit at once."""
+    told = False
+
+    def handle() -> None:
+        nonlocal told
+        if told or not stop():
+            with suppress(OSError):
+                sys.stdout.flush()
+            os._exit(INTERRUPTED)
+        told = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, handle)
 
 
 _STOPPING: Final = b"stopping; Ctrl-C again ends it at once\n"

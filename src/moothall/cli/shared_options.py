@@ -191,8 +191,7 @@ def as_written(journal: Journal) -> Iterator[None]:
         if isinstance(error, MoothallError):
             raise
         raise JournalError(
-            journal.path,
-            f"an entry is not as moothall writes it: {type(error).__name__}: {error}",
+            journal.path, f"an entry is not as moothall writes it: {type(error).__name__}: {error}"
         ) from error
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from math import isnan
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypedDict
 
-from moothall.arguments import check_integer, none_of
+from moothall.arguments import check_integer, none_of, unknown_argument
 from moothall.database.protocol import Database
 from moothall.errors import ConfigError
 from moothall.journal.stop_reason import STATES
@@ -38,6 +38,20 @@ _STATE: Final = (
 )
 
 
+class Filters(TypedDict, total=False):
+    """Which runs are wanted, as `Journal.runs` and `Journal.sums` take it."""
+
+    state: str | Iterable[str] | None
+    kind: str | None
+    agent: str | None
+    thread: str | None
+    since: Moment | None
+    until: Moment | None
+    text: str | None
+    forked_from: str | None
+    needs_person: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """Which runs are wanted; what is None or empty restricts nothing."""
@@ -54,6 +68,13 @@ class Wanted:
     needs_person: bool = False
     sort: str = "began"
     limit: int | None = None
+
+    @classmethod
+    def of(cls, called: Callable[..., Any], filters: Filters, **more: Any) -> Wanted:
+        """Return what is wanted by the arguments of a method of `Journal`."""
+        if unknown := unknown_argument(called, filters, Filters.__annotations__):
+            raise unknown
+        return cls(**filters, **more)
 
     def __post_init__(self) -> None:
         """Read the states, which may be read only once."""

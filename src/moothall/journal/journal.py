@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from moothall.arguments import check_integer
 from moothall.database import Database
@@ -21,7 +21,7 @@ from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Decision, Doubt, decisions_for, in_doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums, copied
-from moothall.journal.find import Moment, Wanted
+from moothall.journal.find import Filters, Wanted
 from moothall.journal.moving import backed_up, exported, imported, named_file
 from moothall.journal.opening import MAX_ID, Runs, check_id
 from moothall.journal.run_parts import Part, ReadPart, reply_of
@@ -90,102 +90,52 @@ class Journal:
     # -- looking -----------------------------------------------------------------------------------
 
     def runs(
-        self,
-        *,
-        state: str | Iterable[str] | None = None,
-        kind: str | None = None,
-        agent: str | None = None,
-        thread: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        text: str | None = None,
-        forked_from: str | None = None,
-        needs_person: bool = False,
-        sort: str = "began",
-        limit: int | None = None,
+        self, *, sort: str = "began", limit: int | None = None, **filters: Unpack[Filters]
     ) -> Outlines:
         """Return an outline of each run, in the order in which they began; or of those wanted.
 
         Args:
-            state: the state, or several: `running`, `waiting`, `stopped`, or how the run ended;
-                another word is an error, unless a run of the journal ended so
-            kind: the class of its agent
-            agent: the id of its agent
-            thread: the id of its conversation; `T` also finds the threads `T/…` of that sender
-            since: only runs that were worked on at this time or later, in seconds since 1970 or as
-                a datetime
-            until: only runs that began at this time or before, likewise
-            text: words that all occur in the task or the reply, without regard to case, among the
-                first 500 characters of the task and 1,000 of the reply
-            forked_from: the id of a run: only its forks
-            needs_person: only runs that are `waiting`, `in_doubt` or `stopped` and have no fork
             sort: `began`, `changed`, `seconds`, `tokens`, `usd`, `model_calls`, `actions` or
                 `entries`; with a `-` before it, the largest first
             limit: the most runs
+            **filters: which runs are wanted; all are by default:
+
+                * `state`: the state, or several: `running`, `waiting`, `stopped`, or how the run
+                  ended; another word is an error, unless a run of the journal ended so
+                * `kind`: the class of its agent
+                * `agent`: the id of its agent
+                * `thread`: the id of its conversation; `T` also finds the threads `T/…` of that
+                  sender
+                * `since`: only runs that were worked on at this time or later, in seconds since
+                  1970 or as a datetime
+                * `until`: only runs that began at this time or before, likewise
+                * `text`: words that all occur in the task or the reply, without regard to case,
+                  among the first 500 characters of the task and 1,000 of the reply
+                * `forked_from`: the id of a run: only its forks
+                * `needs_person`: only runs that are `waiting`, `in_doubt` or `stopped` and have no
+                  fork
 
         Raises:
             ConfigError: an argument is not valid
             JournalError: the file cannot be read
         """
-        wanted = Wanted(
-            state=state,
-            kind=kind,
-            agent=agent,
-            thread=thread,
-            since=since,
-            until=until,
-            text=text,
-            forked_from=forked_from,
-            needs_person=needs_person,
-            sort=sort,
-            limit=limit,
-        )
+        wanted = Wanted.of(Journal.runs, filters, sort=sort, limit=limit)
         with self._file.reading() as db:
             wanted.check(db)
             found = self._found(db, wanted)
         return Outlines(found)
 
-    def sums(
-        self,
-        *,
-        state: str | Iterable[str] | None = None,
-        kind: str | None = None,
-        agent: str | None = None,
-        thread: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        text: str | None = None,
-        forked_from: str | None = None,
-        needs_person: bool = False,
-    ) -> Sums:
+    def sums(self, **filters: Unpack[Filters]) -> Sums:
         """Return how many runs there are, and what they have spent together.
 
         Args:
-            state: which runs, as for `runs`, like all arguments
-            kind: likewise
-            agent: likewise
-            thread: likewise
-            since: likewise
-            until: likewise
-            text: likewise
-            forked_from: likewise
-            needs_person: likewise
+            **filters: which runs are wanted, as for `runs`
 
         Raises:
             ConfigError: an argument is not valid
             JournalError: the file cannot be read
         """
-        wanted = Wanted(
-            state=state,
-            kind=kind,
-            agent=agent,
-            thread=thread,
-            since=since,
-            until=until,
-            text=text,
-            forked_from=forked_from,
-            needs_person=needs_person,
-        )
+        wanted = Wanted.of(Journal.sums, filters)
         with self._file.reading() as db:
             wanted.check(db)
             query, values = wanted.sums(partial(self._taken, db))

@@ -89,10 +89,7 @@ class Runs:
             return self._opened(run_id)
 
     def _open_for(
-        self,
-        opening: concurrent.futures.Future[OpenRun],
-        run_id: str,
-        new: NewRun,
+        self, opening: concurrent.futures.Future[OpenRun], run_id: str, new: NewRun
     ) -> None:
         """Open a run for a waiting caller; close it if the caller was cancelled meanwhile."""
         with self._opening:

@@ -24,14 +24,7 @@ from moothall.models.chat_answer import (
     reasoning_of,
     wrong_field,
 )
-from moothall.models.protocol import (
-    Call,
-    ModelReply,
-    ReasoningPiece,
-    StreamPart,
-    TextPiece,
-    Usage,
-)
+from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.server_events import ServerEvents
 
 MOST_TOKENS = 2**53

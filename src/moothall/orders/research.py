@@ -305,11 +305,7 @@ def _tools(order: ResearchOrder) -> list[Action]:
         exclude, since = order.exclude, order.since
         tools += [
             search_web(
-                searxng=order.searxng,
-                allow_hosts=hosts,
-                sites=sites,
-                exclude=exclude,
-                since=since,
+                searxng=order.searxng, allow_hosts=hosts, sites=sites, exclude=exclude, since=since
             ),
             visit_page(allow_hosts=hosts, sites=sites, exclude=exclude, since=since),
             read_pdf(allow_hosts=hosts, sites=sites, exclude=exclude),

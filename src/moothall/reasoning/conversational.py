@@ -351,9 +351,7 @@ class ConversationalAgent(Threaded):
         return reply.text
 
     async def observe(
-        self,
-        message: str | dict[str, Any] | ChatMessage | Message,
-        thread: str | int | None = None,
+        self, message: str | dict[str, Any] | ChatMessage | Message, thread: str | int | None = None
     ) -> None:
         """Remember something without answering.
 

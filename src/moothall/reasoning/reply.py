@@ -15,15 +15,7 @@ from moothall.journal.stop_reason import ANSWERED, StopReason
 from moothall.jsonvalue import deep_json, json_line
 from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
 from moothall.provenance import Origins
-from moothall.text import (
-    counted,
-    cut,
-    display,
-    error_message,
-    escaped_json,
-    log_failure,
-    shorten,
-)
+from moothall.text import counted, cut, display, error_message, escaped_json, log_failure, shorten
 
 _LOGGER = logging.getLogger("moothall.reasoning")
 

@@ -18,14 +18,7 @@ from moothall.spaces.handler import call_callback
 from moothall.spaces.lanes import LanedMailbox
 from moothall.spaces.loop import LoopThread, on_a_space
 from moothall.spaces.mailbox import Mailbox
-from moothall.spaces.replacing import (
-    check_successor,
-    drained,
-    ended,
-    not_here,
-    retire,
-    succeed,
-)
+from moothall.spaces.replacing import check_successor, drained, ended, not_here, retire, succeed
 from moothall.spaces.request import Request
 from moothall.spaces.router import Router
 from moothall.spaces.watchdog import WATCHDOG

@@ -30,12 +30,7 @@ from moothall.spaces.space import Space
     "--name", metavar="ID", help="Your id on the exchange; must be unique.  [default: USER-xxxx]"
 )
 def command(
-    journal: str | None,
-    no_history: bool,
-    amqp: bool,
-    place: Place,
-    name: str | None,
-    **given: Any,
+    journal: str | None, no_history: bool, amqp: bool, place: Place, name: str | None, **given: Any
 ) -> int:
     """Talk with agents at the terminal.
 

@@ -57,9 +57,7 @@ _OLDER: Final = (
 @click.argument("run_ids", metavar="[ID]...", nargs=-1)
 @journal_option("The journal.")
 @click.option(
-    "--thread",
-    metavar="T",
-    help="All runs of this conversation, and of those below it, T/….",
+    "--thread", metavar="T", help="All runs of this conversation, and of those below it, T/…."
 )
 @click.option(
     "--memory",

@@ -86,9 +86,7 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out", 
     help="Format of the tables.  [default: Parquet if pyarrow is installed]",
 )
 @click.option(
-    "--trajectories",
-    is_flag=True,
-    help="Write where each citizen was in each step, too.",
+    "--trajectories", is_flag=True, help="Write where each citizen was in each step, too."
 )
 @click.option(
     "--sweep",

@@ -11,13 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Final, TextIO, cast
 
-from moothall.approval import (
-    ApprovalRequest,
-    Approver,
-    CallbackApprover,
-    TerminalApprover,
-    approve,
-)
+from moothall.approval import ApprovalRequest, Approver, CallbackApprover, TerminalApprover, approve
 from moothall.approval.approval import Decision
 from moothall.cli.recorded_runs import Recorded
 from moothall.cli.run.outcome import exit_code

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from moothall.agent import Agent
-from moothall.cli.exit_codes import INTERRUPTED
+from moothall.cli.exit_codes import stop_on_signals
 from moothall.cli.own_agents import add_agent, named_agent
 from moothall.cli.shared_options import print_text, recorded, usage
 from moothall.errors import MissingExtra, MoothallError
@@ -36,40 +33,31 @@ _DECIDED_S: Final = 3.0
 """Seconds between looks for runs that a person has decided about."""
 
 _FILE: Final = click.Path(dir_okay=False)
-_OPTIONS = (
-    click.option("--exchange", metavar="E", help=f"Exchange of the broker.  [default: {EXCHANGE}]"),
-    click.option("--use-ssl", is_flag=True, help="Encrypt the connection (AMQP_USE_SSL=1)."),
-    click.option(
+_OPTIONS = {
+    "exchange": click.option(
+        "--exchange", metavar="E", help=f"Exchange of the broker.  [default: {EXCHANGE}]"
+    ),
+    "use_ssl": click.option(
+        "--use-ssl", is_flag=True, help="Encrypt the connection (AMQP_USE_SSL=1)."
+    ),
+    "ca_file": click.option(
         "--ca-file",
         metavar="PEM",
         type=_FILE,
         help="Authorities that may have issued the broker's certificate (AMQP_CA_FILE).",
     ),
-    click.option(
+    "cert_file": click.option(
         "--cert-file",
         metavar="PEM",
         type=_FILE,
         help="Client certificate; without AMQP_USERNAME it logs in (AMQP_CERT_FILE).",
     ),
-    click.option(
-        "--key-file",
-        metavar="PEM",
-        type=_FILE,
-        help="Private key of --cert-file (AMQP_KEY_FILE).",
+    "key_file": click.option(
+        "--key-file", metavar="PEM", type=_FILE, help="Private key of --cert-file (AMQP_KEY_FILE)."
     ),
-)
+}
+"""The options by their arguments: the exchange, and arguments of `AMQPOptions`."""
 _QUORUM = click.option("--quorum", is_flag=True, help="Replicate the queues in a cluster.")
-
-
-def _added() -> frozenset[str]:
-    """Return the arguments that the options add: a command has a --port of its own."""
-    command = click.command()(lambda: None)
-    for option in _OPTIONS:
-        option(command)
-    return frozenset(each.name for each in command.params if each.name)
-
-
-_OF_CONNECTION: Final = {each.name for each in fields(AMQPOptions)} & _added()
 
 
 @dataclass(frozen=True)
@@ -118,12 +106,12 @@ def place_options(function: Callable[..., Any], *, quorum: bool = True) -> Calla
 
     @wraps(function)
     def command(*args: Any, exchange: str | None, quorum: bool = False, **kwargs: Any) -> Any:
-        given = {name: kwargs.pop(name) for name in _OF_CONNECTION}
+        given = {name: kwargs.pop(name) for name in _OPTIONS if name != "exchange"}
         said = {name: value for name, value in given.items() if value not in (None, False)}
         return function(*args, place=Place(exchange, quorum, said), **kwargs)
 
     decorated: Callable[..., Any] = command
-    for option in reversed(_OPTIONS + ((_QUORUM,) if quorum else ())):
+    for option in reversed((*_OPTIONS.values(), *((_QUORUM,) if quorum else ()))):
         decorated = option(decorated)
     return decorated
 
@@ -166,21 +154,17 @@ def serve_over_broker(
 
 
 async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> int:
-    loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     serving = False
 
-    def stop() -> None:
-        if not serving or stopped.is_set():
-            # Exit without waiting for actions in threads or for the broker. The broker sees the
-            # connection end, and gives the id and the messages to the next process.
-            with suppress(OSError):
-                sys.stdout.flush()
-            os._exit(INTERRUPTED)
-        stopped.set()
+    def stop() -> bool:
+        # An exit at once waits for no action in a thread, and not for the broker, which sees the
+        # connection end, and gives the id and the messages to the next process.
+        if serving:
+            stopped.set()
+        return serving
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+    stop_on_signals(stop)
     try:
         await asyncio.to_thread(add_agent, space, agent)
         serving = True

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from moothall.cli.exit_codes import INTERRUPTED
+from moothall.cli.exit_codes import stop_on_signals
 from moothall.cli.serving.broker_commands import log_to_stderr, print_served
 from moothall.cli.shared_options import usage
 from moothall.errors import GivenUp
@@ -41,26 +37,20 @@ async def _served(company: object) -> int:
     from moothall.company import Company
 
     assert isinstance(company, Company)
-    loop = asyncio.get_running_loop()
     serving = asyncio.current_task()
-    signals = 0
+    started = stopping = False
 
-    def stop() -> None:
-        nonlocal signals
-        signals += 1
-        if signals > 1:
-            with suppress(OSError):
-                sys.stdout.flush()
-            os._exit(INTERRUPTED)
+    def stop() -> bool:
+        nonlocal stopping
+        stopping = True
         if not started and serving is not None:
             serving.cancel()
-            return
-        print_served(f"{company.name} drains, within {company.settings.drain:g} s.")
-        company.stop()
+        else:
+            print_served(f"{company.name} drains, within {company.settings.drain:g} s.")
+            company.stop()
+        return True
 
-    started = False
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+    stop_on_signals(stop)
     try:
         with usage():
             await company.__aenter__()
@@ -70,7 +60,7 @@ async def _served(company: object) -> int:
         print_served(f"{escaped(company.name)} serves {agents}{where}. Ctrl-C ends it.")
         await company.ended()
     except asyncio.CancelledError:
-        if not signals:
+        if not stopping:
             raise
     except GivenUp as error:
         click.echo(f"moothall: {escaped(str(error))}", err=True)

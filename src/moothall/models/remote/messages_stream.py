@@ -13,14 +13,7 @@ from moothall.errors import ModelError
 from moothall.jsonvalue import readable
 from moothall.models.chat_answer import failed, parsed, wrong_field
 from moothall.models.chat_stream import MAX_CALLS, token_count
-from moothall.models.protocol import (
-    Call,
-    ModelReply,
-    ReasoningPiece,
-    StreamPart,
-    TextPiece,
-    Usage,
-)
+from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.server_events import ServerEvents
 
 _CUT = ("max_tokens", "model_context_window_exceeded")

@@ -9,14 +9,7 @@ from typing import Any, Final
 
 from moothall.errors import DefinitionError
 from moothall.journal.stop_reason import ANSWERED
-from moothall.jsonvalue import (
-    NotJSON,
-    Unreadable,
-    copy_json,
-    json_text,
-    read_json,
-    readable,
-)
+from moothall.jsonvalue import NotJSON, Unreadable, copy_json, json_text, read_json, readable
 from moothall.reasoning.events import PARTS_OF_CONCLUSION, Conclusion, DecisionAction, HumanDecision
 from moothall.reasoning.reply import Reply, Step
 from moothall.reasoning.reply_request import AnswerSchema

@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from moothall.errors import ConfigError, StateError
 from moothall.reasoning.checked_parts import Participant
@@ -39,6 +39,7 @@ DecisionFunc: TypeAlias = Callable[
 """`fn(conclusion, original_input)`: decides in H's place. Before R ran there is no conclusion."""
 ConclusionExtractor: TypeAlias = Callable[[Reply], Conclusion | Awaitable[Conclusion]]
 """`fn(reply)`: returns the conclusion in R's reply."""
+F = TypeVar("F")
 
 
 class DualActAgent(Group):
@@ -141,9 +142,7 @@ class DualActAgent(Group):
         Raises:
             ConfigError: it is not a function
         """
-        if fn is not None and not callable(fn):
-            raise ConfigError(f"a decision function must be a function, got {fn!r:.80}")
-        self._decide_by = fn
+        self._decide_by = _checked("a decision function", fn)
 
     def set_conclusion_extractor(self, fn: ConclusionExtractor | None) -> None:
         """Set a function, sync or async, that makes the conclusion from R's reply; None resets it.
@@ -153,9 +152,7 @@ class DualActAgent(Group):
         Raises:
             ConfigError: it is not a function
         """
-        if fn is not None and not callable(fn):
-            raise ConfigError(f"a conclusion extractor must be a function, got {fn!r:.80}")
-        self._extract_by = fn
+        self._extract_by = _checked("a conclusion extractor", fn)
 
     @property
     def _member_agents(self) -> list[Any]:
@@ -380,3 +377,9 @@ class DualActAgent(Group):
             for kind, each in reversed(made) if self.config.first == "reactive" else made:
                 if each is not None:
                     request.tell(kind, str(self.id), n, each, past=True)
+
+
+def _checked(what: str, fn: F) -> F:
+    if fn is not None and not callable(fn):
+        raise ConfigError(f"{what} must be a function, got {fn!r:.80}")
+    return fn

@@ -6,13 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from moothall.action import (
-    ACCESS_DENIED,
-    ACCESS_REQUESTED,
-    AccessPolicy,
-    Action,
-    ActionRegistry,
-)
+from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action, ActionRegistry
 from moothall.arguments import check_integer
 from moothall.context import SystemPrompt, check_system_prompt
 from moothall.environment import AnyEnvironment, Environment

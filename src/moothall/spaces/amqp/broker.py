@@ -285,10 +285,7 @@ class Broker:
         )
         self.consumer.attach(channel)
         await self.consumer.consume(
-            self._replies,
-            self.replied,
-            _REPLY_PREFETCH,
-            self._replies_deleted,
+            self._replies, self.replied, _REPLY_PREFETCH, self._replies_deleted
         )
         if self._lost:
             self._lost = False

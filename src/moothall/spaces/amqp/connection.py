@@ -14,12 +14,7 @@ from typing import Any
 import pika
 from pika import frame, spec
 from pika.channel import Channel
-from pika.exceptions import (
-    AMQPError,
-    ChannelClosedByBroker,
-    InvalidFrameError,
-    StreamLostError,
-)
+from pika.exceptions import AMQPError, ChannelClosedByBroker, InvalidFrameError, StreamLostError
 
 from moothall.spaces.request import settle
 

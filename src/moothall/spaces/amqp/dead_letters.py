@@ -14,12 +14,7 @@ from typing import Any, Final, Self
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
-from pika.exceptions import (
-    AMQPError,
-    ChannelClosedByBroker,
-    ConnectionBlockedTimeout,
-    NackError,
-)
+from pika.exceptions import AMQPError, ChannelClosedByBroker, ConnectionBlockedTimeout, NackError
 
 from moothall.errors import BrokerError, InvalidId
 from moothall.message import BROADCAST as EVERYONE

@@ -28,11 +28,7 @@ logger: logging.Logger = logging.getLogger("moothall.amqp")
 _AGAIN_S: Final = 1.0
 """Seconds until the receiver reads the inbox again, after that failed."""
 
-_KINDS: Final = {
-    wire.SEND: kinds.SEND,
-    wire.ANSWER: kinds.ANSWER,
-    wire.REQUEST: kinds.REQUEST,
-}
+_KINDS: Final = {wire.SEND: kinds.SEND, wire.ANSWER: kinds.ANSWER, wire.REQUEST: kinds.REQUEST}
 
 _MOST_CANCELLED: Final = 10_000
 """How many cancellations are kept for requests that have not arrived."""
