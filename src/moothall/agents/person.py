@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from moothall.action import action
+from moothall.agent import CURRENT
 from moothall.agents.terminal import Terminal
+from moothall.approval import Question
 from moothall.context import Context
 from moothall.errors import ConfigError, NobodyToAsk
 from moothall.journal.stop_reason import StopReason
 from moothall.jsonvalue import Unreadable, json_text
+from moothall.message import REPLYING
 from moothall.models.protocol import ChatMessage, Usage
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
@@ -20,12 +23,15 @@ from moothall.reasoning.events import DECISIONS, HumanDecision, decision_of
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
+from moothall.spaces.delivery import ASKERS, of_chain
 from moothall.workflow import ReplyingOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
+_FAULTS = 5
+"""After so many answers that are wrong, a caller is asked no more."""
 _CHOICES = "\n".join(
     (
         "Choose:",
@@ -61,6 +67,9 @@ class Person(ConversationalAgent):
     stops, which ends the reply as `cancelled`. Any other answer with a schema is JSON, and is asked
     for until it is valid. A closed terminal ends the reply as `error`, with `NobodyToAsk`.
 
+    Where a door serves the agent that asks, the person is the one behind the caller, whom the door
+    asks as it asks for approvals. Only `desk=`, `stdin=` or `stdout=` states another place.
+
     Args:
         id: its id
         stdin: the input for answers; default: the process's
@@ -92,26 +101,34 @@ class Person(ConversationalAgent):
             )
         self._terminal = Terminal(stdin, stdout)
         self._desk = _AtTerminal(self.id, self._terminal) if desk is None else desk
+        self._has_place = any(each is not None for each in (desk, stdin, stdout))
+
+    def _desk_now(self) -> Desk:
+        """Return where to ask now: for a caller of a door, at the caller's place."""
+        ask = None if self._has_place else of_chain(ASKERS, CURRENT.get())
+        return self._desk if ask is None else _AtCaller(self, ask)
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
-        if isinstance(self._desk, _AtTerminal):
+        if isinstance(self._desk_now(), _AtTerminal):
             self._terminal.show(json_text(message.get("content")))
 
     async def _respond(self, request: ReplyRequest) -> Reply:
-        told = request.state.hear()
+        told, desk = request.state.hear(), self._desk_now()
         decides = request.schema == DECISION_SCHEMA
         schema = None if decides else request.answer
         fault = ""
         while True:
-            line = await self._desk.ask(request, told, fault)
-            if line is None:
-                at_terminal = isinstance(self._desk, _AtTerminal)
-                gone = "at the terminal, which is closed" if at_terminal else "and has left"
-                error = NobodyToAsk(f"{self.id!r} was asked {gone}")
+            try:
+                line = await desk.ask(request, told, fault)
+                if line is None:
+                    at_terminal = isinstance(desk, _AtTerminal)
+                    gone = "at the terminal, which is closed" if at_terminal else "and has left"
+                    raise NobodyToAsk(f"{self.id!r} was asked {gone}")
+            except NobodyToAsk as error:
                 return self._reply(request, "", "", "error", str(error), error)
             if not isinstance(line, str | HumanDecision):
                 raise TypeError(
-                    f"agent {self.id!r}: ask of its desk, a {type(self._desk).__name__}, must "
+                    f"agent {self.id!r}: ask of its desk, a {type(desk).__name__}, must "
                     f"return a text, a HumanDecision or None, got {line!r:.80}"
                 )
             if decides:
@@ -163,6 +180,55 @@ class _AtTerminal:
             if request.schema == DECISION_SCHEMA:
                 show(f"\n{_CHOICES}")
         return await self._terminal.ask(f"{self._id}> ")
+
+
+class _AtCaller:
+    """The person behind a caller of a door, who is asked questions by the caller's protocol."""
+
+    def __init__(self, person: Person, ask: Callable[[Question], Awaitable[str]]) -> None:
+        self._person = person
+        self._ask = ask
+        self._faults = 0
+
+    async def ask(self, request: ReplyRequest, told: Sequence[str], fault: str) -> str | None:
+        """Return the caller's answer; None after too many that are wrong: it may be a program."""
+        id = self._person.id
+        self._faults += bool(fault)
+        if self._faults >= _FAULTS:
+            return None
+        try:
+            asker = self._asker()
+            if asker is None:
+                raise NobodyToAsk("the question is the caller's own")
+            return await self._ask(Question(asker, in_words(request, told, fault), request.run_id))
+        except NobodyToAsk as error:
+            raise NobodyToAsk(
+                f"{id!r} cannot be asked for a caller of a door ({error}): give it desk=, or "
+                "stdin= and stdout= for a terminal of this server"
+            ) from None
+
+    def _asker(self) -> str | None:
+        """Return the id of the agent that asks the person; None if the caller itself does."""
+        replies = [each for each in REPLYING.get() if each.open and each.agent is not self._person]
+        if replies:
+            return str(replies[-1].agent.id)
+        handling: Any = CURRENT.get()
+        while handling is not None and not handling.envelope.name:  # no message
+            handling = handling.parent
+        known = handling is None or handling.envelope.id in ASKERS
+        return None if known else str(handling.envelope.sender)
+
+
+def in_words(request: ReplyRequest, told: Sequence[str], fault: str) -> str:
+    """Return a request to a person as one text, with how to answer."""
+    content, form = request.content, ""
+    if request.schema == DECISION_SCHEMA:
+        form = _CHOICES
+    elif request.answer is not None:
+        schema = json_text(request.answer.json)
+        form = f"Answer with JSON that follows this schema: {schema}"
+    text = content if isinstance(content, str) else json_text(content)
+    return "\n\n".join(each for each in (text, *told, fault or form) if each)
 
 
 def _decision(line: str) -> HumanDecision | None:

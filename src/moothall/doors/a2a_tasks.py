@@ -28,7 +28,7 @@ from moothall.a2a.wire import (
 )
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision
-from moothall.doors.served import Caller, Served
+from moothall.doors.served import Caller, Served, in_lines
 from moothall.errors import MoothallError, NobodyToAsk, NotPermitted
 from moothall.jsonvalue import deep_json, json_text
 from moothall.models.protocol import TextPiece
@@ -183,7 +183,7 @@ class Task:
 
     async def _answer(self, question: Question) -> str:
         shown = {"agent": question.agent, "text": question.text}
-        said = await self._asked(json_text(shown), str(question), shown, False)
+        said = await self._asked(json_text(shown), in_lines(question), shown, False)
         if said is None:
             raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody answered")
         return str(said)

@@ -15,7 +15,7 @@ from moothall.doors.checks import Send, sent_event
 from moothall.doors.openai import Endpoint, parted
 from moothall.doors.openai_input import ClientMemory, Wrong, chat_completion, check_conversation
 from moothall.doors.refusals import run_error
-from moothall.doors.served import Caller, Served, id_in
+from moothall.doors.served import Caller, Served, id_in, in_lines
 from moothall.errors import MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
 from moothall.models.protocol import ReasoningPiece, TextPiece
@@ -73,7 +73,7 @@ class _Asked:
         request, about = self.request, dict[str, Any]()
         if isinstance(request, Question):
             about = {"agent": request.agent, "text": request.text}
-            asks = {"reason": "question", "message": str(request), "metadata": about}
+            asks = {"reason": "question", "message": in_lines(request), "metadata": about}
             return {**asks, "responseSchema": _form("answer", "string")}
         about = {"agent": request.agent, "action": request.action, "args": request.args}
         if request.note:

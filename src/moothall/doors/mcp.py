@@ -18,7 +18,7 @@ from moothall.approval.approval import Decision
 from moothall.doors.callers import LOCAL, caller_of, sender_of
 from moothall.doors.checks import Receive, Scope, Send
 from moothall.doors.refusals import REFUSED, fault_of
-from moothall.doors.served import Caller, Served
+from moothall.doors.served import Caller, Served, in_lines
 from moothall.errors import MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
 from moothall.mcp.results import content_of
@@ -79,7 +79,7 @@ class _Job:
 
     async def answer(self, question: Question) -> str:
         """Ask a question."""
-        form = await self.ask(str(question), _ANSWER) if self.can_ask else None
+        form = await self.ask(in_lines(question), _ANSWER) if self.can_ask else None
         if form is None or not isinstance(form.get("answer"), str):
             raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody answers")
         said: str = form["answer"]

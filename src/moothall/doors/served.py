@@ -19,7 +19,7 @@ from moothall.a2a.wire import CARD_PATH
 from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, Action
 from moothall.agent import CURRENT, Agent
 from moothall.approval import ApprovalRequest, Question, Refused
-from moothall.approval.approval import Decision, not_permitted
+from moothall.approval.approval import Decision, answer, not_permitted
 from moothall.doors.callers import LOCAL, Callers
 from moothall.errors import DefinitionError, NobodyToAsk
 from moothall.message import Envelope, address
@@ -27,8 +27,9 @@ from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import Event
 from moothall.reasoning.reply_context import RUNS_NAMED
 from moothall.reasoning.threaded import Threaded
-from moothall.spaces.delivery import HEARERS, PAYERS, REQUEST, RUNNING, Delivery, of_chain
+from moothall.spaces.delivery import ASKERS, HEARERS, PAYERS, REQUEST, RUNNING, Delivery, of_chain
 from moothall.spaces.native import NativeSpace
+from moothall.text import escaped, shown_lines
 from moothall.threads import WORKERS, called, guard
 
 _IDLE_S: Final = 3600.0
@@ -37,6 +38,14 @@ _MOST: Final = 10_000
 
 
 _DOTS: Final = re.compile(r"~*\.{1,2}")
+
+
+def in_lines(question: Question) -> str:
+    """Return a question as callers are shown it: one of several lines stays so."""
+    if "\n" not in question.text:
+        return str(question)
+    lines = shown_lines(question.text).replace("\n", "\n    ")
+    return f"{escaped(question.agent)} asks:\n    {lines}"
 
 
 def in_path(id: str) -> str:
@@ -228,7 +237,7 @@ class Served:
             if not (action == "say" and isinstance(self.agents[to], ConversationalAgent)):
                 budget.reserve(actions=1).settle()  # a reply counts what it does itself
             PAYERS[id] = budget
-        self._calls[id] = caller
+        self._calls[id], ASKERS[id] = caller, self._ask
         if heard is not None:
             HEARERS[id] = partial(_hear, caller.loop, heard)
         if caller.run_id is not None:
@@ -243,9 +252,8 @@ class Served:
                 pending.cancel()
                 raise
         finally:
-            self._calls.pop(id, None)
-            HEARERS.pop(id, None)
-            PAYERS.pop(id, None)
+            for known in (self._calls, ASKERS, HEARERS, PAYERS):
+                known.pop(id, None)
             RUNS_NAMED.pop((id, to), None)
             self._busy -= Counter((sender,))
 
@@ -280,7 +288,7 @@ class Served:
         self._counted[caller.name] += 1
         delivery = Delivery(Envelope(sender, to, "say", {}, id), REQUEST)
         delivery.mailbox, delivery.state = self._sender(sender)._mailbox, RUNNING
-        self._calls[id] = caller
+        self._calls[id], ASKERS[id] = caller, self._ask
         if budget is not None:
             PAYERS[id] = budget
         before = CURRENT.set(delivery)
@@ -288,8 +296,8 @@ class Served:
             yield
         finally:
             CURRENT.reset(before)
-            self._calls.pop(id, None)
-            PAYERS.pop(id, None)
+            for known in (self._calls, ASKERS, PAYERS):
+                known.pop(id, None)
             self._busy -= Counter((sender,))
 
     async def permit(self, sender: str, agent: ConversationalAgent, content: Any) -> None:
@@ -344,6 +352,10 @@ class Served:
     def _caller(self) -> Caller | None:
         """Return the caller whose call led to the code that runs now, or None."""
         return of_chain(self._calls, CURRENT.get())
+
+    async def _ask(self, question: Question) -> str:
+        """Ask the person behind the space's approver, which is the caller, or decides itself."""
+        return await answer(self._space.approver, question)
 
     def _tell(self, event: Event) -> None:
         if self._calls and (caller := self._caller()) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from moothall.agent import Agent, Pending
@@ -13,6 +13,7 @@ from moothall.provenance import union
 from moothall.spaces.loop import LoopThread
 
 if TYPE_CHECKING:
+    from moothall.approval import Question
     from moothall.budget import Budget
 
 T = TypeVar("T")
@@ -35,6 +36,8 @@ MAX_HOPS: Final = 32
 
 PAYERS: Final[dict[str, Budget]] = {}
 """The budgets of callers from outside, by the id of the message with which each came in."""
+ASKERS: Final[dict[str, Callable[[Question], Awaitable[str]]]] = {}
+"""What asks a person behind such a caller a question, by the id of that message."""
 HEARERS: Final[dict[str, Callable[[str], None]]] = {}
 """What is told the progress of an action, by the id of the message that calls it."""
 

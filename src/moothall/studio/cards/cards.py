@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from moothall.agents.person import in_words
 from moothall.approval import Always, ApprovalRequest, ChangedArgs, Question, Refused
 from moothall.approval.decision import Check, Decision
 from moothall.errors import CardGone, ConfigError
-from moothall.jsonvalue import json_text
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
 from moothall.reasoning.events import (
     DECISIONS,
@@ -173,10 +173,7 @@ class PageDesk:
             of = {"task": self._task, "round": len(self._concluded), "conclusion": last}
             decision: HumanDecision = await self._cards.ask("decision", {**about, **of})
             return decision
-        text = request.content if isinstance(request.content, str) else json_text(request.content)
-        schema = None if request.answer is None else request.answer.json
-        form = f"Answer with JSON that follows this schema: {json_text(schema)}" if schema else ""
-        text = "\n\n".join(each for each in (text, *told, fault or form) if each)
+        text = in_words(request, told, fault)
         return str(await self._cards.ask("question", {**about, "text": text}))
 
 
