@@ -17,7 +17,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TextIO, runtime_checkable
 
 from moothall.approval.decision import ANSWERS, Check, changed_or_refused
 from moothall.approval.decision import Always as Always
@@ -38,13 +38,18 @@ from moothall.threads import called, renewed
 logger: logging.Logger = logging.getLogger("moothall.approval")
 
 
-ABOUT: ContextVar[tuple[str, dict[str, Any], str, tuple[str, ...]] | None] = ContextVar(
-    "moothall_asked_about", default=None
-)
-"""What is asked about the values of a call: action, arguments, the question, the values."""
+class Asked(NamedTuple):
+    """What a run asks about one of its calls, besides the call itself."""
 
-CHECKS: ContextVar[tuple[str, dict[str, Any], Check] | None] = ContextVar("checks", default=None)
-"""What checks other arguments of a call: action, arguments, the check."""
+    action: str
+    args: dict[str, Any]
+    note: str = ""  # the question about its values
+    outside: tuple[str, ...] = ()  # these values
+    check: Check | None = None  # of other arguments
+
+
+ASKED: ContextVar[Asked | None] = ContextVar("moothall_asked", default=None)
+"""What the run that goes on in this context asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +95,13 @@ class ApprovalRequest:
         """Return the request for a proposed message of a run and a thread."""
         action = message["action"]
         name, args = action["name"], dict(action.get("args", {}))
-        about = ABOUT.get()
-        outside: tuple[str, ...] = ()
-        if about is not None and about[:2] == (name, args):
-            note = "; ".join(filter(None, (about[2], note)))
-            outside = about[3]
-        checks = CHECKS.get()
-        check = checks[2] if checks and checks[:2] == (name, args) else None
-        return cls(
-            str(message["to"]),
-            name,
-            args,
-            str(message.get("from", "")),
-            dict(message),
-            run_id,
-            thread,
-            note,
-            outside,
-            check,
-        )
+        asked = ASKED.get()
+        if asked is None or asked[:2] != (name, args):
+            asked = Asked(name, args)
+        note = "; ".join(filter(None, (asked.note, note)))
+        to, sender = str(message["to"]), str(message.get("from", ""))
+        about = (run_id, thread, note, asked.outside, asked.check)
+        return cls(to, name, args, sender, dict(message), *about)
 
     @property
     def fingerprint(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from moothall.agent import Agent
 from moothall.company.company_space import CompanySpace
-from moothall.company.door import Status, routes
+from moothall.company.door import routes
 from moothall.company.kinds import agent_of
 from moothall.company.metrics import Metrics
 from moothall.company.scheduler import Call, Scheduler
@@ -287,7 +287,7 @@ class Company:
         if given.token is None and needs_token(host):
             raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
         self._served = Served((), Callers(given.token), self.space)
-        made, open_paths = routes(Status(self.health, self.metrics))
+        made, open_paths = routes(self.health, self.metrics)
         app = application(self._served, self._served.callers, self.name, made, open_paths)
         self._server = HTTPServer(app, host, port, self.settings.drain)
 
@@ -371,7 +371,8 @@ class Company:
     def _made(self, name: str, given: AgentSettings) -> Agent:
         source = self._sources[name]
         try:
-            agent = agent_of(name, given, source, self._folder)
+            options = {**given.options, **given.secrets}
+            agent = agent_of(name, given.kind, options, source, self._folder)
         except MoothallError as error:
             if source is None:  # only what the file says can be wrong
                 where = f"agent {name!r}: "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.company.metrics import CONTENT_TYPE
@@ -19,15 +18,9 @@ METRICS: Final = "/metrics"
 _SHORT: Final = ("live", "ready")
 
 
-@dataclass(frozen=True)
-class Status:
-    """What `/health` and `/metrics` answer."""
-
-    health: Callable[[], dict[str, Any]]
-    metrics: Callable[[], str]
-
-
-def routes(status: Status) -> tuple[list[Any], tuple[str, ...]]:
+def routes(
+    said_of: Callable[[], dict[str, Any]], measured: Callable[[], str]
+) -> tuple[list[Any], tuple[str, ...]]:
     """Return the routes, and the paths that answer without a token: they say live and ready only.
 
     `/health` has the status 200 if the company is ready, else 503; `/health/live` if it is live.
@@ -36,7 +29,7 @@ def routes(status: Status) -> tuple[list[Any], tuple[str, ...]]:
     from starlette.routing import Route
 
     def answered(request: Request, key: str) -> Response:
-        said = status.health()
+        said = said_of()
         code = 200 if said[key] else 503
         if caller_of(request.scope) == NOBODY:
             said = {each: said[each] for each in _SHORT}
@@ -49,7 +42,7 @@ def routes(status: Status) -> tuple[list[Any], tuple[str, ...]]:
         return answered(request, "live")
 
     def metrics(request: Request) -> Response:
-        return PlainTextResponse(status.metrics(), media_type=CONTENT_TYPE)
+        return PlainTextResponse(measured(), media_type=CONTENT_TYPE)
 
     made = [
         Route(HEALTH, health, methods=["GET"]),

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from moothall.agent import Agent
-from moothall.company.settings import AgentSettings
 from moothall.errors import ConfigError, DefinitionError, MoothallError
 from moothall.orders.named_agents import AgentSource
 
+Maker: TypeAlias = Callable[[str, dict[str, Any], Path], Agent]
 
-def agent_of(name: str, given: AgentSettings, source: AgentSource | None, folder: Path) -> Agent:
-    """Make an agent of a company.
+
+def agent_of(
+    name: str, kind: str | None, options: dict[str, Any], source: AgentSource | None, folder: Path
+) -> Agent:
+    """Make an agent of a company: of its source, or of a kind.
 
     Raises:
         ConfigError: an option is wrong
         DefinitionError: making it failed
     """
-    options = {**given.options, **given.secrets}
     if source is not None:
         return source.make(name, options)
     try:
-        return _KINDS[given.kind or ""](name, options, folder)
+        return KINDS[kind or ""](name, options, folder)
     except MoothallError:
         raise
     except TypeError as error:
@@ -34,35 +37,20 @@ def agent_of(name: str, given: AgentSettings, source: AgentSource | None, folder
         ) from error
 
 
-def _with_model(options: dict[str, Any], folder: Path) -> tuple[Any, dict[str, Any]]:
-    """Return the model that options name, and the other options."""
-    from moothall.orders.named_models import made_model
+def _with_model(module: str, name: str) -> Maker:
+    """Return what makes agents of a class that takes a model, which options name."""
 
-    rest = dict(options)
-    if isinstance(rest.get("memory"), str):
-        rest["memory"] = folder / rest["memory"]
-    return made_model(rest.pop("model", "local"), rest.pop("key", None)), rest
+    def made(id: str, options: dict[str, Any], folder: Path) -> Agent:
+        from moothall.orders.named_models import made_model
 
+        rest = dict(options)
+        if isinstance(rest.get("memory"), str):
+            rest["memory"] = folder / rest["memory"]
+        model = made_model(rest.pop("model", "local"), rest.pop("key", None))
+        agent: Agent = getattr(import_module(module), name)(id, model, **rest)
+        return agent
 
-def _chatty(name: str, options: dict[str, Any], folder: Path) -> Agent:
-    from moothall.agents.chatty import ChattyAI
-
-    model, rest = _with_model(options, folder)
-    return ChattyAI(name, model, **rest)
-
-
-def _function(name: str, options: dict[str, Any], folder: Path) -> Agent:
-    from moothall.agents.function import OpenAIFunctionAgent
-
-    model, rest = _with_model(options, folder)
-    return OpenAIFunctionAgent(name, model, **rest)
-
-
-def _react(name: str, options: dict[str, Any], folder: Path) -> Agent:
-    from moothall.reasoning.loop.react import ReActAgent
-
-    model, rest = _with_model(options, folder)
-    return ReActAgent(name, model, **rest)
+    return made
 
 
 def _host(name: str, options: dict[str, Any], folder: Path) -> Agent:
@@ -83,10 +71,11 @@ def _mcp(name: str, options: dict[str, Any], folder: Path) -> Agent:
     return MCPAgent(name, rest.pop("target"), **rest)
 
 
-_KINDS: Final[dict[str, Callable[[str, dict[str, Any], Path], Agent]]] = {
-    "chatty": _chatty,
-    "function": _function,
-    "react": _react,
+KINDS: Final[dict[str, Maker]] = {
+    "chatty": _with_model("moothall.agents.chatty", "ChattyAI"),
+    "function": _with_model("moothall.agents.function", "OpenAIFunctionAgent"),
+    "react": _with_model("moothall.reasoning.loop.react", "ReActAgent"),
     "host": _host,
     "mcp": _mcp,
 }
+"""What makes an agent of each kind, by its name, its options and the file's folder."""

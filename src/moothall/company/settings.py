@@ -19,6 +19,7 @@ from typing import (
 )
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -31,15 +32,18 @@ from pydantic import (
     model_validator,
 )
 
+from moothall.arguments import none_of
 from moothall.budget.limits import RESERVED
 from moothall.budget.period import Per
+from moothall.company.kinds import KINDS
 from moothall.company.schedule import Missed, Schedule
 from moothall.company.supervisor import Restart
 from moothall.errors import ConfigError, MoothallError
-from moothall.files import Where, read_yaml
+from moothall.files import Where, at_line, read_yaml
+from moothall.files.field_names import names_at
 from moothall.message import address
 from moothall.spaces.amqp.amqp_options import AMQPOptions
-from moothall.text import escaped, excerpt, nearest
+from moothall.text import excerpt, nearest
 
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
@@ -157,11 +161,17 @@ class HTTPSettings(_Part):
     token: StrictStr | None = Field(default=None, repr=False)
 
 
+def _known_kind(given: str) -> str:
+    if given not in KINDS:
+        raise ValueError(str(none_of("", [*KINDS], given)).lstrip())
+    return given
+
+
 class AgentSettings(_Part):
     """One agent: a program's, or one of a built-in kind."""
 
     ref: StrictStr | None = None
-    kind: Literal["chatty", "function", "host", "mcp", "react"] | None = None
+    kind: Annotated[StrictStr, AfterValidator(_known_kind)] | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     secrets: dict[str, StrictStr] = Field(default_factory=dict, repr=False)
     budget: BudgetSettings | None = None
@@ -231,20 +241,13 @@ def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     try:
         made = Settings.model_validate(data)
     except ValidationError as error:
-        faults += [_fault(each, data) for each in error.errors(include_url=False)]
+        faults += [_fault(each) for each in error.errors(include_url=False)]
     faults += _unknown_receivers(data)
     if made is not None:
         faults += _across(made)
     if made is None or faults:
-        raise ConfigError("\n".join(_told(path, lines, *each) for each in dict(faults).items()))
+        raise ConfigError("\n".join(at_line(path, lines, *each) for each in dict(faults).items()))
     return made
-
-
-def _told(path: Path, lines: Mapping[Where, int], where: Where, what: str) -> str:
-    inner = (where[:end] for end in range(len(where), 0, -1))
-    line = next((f":{lines[each]}" for each in inner if each in lines), "")
-    named = ".".join(map(str, where))
-    return f"{path}{line}: {escaped(named)}{': ' if named else ''}{what}"
 
 
 def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tuple[Where, str]]:
@@ -270,22 +273,12 @@ def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tu
     return faults
 
 
-_KNOWN: Final[dict[str, type[_Part]]] = {
-    "agents": AgentSettings,
-    "schedules": ScheduleSettings,
-    "broker": BrokerSettings,
-    "http": HTTPSettings,
-    "budget": BudgetSettings,
-    "restart": RestartSettings,
-}
-
-
-def _fault(error: Any, data: Any) -> tuple[Where, str]:
+def _fault(error: Any) -> tuple[Where, str]:
     """Return the place of a fault in the file, and its text."""
     where: Where = tuple(error["loc"])
     kind, given = error["type"], excerpt(error["input"])
     if kind == "extra_forbidden":
-        known = _keys_at(where[:-1])
+        known = names_at(Settings, where[:-1])
         near = nearest(str(where[-1]), known)
         return where, f"there is no such key{near}; there are {', '.join(sorted(known))}"
     if kind == "missing":
@@ -296,13 +289,6 @@ def _fault(error: Any, data: Any) -> tuple[Where, str]:
         return where, "there must be at least one"
     said = error["msg"][0].lower() + error["msg"][1:]
     return where, f"{said.replace('input should be', 'must be')}, got {given}"
-
-
-def _keys_at(where: Where) -> list[str]:
-    part: type[_Part] = Settings
-    for key in where:
-        part = _KNOWN.get(str(key), part)
-    return [*part.model_fields]
 
 
 def _unknown_receivers(data: dict[str, Any]) -> list[tuple[Where, str]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from moothall.errors import ConfigError, MissingExtra
-from moothall.text import excerpt
+from moothall.text import escaped, excerpt, render_path
 
 Where: TypeAlias = tuple[str | int, ...]
 """The path of a part: keys and places."""
@@ -15,6 +16,14 @@ Where: TypeAlias = tuple[str | int, ...]
 _LARGEST: Final = 1_000_000  # how many bytes a file has at most
 _PARTS: Final = 100_000  # how many values a file has at most, including those that aliases repeat
 _PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+
+
+def at_line(path: Path, lines: Mapping[Where, int], where: Where, what: str) -> str:
+    """Return what is wrong with a part of a YAML file, after the file, its line and its path."""
+    inner = (where[:end] for end in range(len(where), -1, -1))
+    line = next((f":{lines[each]}" for each in inner if each in lines), "")
+    named = escaped(render_path(list(where)))
+    return f"{path}{line}: {named}{': ' if named else ''}{what}"
 
 
 def read_yaml(path: Path, what: str, extra: str) -> tuple[Any, dict[Where, int]]:

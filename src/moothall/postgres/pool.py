@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 import psycopg
@@ -118,7 +118,8 @@ class PostgresPool(Connections[E]):
         finally:
             self._give_back(connection)
 
-    def writing(self, wait: bool = True, lock: Lock = ALONE) -> AbstractContextManager[Transaction]:
+    @contextmanager
+    def writing(self, wait: bool = True, lock: Lock = ALONE) -> Iterator[Transaction]:
         """Yield a connection in a transaction: committed at the body's end, else rolled back.
 
         Raises:
@@ -126,10 +127,6 @@ class PostgresPool(Connections[E]):
             E: the server refuses it, or the connection is lost; then it is `unfinished` unless the
                 server has said that it took effect
         """
-        return self._writing(wait, lock)
-
-    @contextmanager
-    def _writing(self, wait: bool, lock: Lock) -> Iterator[Transaction]:
         self._lock(wait)
         mark = 0
         try:

@@ -31,6 +31,10 @@ with suppress(PackageNotFoundError):
 _W3C: Final = TraceContextTextMapPropagator()
 
 
+def _nothing(span: OpenSpan, result: Any, error: str | None) -> None:
+    """End a span that has no more to say."""
+
+
 class Beginning:
     """Begins spans with one provider's tracer, and measures with another's meter."""
 
@@ -79,7 +83,7 @@ class Beginning:
         self,
         name: str,
         attributes: dict[str, Any],
-        end: Any,
+        end: Any = _nothing,
         *,
         kind: SpanKind = SpanKind.INTERNAL,
         label: str | None = None,
@@ -114,10 +118,6 @@ class Beginning:
         finally:
             NEXT.reset(token)
         return OpenSpan(Scope(span, context, trace.get_current_span(), base, conversation), end)
-
-
-def nothing(span: OpenSpan, result: Any, error: str | None) -> None:
-    """End a span that has no more to say."""
 
 
 def traceparent_of(span: trace.Span) -> str:

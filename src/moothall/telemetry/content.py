@@ -67,6 +67,17 @@ def answer_of(reply: Any) -> str:
     return as_text([{"role": "assistant", "parts": parts, "finish_reason": reason}])
 
 
+def spent(usage: Any, finish_reason: Any) -> dict[str, Any]:
+    """Return how many tokens a call of a model took, and why its answer ended."""
+    special = {name: getattr(usage, of) for of, name in names.SPECIAL_TOKENS.items()}
+    return {
+        names.INPUT_TOKENS: usage.input_tokens,
+        names.OUTPUT_TOKENS: usage.output_tokens,
+        names.FINISH_REASONS: (str(finish_reason),),
+        **{name: count for name, count in special.items() if count},
+    }
+
+
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     role, content = str(message.get("role")), message.get("content")
     if role == "tool":

@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind
 
 from moothall.message import Envelope
 from moothall.telemetry import names
-from moothall.telemetry.beginning import TRACEPARENT, Beginning, context_of, nothing, traceparent_of
+from moothall.telemetry.beginning import TRACEPARENT, Beginning, context_of, traceparent_of
 from moothall.telemetry.ids import span_id_of
 from moothall.telemetry.scope import OpenSpan
 
@@ -40,9 +40,7 @@ class Messages(Beginning):
         if envelope.id is not None:
             about[names.MESSAGING_ID] = envelope.id
         label = f"send {envelope.to}.{envelope.name}"
-        sent = self.begin(
-            f"{names.SEND} {envelope.to}", about, nothing, kind=SpanKind.PRODUCER, label=label
-        )
+        sent = self.begin(f"{names.SEND} {envelope.to}", about, kind=SpanKind.PRODUCER, label=label)
         sent.end()
         made = Meta(meta or ())
         made[TRACEPARENT] = traceparent_of(sent.scope.span)
@@ -80,7 +78,6 @@ class Messages(Beginning):
         span = self.begin(
             f"{names.PROCESS} {receiver}",
             about,
-            nothing,
             kind=SpanKind.CONSUMER,
             ids=ids,
             context=context,

@@ -20,6 +20,9 @@ PLAN: Final = "plan"
 SEND: Final = "send"
 PROCESS: Final = "process"
 
+WORKFLOWS: Final = frozenset(("DualActAgent", "Conversation", "Researcher", "Society"))
+"""The classes of agents whose reply is a workflow; that of any other is an agent's."""
+
 # -- attributes of the GenAI conventions -----------------------------------------------------------
 OPERATION: Final = "gen_ai.operation.name"
 PROVIDER: Final = "gen_ai.provider.name"

@@ -20,7 +20,6 @@ from moothall.telemetry.beginning import TRACEPARENT, VERSION, context_of
 from moothall.telemetry.ids import span_id_of, trace_id_of
 
 _SOCIETY: Final = "Society"
-_WORKFLOWS: Final = frozenset(("DualActAgent", "Conversation", "Researcher", _SOCIETY))
 _STEPS: Final = frozenset(("plan", "narrate", "evaluate"))
 """The recorded steps of research, whose keys are such as `1.plan`."""
 _STOPPED: Final = "stopped"
@@ -96,7 +95,7 @@ class RecordedSpans:
     def _reply(self, reply: _Reply) -> ReadableSpan:
         begun, over = reply.begun, reply.over
         id, kind = str(begun.get("agent")), begun.get("kind")
-        operation = names.INVOKE_WORKFLOW if kind in _WORKFLOWS else names.INVOKE_AGENT
+        operation = names.INVOKE_WORKFLOW if kind in names.WORKFLOWS else names.INVOKE_AGENT
         about: dict[str, Any] = {
             names.OPERATION: operation,
             names.AGENT_ID: id,
@@ -107,7 +106,7 @@ class RecordedSpans:
         }
         if begun.get("schema") is not None:
             about[names.OUTPUT_TYPE] = "json"
-        if kind in _WORKFLOWS:
+        if kind in names.WORKFLOWS:
             about[names.WORKFLOW_NAME] = id
         elif (model := reply.model) is not None:
             known = content.about_name(model)
@@ -207,15 +206,7 @@ class RecordedSpans:
             made |= {names.OPERATION: names.CHAT, **named}
             answer = data.get("result") or {}
             if answer.get("usage") is not None:
-                usage = Usage(*answer["usage"])
-                made |= {
-                    names.INPUT_TOKENS: usage.input_tokens,
-                    names.OUTPUT_TOKENS: usage.output_tokens,
-                    names.FINISH_REASONS: (str(answer.get("finish_reason")),),
-                }
-                for attribute, name in names.SPECIAL_TOKENS.items():
-                    if count := getattr(usage, attribute):
-                        made[name] = count
+                made |= content.spent(Usage(*answer["usage"]), answer.get("finish_reason"))
             if (
                 base != reply.id and reply.begun.get("kind") != _SOCIETY
             ):  # asked within a step that is recorded too

@@ -87,24 +87,20 @@ class Scope:
 class OpenSpan:
     """A span of ours that has begun."""
 
-    __slots__ = ("_began", "_finish", "_first", "_span", "scope")
+    __slots__ = ("_began", "_finish", "_span", "first_seconds", "scope")
 
     def __init__(self, scope: Scope, finish: Callable[[OpenSpan, Any, str | None], None]) -> None:
         self.scope: Scope = scope
         self._span = scope.span
         self._finish = finish
         self._began = time.perf_counter()
-        self._first: float | None = None
+        # After how long the first piece came; None if the answer came whole.
+        self.first_seconds: float | None = None
 
     @property
     def seconds(self) -> float:
         """Return how long it has lasted."""
         return time.perf_counter() - self._began
-
-    @property
-    def first_seconds(self) -> float | None:
-        """Return after how long the first piece came; None if the answer came whole."""
-        return self._first
 
     def enter(self) -> tuple[Token[Any], Token[Any]]:
         """Make it the parent of what begins in this context, ours and others' alike."""
@@ -118,8 +114,8 @@ class OpenSpan:
 
     def piece(self) -> None:
         """Note that a piece of a streamed answer has come."""
-        if self._first is None:
-            self._first = self.seconds
+        if self.first_seconds is None:
+            self.first_seconds = self.seconds
 
     def set(self, **attributes: Any) -> None:
         """Set attributes by the names of the constants in `names`."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
-from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanKind
 
 from moothall.reasoning.record import NULL_RECORD
 from moothall.telemetry import content, names
-from moothall.telemetry.beginning import TRACEPARENT, context_of, nothing, traceparent_of
+from moothall.telemetry.beginning import TRACEPARENT, context_of, traceparent_of
 from moothall.telemetry.ids import span_id_of, trace_id_of
 from moothall.telemetry.messages import Messages
 from moothall.telemetry.scope import SCOPE, OpenSpan
@@ -21,8 +20,6 @@ from moothall.telemetry.scope import SCOPE, OpenSpan
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
-
-_WORKFLOWS: Final = frozenset(("DualActAgent", "Conversation", "Researcher"))
 
 
 class Telemetry(Messages):
@@ -53,7 +50,7 @@ class Telemetry(Messages):
         if thread is not None:
             about[names.CONVERSATION_ID] = thread
         model = getattr(agent, "_model", None)
-        if kind in _WORKFLOWS:
+        if kind in names.WORKFLOWS:
             operation = about[names.OPERATION] = names.INVOKE_WORKFLOW
             about[names.WORKFLOW_NAME] = id
         else:
@@ -67,25 +64,14 @@ class Telemetry(Messages):
             message = {"role": "user", "content": request.content}
             about |= content.messages_in([message])
         elsewhere = SpanKind.CLIENT if getattr(agent, "_elsewhere", False) else SpanKind.INTERNAL
-        name = f"{operation} {id}"
-        if record is NULL_RECORD:
-            return self.begin(name, about, self._end_reply, kind=elsewhere, conversation=thread)
-        ids, context, links = self._of_run(request, record)
-        return self.begin(
-            name,
-            about,
-            self._end_reply,
-            kind=elsewhere,
-            ids=ids,
-            context=context,
-            links=links,
-            conversation=thread,
-        )
+        name, of_run = f"{operation} {id}", self._of_run(request, record)
+        given: Any = {"kind": elsewhere, "conversation": thread, **of_run}
+        return self.begin(name, about, self._end_reply, **given)
 
-    def _of_run(
-        self, request: Any, record: Any
-    ) -> tuple[tuple[int | None, bytes], Context, list[Link]]:
+    def _of_run(self, request: Any, record: Any) -> dict[str, Any]:
         """Return a recorded reply's ids, the context that it begins in, and its links."""
+        if record is NULL_RECORD:
+            return {}
         path = record.path
         # One that was stopped is over, and goes on as another span of the same trace.
         stopped = sum(entry.kind == "over" for entry in record.entries())
@@ -93,14 +79,14 @@ class Telemetry(Messages):
         scope, current = SCOPE.get(), otel_context.get_current()
         inner = request is not None and request.record is not None
         if inner and scope is not None:  # a member, within its group's reply
-            return (None, id), scope.otel, []
+            return {"ids": (None, id), "context": scope.otel}
         joined = context_of((record.begun or {}).get(TRACEPARENT), current)
         if joined is not None:
-            return (None, id), joined, []
+            return {"ids": (None, id), "context": joined}
         around = trace.get_current_span() if scope is None else scope.span
         links = [Link(around.get_span_context())] if around.get_span_context().is_valid else []
         clear = trace.set_span_in_context(trace.INVALID_SPAN, current)
-        return (trace_id_of(record.run_id), id), clear, links
+        return {"ids": (trace_id_of(record.run_id), id), "context": clear, "links": links}
 
     def workflow(self, name: str, record: Any) -> OpenSpan:
         """Begin the span of the run of an orchestrator, such as a society."""
@@ -108,12 +94,10 @@ class Telemetry(Messages):
             names.OPERATION: names.INVOKE_WORKFLOW,
             names.WORKFLOW_NAME: name,
         }
+        if record is not NULL_RECORD:
+            about[names.RUN_ID] = record.run_id
         title = f"{names.INVOKE_WORKFLOW} {name}"
-        if record is NULL_RECORD:
-            return self.begin(title, about, nothing)
-        about[names.RUN_ID] = record.run_id
-        ids, context, links = self._of_run(None, record)
-        return self.begin(title, about, nothing, ids=ids, context=context, links=links)
+        return self.begin(title, about, **self._of_run(None, record))
 
     def origin(self) -> str | None:
         """Return the context that a run joins even when another process resumes it, or None."""
@@ -171,12 +155,7 @@ class Telemetry(Messages):
         if error is not None:
             own = {**own, names.ERROR_TYPE: error}
         if usage is not None and hasattr(result, "finish_reason"):
-            about[names.INPUT_TOKENS] = usage.input_tokens
-            about[names.OUTPUT_TOKENS] = usage.output_tokens
-            about[names.FINISH_REASONS] = [str(result.finish_reason)]
-            for attribute, name in names.SPECIAL_TOKENS.items():
-                if count := getattr(usage, attribute):
-                    about[name] = count
+            about |= content.spent(usage, result.finish_reason)
             if self._content:
                 about[names.OUTPUT_MESSAGES] = content.answer_of(result)
             for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
@@ -232,7 +211,7 @@ class Telemetry(Messages):
         about: dict[str, Any] = {names.OPERATION: names.RETRIEVAL, names.DATA_SOURCE_ID: source}
         if self._content and isinstance(query, str):
             about[names.QUERY_TEXT] = query
-        return self.begin(f"{names.RETRIEVAL} {source}", about, nothing, label=names.RETRIEVAL)
+        return self.begin(f"{names.RETRIEVAL} {source}", about, label=names.RETRIEVAL)
 
     def part(self, name: str, agent: Any, key: str) -> OpenSpan:
         """Begin the span of a step of research, such as `plan`, or of a society."""
@@ -243,7 +222,7 @@ class Telemetry(Messages):
             id = about[names.AGENT_ID] = about[names.AGENT_NAME] = str(agent.id)
         if name in (names.INVOKE_WORKFLOW, names.PLAN):
             about[names.OPERATION] = name
-        return self.begin(f"{name} {id}", about, nothing, label=f"part {key}")
+        return self.begin(f"{name} {id}", about, label=f"part {key}")
 
     def step(self, key: str) -> AbstractContextManager[None]:
         """Derive ids in a `with` block from the key of a recorded step too."""

@@ -1,42 +1,20 @@
 """Text for people: lines for a terminal, errors and logs, and what a notebook shows."""
 
-from moothall.text.lazily import homes_of, lazily
-from moothall.text.words import (
-    counted,
-    cut,
-    error_message,
-    error_text,
-    escaped,
-    escaped_json,
-    excerpt,
-    json_type,
-    log_failure,
-    marked,
-    nearest,
-    one_line,
-    printable,
-    render_path,
-    shorten,
-    shown_lines,
-)
-
-__all__ = [
-    "counted",
-    "cut",
-    "error_message",
-    "error_text",
-    "escaped",
-    "escaped_json",
-    "excerpt",
-    "homes_of",
-    "json_type",
-    "lazily",
-    "log_failure",
-    "marked",
-    "nearest",
-    "one_line",
-    "printable",
-    "render_path",
-    "shorten",
-    "shown_lines",
-]
+from moothall.text.lazily import homes_of as homes_of
+from moothall.text.lazily import lazily as lazily
+from moothall.text.words import counted as counted
+from moothall.text.words import cut as cut
+from moothall.text.words import error_message as error_message
+from moothall.text.words import error_text as error_text
+from moothall.text.words import escaped as escaped
+from moothall.text.words import escaped_json as escaped_json
+from moothall.text.words import excerpt as excerpt
+from moothall.text.words import json_type as json_type
+from moothall.text.words import log_failure as log_failure
+from moothall.text.words import marked as marked
+from moothall.text.words import nearest as nearest
+from moothall.text.words import one_line as one_line
+from moothall.text.words import printable as printable
+from moothall.text.words import render_path as render_path
+from moothall.text.words import shorten as shorten
+from moothall.text.words import shown_lines as shown_lines

@@ -7,7 +7,7 @@ import logging
 from typing import Any, Final
 
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
-from moothall.approval import ABOUT, CHECKS, Always, ApprovalRequest, Refused
+from moothall.approval import ASKED, Always, ApprovalRequest, Asked, Refused
 from moothall.approval.approval import Decision
 from moothall.errors import JournalError
 from moothall.jsonvalue import as_json, copy_json
@@ -63,14 +63,14 @@ async def permits(
         more = [] if texts is None else questions(call, texts, request)
         keys[:] = [key for key, _ in more]
         message["action"] = {"name": call.name, "args": call.args}
-        ABOUT.set((call.name, call.args, note_of(more), tuple(keys)) if more else None)
+        ASKED.set(Asked(call.name, call.args, note_of(more) if more else "", tuple(keys)))
         if step is not NULL_STEP and texts is not None:
             step.tell(origins=as_json(call.origins))
         return exact(), was
 
     keys = [key for key, _ in asked]
-    token = ABOUT.set((call.name, args, note_of(asked), tuple(keys)) if asked else None)
-    checks = CHECKS.set((call.name, args, chosen.check))
+    note = note_of(asked) if asked else ""
+    token = ASKED.set(Asked(call.name, args, note, tuple(keys), chosen.check))
     try:
         permitted: Decision = await step.permitted(exact(), asks, change)
         if permitted is True and texts is not None:
@@ -89,5 +89,4 @@ async def permits(
         log_failure(logger, failure, error)
         return False
     finally:
-        CHECKS.reset(checks)
-        ABOUT.reset(token)
+        ASKED.reset(token)

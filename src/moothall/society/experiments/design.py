@@ -129,6 +129,17 @@ class Design(Part):
         """Return every condition with every combination of parameters and every seed."""
         return self._cells
 
+    def shared(self) -> dict[str, Any]:
+        """Return what determines all cells alike: if it changes, earlier results are of no use."""
+        return {
+            "name": self.name,
+            "every": self.every,
+            "workflow": self.workflow,
+            "society": self.society.model_dump(),
+            "metrics": [[each.name, each.by] for each in self.metrics],
+            "conditions": [[n, c.parameters, c.workflow] for n, c in self.conditions.items()],
+        }
+
     def surveys(self) -> Iterator[Surveyed]:
         """Yield the surveys of all workflows."""
         workflows = {id(cell.workflow): cell.workflow for cell in self._cells}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import types
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Union, get_args, get_origin
+from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from moothall.files.field_names import names_at
 from moothall.society.experiments.workflow import Where
 from moothall.text import nearest
 
@@ -46,7 +46,7 @@ def faults_of(error: ValidationError, kind: Any) -> list[tuple[Where, str]]:
         where = tuple(itertools.takewhile(lambda part: str(part) not in _TAGS, loc))
         what = _WORDS.get(each["type"], each["msg"].removeprefix("Value error, "))
         if each["type"] == "extra_forbidden":
-            what = unknown(str(where[-1]), _names(kind, where[:-1]))
+            what = unknown(str(where[-1]), names_at(kind, where[:-1]))
         found.setdefault(where, what)
     return list(found.items())
 
@@ -56,33 +56,3 @@ def unknown(name: str, known: Iterable[str]) -> str:
     names = [*known]
     near = nearest(name, names)
     return f"there is no such field{near or (f'; {there(names)}' if names else '')}"
-
-
-def _names(kind: Any, path: Where) -> list[str]:
-    """Return the names of the fields of a model at a path below another model."""
-    for part in path:
-        kind = _below(kind, part)
-    found = [each for each in _alternatives(kind) if _is_model(each)]
-    return [field.alias or name for each in found for name, field in each.model_fields.items()]
-
-
-def _below(kind: Any, part: str | int) -> Any:
-    """Return the type of a part of a value of another type; None if it is not known."""
-    for each in _alternatives(kind):
-        if _is_model(each):
-            for name, field in each.model_fields.items():
-                if part in (name, field.alias):
-                    return field.annotation
-        elif get_origin(each) in (list, tuple) and isinstance(part, int):
-            return get_args(each)[0]
-        elif get_origin(each) is dict:
-            return get_args(each)[1]
-    return None
-
-
-def _alternatives(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-
-
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from moothall.errors import ConfigError, MissingExtra
-from moothall.files import read_yaml
+from moothall.files import at_line, read_yaml
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.parts import Chart, Condition, Metric, Published, SocietyDesign
 from moothall.society.experiments.results import Results
 from moothall.society.experiments.sweep import Progress, sweep
-from moothall.society.experiments.workflow import FieldError, field_path
+from moothall.society.experiments.workflow import FieldError
 from moothall.threads import refuse_on_loop
 
 if TYPE_CHECKING:
@@ -104,11 +104,7 @@ class Experiment(Design):
             made._command = command or own
             return made
         except FieldError as error:
-            told = []
-            for where, what in error.faults:
-                inner = (where[:end] for end in range(len(where), -1, -1))
-                line = next((f":{lines[each]}" for each in inner if each in lines), "")
-                told.append(f"{path}{line}: {field_path(where)}: {what}")
+            told = (at_line(path, lines, *each) for each in error.faults)
             raise ConfigError("\n".join(told)) from None
 
     async def run(

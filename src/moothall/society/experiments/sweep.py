@@ -134,15 +134,8 @@ def _determined_by(design: Design) -> dict[str, str]:
         own = []  # what a function of one's own takes as blocks is its own matter
     named = (*named, *dict.fromkeys(own))
     sources = [design.society.source, *dict.fromkeys(each for each in named if each is not None)]
-    said = {
-        "name": design.name,
-        "every": design.every,
-        "workflow": design.workflow,
-        "society": design.society.model_dump(),
-        "metrics": [[each.name, each.by] for each in design.metrics],
-        "conditions": [[n, c.parameters, c.workflow] for n, c in design.conditions.items()],
-        "code": [hashlib.sha256(code_of(each, design.folder)).hexdigest() for each in sources],
-    }
+    code = [hashlib.sha256(code_of(each, design.folder)).hexdigest() for each in sources]
+    said = {**design.shared(), "code": code}
     return {name: _hash(in_words(each)) for name, each in said.items()}
 
 

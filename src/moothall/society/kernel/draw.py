@@ -174,6 +174,15 @@ def choices(
     return found
 
 
+def choices_by(
+    sums: Any, seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: int = 0
+) -> NDArray[Any]:
+    """Return an index for each citizen, by whole weights of its own: a row each of their sums."""
+    shares = belows(sums[:, -1].copy(), seed, citizens, step, purpose, draw)
+    found: NDArray[Any] = (sums <= shares[:, None]).sum(axis=1)
+    return found
+
+
 def words_of(ids: Iterable[Any]) -> NDArray[Any]:
     """Return ids as `Draws` takes them: whole numbers, or the hash of a text; uint64."""
     return np.array([hashed(id) if isinstance(id, str) else int(id) for id in ids], np.uint64)

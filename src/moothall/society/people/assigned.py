@@ -21,7 +21,7 @@ from moothall.society.columns import town
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
-from moothall.society.kernel.draw import belows
+from moothall.society.kernel.draw import belows, choices_by
 from moothall.society.people.params import PeopleParams
 from moothall.society.services.firm import STAFF
 
@@ -82,8 +82,7 @@ def employ(rows: Rows, free: Any, params: PeopleParams) -> None:
             apart = spots[reach] - spots[arrays["home"][some]][:, None]
             metres = np.sqrt((apart.astype(np.float64) ** 2).sum(axis=2)).astype(np.int64)
             weights = (_FINE * params.near**2 // (metres + params.near) ** 2).cumsum(axis=1)
-            share = belows(weights[:, -1], seed, own, 0, "people.work", turn)
-            at = (weights <= share[:, None]).sum(axis=1)
+            at = choices_by(weights, seed, own, 0, "people.work", turn)
             asked[first : first + _AT_ONCE] = reach[np.arange(len(some)), at]
         left = left[~_taken(arrays["work"], left, asked, jobs)]
     remain = np.repeat(np.arange(len(jobs)), jobs)[: len(left)]

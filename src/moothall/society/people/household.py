@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from moothall.society.arrays import np
 from moothall.society.blocks.ties import KIND
-from moothall.society.kernel.draw import belows
+from moothall.society.kernel.draw import belows, choices, choices_by
 from moothall.society.people.params import PeopleParams, Row, Rows
 
 ALONE, COUPLE, LONE, EXTENDED, FLAT, FAMILY = range(6)
@@ -69,20 +69,11 @@ def households(home: Any) -> tuple[Any, Any, Any, Any, Any]:
     return head, second[head], ranks, sizes, order
 
 
-def _drawn(weights: Any, seed: int, ids: Any, purpose: str) -> Any:
-    """Return an index drawn by weights for each id; each id may have a row of its own."""
-    sums = np.cumsum(weights, axis=-1)
-    share = belows(np.broadcast_to(sums[..., -1], ids.shape).copy(), seed, ids, 0, purpose)
-    if sums.ndim == 1:
-        return np.searchsorted(sums, share, side="right")
-    return (sums <= share[:, None]).sum(axis=1)
-
-
 def roles(params: PeopleParams, seed: int, head: Any, rank: Any, size: Any) -> tuple[Any, Any]:
     """Return the kind of each person's household and its role, by the id of the head."""
     kinds = np.array(params.household_kinds)
-    shares = kinds[np.minimum(size, len(kinds)) - 1]
-    kind = _drawn(shares, seed, head, "people.household")
+    sums = kinds.cumsum(axis=1)[np.minimum(size, len(kinds)) - 1]
+    kind = choices_by(sums, seed, head, 0, "people.household")
     kind = np.where((kind == COUPLE) & (size > 2), FAMILY, kind)
     pair = (kind == COUPLE) | (kind == FAMILY) | (kind == EXTENDED)
     role = np.where(kind == FLAT, MATE, CHILD)
@@ -124,10 +115,11 @@ def composed(
     first = np.where(genders[1] > 0, genders[1], 2 - woman)
     same = belows(1000, seed, head, 0, "people.same") < params.same_gender
     second = np.where(genders[2] > 0, genders[2], np.where(same, first, 3 - first))
-    group = _drawn(np.array(params.head_ages)[kind], seed, head, "people.age")
+    of_kind = np.cumsum(params.head_ages, axis=1)[kind]
+    group = choices_by(of_kind, seed, head, 0, "people.age")
     years = np.array(YEARS)
     age = years[group] + belows(np.diff(years)[group], seed, head, 0, "people.years")
-    gap = _drawn(np.array(params.couple_gaps), seed, head, "people.gap") + _LEAST_GAP
+    gap = choices(params.couple_gaps, seed, head, 0, "people.gap") + _LEAST_GAP
     gap = np.where(first == 2, gap, -gap)  # how much older the head is than the partner
     age = np.where(pair & (first == 2), np.clip(age + gap, _FIRST, OLDEST), age)
     age = np.where(ages[1] >= 0, ages[1], age)
@@ -135,11 +127,10 @@ def composed(
     mother = np.where(pair & (first == 2) & (second == 1), partner, age)
     child, some = np.zeros(len(ids), np.int64), np.flatnonzero(role == CHILD)
     sums = _births(params.births, params.stays)[np.clip(mother[some], 0, _MOST)]
-    share = belows(sums[:, -1], seed, ids[some], 0, "people.birth")
-    child[some] = np.maximum(mother[some] - _FIRST - (sums <= share[:, None]).sum(axis=1), 0)
-    elder = np.minimum(
-        age + _FIRST + _drawn(np.array(params.births), seed, ids, "people.birth"), OLDEST
-    )
+    born = choices_by(sums, seed, ids[some], 0, "people.birth")
+    child[some] = np.maximum(mother[some] - _FIRST - born, 0)
+    at_birth = _FIRST + choices(params.births, seed, ids, 0, "people.birth")
+    elder = np.minimum(age + at_birth, OLDEST)
     mate = np.maximum(age - 4 + own(9, "mate"), _FIRST)
     made = np.choose(role, (age, partner, child, elder, mate))
     drawn = np.where(own(100, "gender") < np.where(role == ELDER, 70, 50), 1, 2)

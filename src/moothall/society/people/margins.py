@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.blocks.columns import EDUCATION, GENDERS, HOUSEHOLDS
-from moothall.society.kernel.draw import belows, hashed, integers, words_of
+from moothall.society.kernel.draw import choices_by, hashed, integers, words_of
 from moothall.society.people.table import COLUMNS, read_table
 from moothall.text import excerpt
 
@@ -184,8 +184,7 @@ def _chosen(
     ids = words_of(home[0][0]["id"] for home in drawn[0])
     weights = (_fitted(counts, target) * _FINE).astype(np.int64)
     sums = weights.cumsum(axis=1) + np.arange(1, 1 + _EACH)
-    share = belows(sums[:, -1], seed, ids, 0, "people.margin")
-    which = _improved(counts, target, (sums <= share[:, None]).sum(axis=1))
+    which = _improved(counts, target, choices_by(sums, seed, ids, 0, "people.margin"))
     now = counts[np.arange(len(which)), which].sum(axis=0)
     _check_met(margins, target, now, len(made))
     persons = {person["id"]: person for person in made}

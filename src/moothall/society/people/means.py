@@ -12,7 +12,7 @@ from typing import Any
 
 from moothall.society import math
 from moothall.society.arrays import np
-from moothall.society.kernel.draw import belows
+from moothall.society.kernel.draw import belows, choices_by
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 
 
@@ -22,8 +22,7 @@ def trades(params: PeopleParams, seed: int, ids: Any, education: Any) -> tuple[A
     spread = np.array(params.skill_spread)[belows(20, seed, ids, 0, "people.skill")]
     skill = skill * spread // 1000
     sums = np.cumsum(params.occupations, axis=1)[education]
-    share = belows(sums[..., -1].copy(), seed, ids, 0, "people.occupation")
-    return skill, (sums <= share[:, None]).sum(axis=1)
+    return skill, choices_by(sums, seed, ids, 0, "people.occupation")
 
 
 def usual_income(params: PeopleParams, pay: Any) -> Any:

@@ -1,0 +1,40 @@
+"""The names of the fields that a file may have at a path, by its pydantic model."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from moothall.files.yaml_file import Where
+
+
+def names_at(kind: Any, path: Where) -> list[str]:
+    """Return the names of the fields of a model at a path below another model."""
+    for part in path:
+        kind = _below(kind, part)
+    found = [each for each in _alternatives(kind) if _is_model(each)]
+    return [field.alias or name for each in found for name, field in each.model_fields.items()]
+
+
+def _below(kind: Any, part: str | int) -> Any:
+    """Return the type of a part of a value of another type; None if it is not known."""
+    for each in _alternatives(kind):
+        if _is_model(each):
+            for name, field in each.model_fields.items():
+                if part in (name, field.alias):
+                    return field.annotation
+        elif get_origin(each) in (list, tuple) and isinstance(part, int):
+            return get_args(each)[0]
+        elif get_origin(each) is dict:
+            return get_args(each)[1]
+    return None
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
