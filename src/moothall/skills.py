@@ -32,6 +32,7 @@ from moothall.errors import (
     NotAFile,
     OutsideFolder,
 )
+from moothall.files import yaml_data
 from moothall.text import nearest, shorten
 
 MAX_NAME: Final = 64
@@ -323,47 +324,11 @@ def _parts(path: Path) -> tuple[dict[str, Any], str]:
     parts = text.split(_MARK, 2)
     if len(parts) < 3:
         raise ConfigError(f"the YAML at the beginning of {name} must end with a line of {_MARK}")
-    about = _fields(parts[1], name)
-    return about, parts[2].strip()
-
-
-def _fields(text: str, name: str) -> dict[str, Any]:
-    """Return the fields of the YAML, every scalar as the text that it is."""
     MissingExtra.unless("Skills", "skills", "yaml")
-    import yaml
-
-    try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"the YAML of {name}: {' '.join(str(error).split())[:200]}") from None
-    except RecursionError:
-        raise ConfigError(f"the YAML of {name} is nested too deep") from None
-    if not isinstance(tree, yaml.MappingNode):
+    about, _ = yaml_data(parts[1], name, texts=True)
+    if not isinstance(about, dict):
         raise ConfigError(f"the YAML of {name} must be fields and their values")
-    return _plain(tree, name, set())  # type: ignore[no-any-return]
-
-
-def _plain(node: Any, name: str, above: set[int]) -> Any:
-    """Return a node as data; the format knows neither references, tags nor the flow style."""
-    import yaml
-
-    if id(node) in above or len(above) > 50:
-        raise ConfigError(f"the YAML of {name} refers to itself, or is nested too deep")
-    if isinstance(node, yaml.ScalarNode):
-        return node.value
-    if node.flow_style:
-        raise ConfigError(f"the YAML of {name} must have each value on a line of its own")
-    above = above | {id(node)}
-    if isinstance(node, yaml.SequenceNode):
-        return [_plain(each, name, above) for each in node.value]
-    made: dict[str, Any] = {}
-    for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            raise ConfigError(f"the YAML of {name} must have texts as the names of its fields")
-        if key.value in made:
-            raise ConfigError(f"the YAML of {name} has the field {key.value!r} twice")
-        made[key.value] = _plain(value, name, above)
-    return made
+    return about, parts[2].strip()
 
 
 def _files(skill: Skill) -> list[str]:

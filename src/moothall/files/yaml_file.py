@@ -15,6 +15,7 @@ Where: TypeAlias = tuple[str | int, ...]
 
 _LARGEST: Final = 1_000_000  # how many bytes a file has at most
 _PARTS: Final = 100_000  # how many values a file has at most, including those that aliases repeat
+_TEXT: Final = "tag:yaml.org,2002:str"
 _PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
@@ -34,13 +35,28 @@ def read_yaml(path: Path, what: str, extra: str) -> tuple[Any, dict[Where, int]]
     PyYAML, by its extra.
     """
     MissingExtra.unless(what, extra, "yaml")
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > _LARGEST:
+        raise ConfigError(f"{path} has more than {_LARGEST:,} bytes")
+    return yaml_data(data, str(path))
+
+
+def yaml_data(data: bytes | str, name: str, *, texts: bool = False) -> tuple[Any, dict[Where, int]]:
+    """Return YAML as `read_yaml` does; `name` is that of its file.
+
+    With `texts` each value is the text that stands there, on a line of its own.
+    """
     import yaml
 
     lines: dict[Where, int] = {}
     count = 0
 
     def wrong(node: Any, what: str) -> ConfigError:
-        return ConfigError(f"{path}:{node.start_mark.line + 1}: {what}")
+        return ConfigError(f"{name}:{node.start_mark.line + 1}: {what}")
 
     def whole(node: Any, text: str) -> str:
         """Join the halves of a character, which JSON writes as two escapes."""
@@ -56,6 +72,8 @@ def read_yaml(path: Path, what: str, extra: str) -> tuple[Any, dict[Where, int]]
         if count > _PARTS:
             raise wrong(node, f"the file has more than {_PARTS:,} values, aliases included")
         if isinstance(node, yaml.ScalarNode):
+            if texts:
+                return whole(node, node.value)
             try:
                 value = loader.construct_object(node)
             except (ValueError, LookupError, AttributeError):  # such as the date 2026-02-30
@@ -65,33 +83,29 @@ def read_yaml(path: Path, what: str, extra: str) -> tuple[Any, dict[Where, int]]
             return value.isoformat() if isinstance(value, date) else value
         if node.tag not in _PLAIN:
             raise wrong(node, f"no objects of {node.tag!r:.80} are made")
+        if texts and node.flow_style:
+            raise wrong(node, "each value must have a line of its own")
         if isinstance(node, yaml.SequenceNode):
             return [read(each, (*where, index)) for index, each in enumerate(node.value)]
         made: dict[str, Any] = {}
         for key, value in node.value:
-            if key.tag != "tag:yaml.org,2002:str":
+            if key.tag != _TEXT and not (texts and isinstance(key, yaml.ScalarNode)):
                 raise wrong(key, f"a key must be a text, got {excerpt(key.value)}")
-            name = whole(key, key.value)
-            if name in made:
-                raise wrong(key, f"{name!r:.80} appears twice")
-            lines[*where, name] = key.start_mark.line + 1
-            made[name] = read(value, (*where, name))
+            field = whole(key, key.value)
+            if field in made:
+                raise wrong(key, f"{field!r:.80} appears twice")
+            lines[*where, field] = key.start_mark.line + 1
+            made[field] = read(value, (*where, field))
         return made
 
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise ConfigError(f"{path} has more than {_LARGEST:,} bytes")
         loader = yaml.SafeLoader(data)
         node = loader.get_single_node()
         return (None if node is None else read(node, ())), lines
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"
         said = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise ConfigError(f"{path}{line}: this is not YAML: {said}") from None
+        raise ConfigError(f"{name}{line}: this is not YAML: {said}") from None
     except RecursionError:
-        raise ConfigError(f"{path} is nested too deep") from None
+        raise ConfigError(f"{name} is nested too deep") from None
