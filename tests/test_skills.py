@@ -258,7 +258,7 @@ def test_skills_wrong_folders_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     (
-        ({"timeout_s": 0}, "timeout_s= must be above 0 seconds, or None, got 0"),
+        ({"timeout_s": 0}, "timeout_s= must be a number of seconds above 0, or None, got 0"),
         ({"timeout": 5}, "Skills has no argument timeout="),
         ({"sandbox": "strong"}, "sandbox= must be"),
     ),

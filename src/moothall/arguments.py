@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import Any, TypeVar
 
 from moothall.errors import ConfigError, DefinitionError
@@ -113,6 +114,15 @@ def check_integer(
     if type(value) is not int or value < low or (high is not None and value > high):
         bounds = f"from {low} up" if high is None else f"from {low} to {high}"
         raise ConfigError(f"{name} must be a whole number {bounds}, got {excerpt(value)}")
+
+
+def check_seconds(name: str, value: object, *, zero: bool = False, optional: bool = False) -> None:
+    """Raise ConfigError unless a value is a finite number of seconds above 0, or also 0."""
+    if value is None and optional:
+        return
+    if type(value) not in (int, float) or not 0 <= value < inf or not (value or zero):  # type: ignore[operator]
+        bounds = f"{'from 0 up' if zero else 'above 0'}{', or None' if optional else ''}"
+        raise ConfigError(f"{name} must be a number of seconds {bounds}, got {excerpt(value)}")
 
 
 def check_boolean(name: str, value: object) -> None:

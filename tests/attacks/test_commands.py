@@ -627,7 +627,7 @@ def test_options_that_mean_nothing(machine: Machine) -> None:
         machine.host(network=1)
     for wrong in (0, "x", True):
         for make in (machine.host, partial(changing_actions, machine.root)):
-            with pytest.raises(ConfigError, match=f"command_timeout= must be .*, got {wrong!r}"):
+            with pytest.raises(ConfigError, match="command_timeout= must be a number of seconds"):
                 make(command_timeout=wrong)
     machine.is_well()
 

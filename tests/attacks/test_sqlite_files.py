@@ -125,7 +125,7 @@ def test_arguments_that_are_none_make_no_file(make: Callable[..., Any], tmp_path
     ):
         make(":memory:")
     for timeout in (-1, float("nan"), "1", None, True):
-        with pytest.raises(DefinitionError, match="timeout= must be a number of seconds, got"):
+        with pytest.raises(DefinitionError, match="timeout= must be a number of seconds from 0"):
             make(tmp_path / "file.db", timeout=timeout)
     assert list(tmp_path.iterdir()) == []
 

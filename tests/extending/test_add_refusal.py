@@ -8,10 +8,10 @@ from __future__ import annotations
 from tests.extending.conftest import Added
 
 ADDED = (
-    ("import BudgetExceeded, MoothallError", ", MailboxFull"),
+    ("import BudgetExceeded, NotPermitted", ", MailboxFull"),
     (
-        "_REFUSALS: Final[dict[type[MoothallError], _Refusal]] = {\n",
-        '    MailboxFull: _Refusal("RATE_LIMIT_EXCEEDED", "busy", "requests", 429),\n',
+        "_REFUSALS: Final[dict[type[Exception], _Refusal]] = {\n",
+        '    MailboxFull: _Refusal("RATE_LIMIT_EXCEEDED", "busy", "requests", 429, "busy"),\n',
     ),
 )
 USES = """

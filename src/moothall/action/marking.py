@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
-from moothall.arguments import check_boolean, unknown_argument
+from moothall.arguments import check_boolean, check_seconds, unknown_argument
 from moothall.errors import ConfigError, DefinitionError
 from moothall.jsonvalue import copy_json
 from moothall.signature import check_parameters, check_returns
@@ -139,10 +139,7 @@ def check_options(where: str, options: Mapping[str, Any]) -> None:
     ):
         wanted = 'own= must be True, False or a list of fields, such as ("sender",)'
         raise ConfigError(f"{where}: {wanted}, got {own!r:.80}")
-    timeout = options.get("timeout")
-    positive = isinstance(timeout, int | float) and timeout is not True and timeout > 0
-    if timeout is not None and not positive:
-        raise ConfigError(f"{where}: timeout= must be a number above 0, got {timeout!r}")
+    check_seconds(f"{where}: timeout=", options.get("timeout"), optional=True)
     try:
         copy_json(options.get("help"))
     except ValueError as error:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import BinaryIO, Final
 
 from moothall.agents.sandbox import Sandbox
-from moothall.arguments import check_boolean
+from moothall.arguments import check_boolean, check_seconds
 from moothall.errors import CommandError, CommandTimeout, ConfigError, TooManyThreads
 from moothall.threads import WORKERS, guard
 
@@ -32,8 +32,7 @@ def check_limits(
     seconds: float | None, max_file_bytes: int | None, network: bool, name: str = "command_timeout"
 ) -> None:
     """Raise if a setting of the commands is not one of its values; `name` is that of seconds."""
-    if seconds is not None and not (type(seconds) in (int, float) and seconds > 0):
-        raise ConfigError(f"{name}= must be above 0 seconds, or None, got {seconds!r:.80}")
+    check_seconds(f"{name}=", seconds, optional=True)
     if max_file_bytes is not None and not (type(max_file_bytes) is int and max_file_bytes >= 0):
         raise ConfigError(f"max_file_bytes= must be 0 or more, or None, got {max_file_bytes!r}")
     check_boolean("network=", network)

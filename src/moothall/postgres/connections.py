@@ -15,7 +15,8 @@ import psycopg
 from psycopg import errors
 from psycopg.pq import PipelineStatus
 
-from moothall.errors import ConfigError, MoothallError
+from moothall.arguments import check_seconds
+from moothall.errors import MoothallError
 from moothall.postgres.address import Address
 from moothall.threads import in_child
 
@@ -57,8 +58,7 @@ class Connections(Generic[E]):
     def __init__(
         self, address: Address, timeout: float, maker: str, error: Callable[[str, str], E]
     ) -> None:
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
-            raise ConfigError(f"timeout= must be a number of seconds, got {timeout!r}")
+        check_seconds("timeout=", timeout, zero=True)
         self.address: Address = address
         self.name: str = address.name
         self._maker, self._error = maker, error

@@ -11,8 +11,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from moothall.arguments import check_seconds
 from moothall.database import ALONE, Lock
-from moothall.errors import ConfigError, MoothallError
+from moothall.errors import MoothallError
 from moothall.sqlite.file import Identity, SQLiteConnection, SQLiteFile
 from moothall.threads import guard, renewed
 
@@ -35,8 +36,7 @@ class SQLitePool(Generic[E]):
         settings: Sequence[str] = (),
         may_read: bool = False,
     ) -> None:
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
-            raise ConfigError(f"timeout= must be a number of seconds, got {timeout!r}")
+        check_seconds("timeout=", timeout, zero=True)
         self._file = file
         self.name: str = file.name
         self.damaged: Callable[[str], E] = file.damaged

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from moothall.arguments import check_integer
+from moothall.arguments import check_integer, check_seconds
 from moothall.errors import ConfigError, ContextOverflow, DefinitionError, ModelError
 from moothall.http import retry_after_s, tried
 from moothall.http.network import check_allowed
@@ -53,8 +53,7 @@ class RemoteModel(Answering):
         check_integer(f"{kind}: context_tokens=", context_tokens, optional=True)
         check_integer(f"{kind}: max_tokens=", max_tokens, optional=True)
         check_integer(f"{kind}: max_retries=", max_retries, low=0)
-        if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
-            raise ConfigError(f"{kind}: timeout= must be seconds above 0, got {timeout!r}")
+        check_seconds(f"{kind}: timeout=", timeout)
         if rate_limit is not None and not callable(getattr(rate_limit, "acquire", None)):
             raise ConfigError(f"{kind}: rate_limit= must be a RateLimit, got {rate_limit!r}")
         temperature = fields.get("temperature")  # None: the server decides

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Callable
 from typing import Any
 
-from moothall.arguments import check_integer
+from moothall.arguments import check_integer, check_seconds
 from moothall.errors import DefinitionError
 from moothall.message import address
 from moothall.reasoning.conversation.conversation_state import ConversationState
@@ -190,8 +189,7 @@ class Elapsed(Condition):
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        if type(seconds) not in (int, float) or not 0 < seconds < math.inf:
-            raise DefinitionError(f"Elapsed takes a positive number of seconds, got {seconds!r}")
+        check_seconds("Elapsed: seconds=", seconds)
         self.seconds = seconds
         self.clock = clock
 
