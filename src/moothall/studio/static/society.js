@@ -136,13 +136,20 @@ export function mount(root) {
   const results = h("div", { class: "s-answers" });
   const survey = h("form", { class: "s-fields", onsubmit: attempt(async () => {
     await post("survey", { text: asked.value, kind: kind.value, choices: kind.value === "choice" ? choices.value.split(",") : [], by: by.value, citizens: Number(many.value) });
+    asking.open = false; // so that what was answered is in sight
+    await showLog();
+    const made = results.firstElementChild;
+    made.tabIndex = -1;
+    made.focus({ preventScroll: true });
+    made.scrollIntoView({ block: "nearest" });
   }) }, labelled("Question", asked), labelled("Type of answer", kind), choosing, h("div", {}, labelled("Without a model, answered from", by), h("p", { class: "s-soft" }, "A rule does not read the question: the state you choose stands for the answer, its upper half for yes.")), labelled("How many citizens", many), h("button", { class: "s-button" }, "Ask"));
   choosing.hidden = true;
+  const asking = h("details", {}, h("summary", {}, "Ask citizens a question"), survey);
 
   const panes = {
     Citizen: h("div", {}, find, who, ask, answers, card),
     Interventions: h("div", {}, intervene, changes),
-    Survey: h("div", {}, survey, results),
+    Survey: h("div", {}, asking, results),
     Log: h("div", {}),
   };
   const happened = townLog(panes.Log, (step) => began(step), (id) => other(id));
@@ -251,6 +258,8 @@ export function mount(root) {
     update(answers, log.said.filter((each) => each.kind === "interview" && each.citizen === citizen).map((each) =>
       h("section", {}, h("b", {}, each.question), h("p", {}, each.answer || "…"), source(each.source, each.reason), h("span", { class: "s-soft" }, `, before step ${each.step}`))));
     update(results, log.said.filter((each) => each.kind === "survey").map(outcome));
+    if (asking.dataset.town !== String(head.town)) asking.open = !results.childElementCount;
+    asking.dataset.town = head.town;
   }
 
   // -- what is new ---------------------------------------------------------------------------------

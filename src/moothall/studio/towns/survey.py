@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -43,14 +42,16 @@ class AskedAll(BaseModel):
         ids = [*society.books.where]
         every = max(1, len(ids) // self.citizens)
         answers = await society.survey(Survey("survey", [question]), ids[::every][: self.citizens])
-        counts = Counter(json.dumps(each.value) for each in answers)
+        counts = Counter(each.value for each in answers)
+        offered = {"scale": range(1, 6), "yes_no": (True, False), "choice": choices}[self.kind]
+        values = [*offered, *(counts.keys() - {*offered})]  # also what nobody has chosen
         shown = [[each.citizen, each.value, each.source, each.reason] for each in answers[:_LISTED]]
         return {
             "kind": "survey",
             "question": self.text,
             "by": self.by,
             "asked": len(answers),
-            "counts": [[json.loads(value), number] for value, number in sorted(counts.items())],
+            "counts": [[value, counts[value]] for value in values],
             "sources": Counter(each.source for each in answers),
             "answers": shown,
         }
