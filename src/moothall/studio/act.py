@@ -56,28 +56,19 @@ class ActTab:
     def forms(self) -> list[Form]:
         """Return the form: task, folder, model, reviewer and limits."""
         models = [(each, each) for each in usable_models()]
+        reviewers = [("me", "you, at this page"), *models]
+        most = f"{ITERATIONS}; local: 1"
         journal = self._hub.journal
         fields = [
+            Field("task", "Task", "text", hint="Fix the typos in notes.md", wide=True),
+            Field("root", "Folder that it works on", value=os.getcwd()),
+            Field("model", "Model", "named", options=models, value=models[0][0]),
             Field(
-                name="task", label="Task", kind="text", hint="Fix the typos in notes.md", wide=True
+                "review", "Reviewer", "named", options=reviewers, hint="nobody; or me, or a model"
             ),
-            Field(name="root", label="Folder that it works on", value=os.getcwd()),
-            Field(name="model", label="Model", kind="named", options=models, value=models[0][0]),
-            Field(
-                name="review",
-                label="Reviewer",
-                kind="named",
-                options=[("me", "you, at this page"), *models],
-                hint="nobody; or me, or a model",
-            ),
-            Field(name="yes_read", label="May read without asking", kind="check", value=True),
-            Field(
-                name="max_iterations",
-                label="Answers at most",
-                kind="whole",
-                hint=f"{ITERATIONS}; local: 1",  # the model in the box goes nowhere after one
-                more=True,
-            ),
+            Field("yes_read", "May read without asking", "check", value=True),
+            # The model in the box goes nowhere after one.
+            Field("max_iterations", "Answers at most", "whole", hint=most, more=True),
             *limits(),
         ]
         return [

@@ -8,7 +8,7 @@ import re
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from hashlib import sha256
 from html import escape
 from pathlib import Path
@@ -29,7 +29,7 @@ _UNWRITABLE: Final = re.compile("[\0\ud800-\udfff]")
 """What no file's name and no server's text can have."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Field:
     """One field of a form.
 
@@ -49,6 +49,7 @@ class Field:
     name: str
     label: str
     kind: Literal["line", "text", "number", "whole", "check", "choice", "named"] = "line"
+    _: KW_ONLY
     value: str | float | bool | None = None
     hint: str = ""
     about: str = ""
@@ -169,15 +170,13 @@ class Tab(Protocol):
 def limits() -> list[Field]:
     """Return fields for a run's limits."""
     return [
-        Field(
-            name=name,
-            label=f"{_label(limit)} at most",
-            kind="whole" if limit.whole else "number",
-            hint="no limit",
-            more=True,
-        )
-        for name, limit in OF_RUNS.items()
+        Field(name, f"{_label(each)} at most", _kind(each), hint="no limit", more=True)
+        for name, each in OF_RUNS.items()
     ]
+
+
+def _kind(limit: Limit) -> Literal["whole", "number"]:
+    return "whole" if limit.whole else "number"
 
 
 def _label(limit: Limit) -> str:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from moothall.studio.hub import Hub
     from moothall.studio.jobs import Jobs
 
+_OBJECTIVES: Final = "How are messages lost?\nWhat does a budget limit?"
+_QUOTES: Final = "none: quotes and cites"
+_SEARXNG: Final = "http://localhost:8888"
 _LINKS: Final = " allow-popups allow-popups-to-escape-sandbox"
 """The links of a report open elsewhere."""
 _CITED: Final = 500
@@ -153,43 +156,22 @@ class ResearchTab:
 
     def forms(self) -> list[Form]:
         """Return the form: objectives, where to search, model and limits."""
+        models = [(each, each) for each in usable_models()]
+        catalogues = [
+            Field(name, f"Search {each.label} for {each.finds}", "check", value=False, more=True)
+            for name, each in CATALOGUES.items()
+        ]
         fields = [
-            Field(
-                name="objectives",
-                label="Objectives, one a line",
-                kind="text",
-                hint="How are messages lost?\nWhat does a budget limit?",
-                wide=True,
-            ),
-            Field(name="folder", label="Folder to search", hint="~/documents"),
-            Field(name="search_web", label="Search the web", kind="check", value=False),
-            Field(
-                name="model",
-                label="Model: listed, or any by name",
-                kind="named",
-                options=[(each, each) for each in usable_models()],
-                hint="none: quotes and cites",
-            ),
-            Field(name="site", label="Of the web, only this site", hint="sqlite.org", more=True),
-            Field(
-                name="searxng",
-                label="Search engine: the SearXNG at",
-                hint="http://localhost:8888",
-                more=True,
-            ),
-            *(
-                Field(
-                    name=name,
-                    label=f"Search {each.label} for {each.finds}",
-                    kind="check",
-                    value=False,
-                    more=True,
-                )
-                for name, each in CATALOGUES.items()
-            ),
-            Field(name="role", label="Role of the model", hint="a patient librarian", more=True),
-            Field(name="iterations", label="Iterations at most", kind="whole", value=3, more=True),
-            Field(name="review_plan", label="Show me the plan first", kind="check", value=False),
+            Field("objectives", "Objectives, one a line", "text", hint=_OBJECTIVES, wide=True),
+            Field("folder", "Folder to search", hint="~/documents"),
+            Field("search_web", "Search the web", "check", value=False),
+            Field("model", "Model: listed, or any by name", "named", options=models, hint=_QUOTES),
+            Field("site", "Of the web, only this site", hint="sqlite.org", more=True),
+            Field("searxng", "Search engine: the SearXNG at", hint=_SEARXNG, more=True),
+            *catalogues,
+            Field("role", "Role of the model", hint="a patient librarian", more=True),
+            Field("iterations", "Iterations at most", "whole", value=3, more=True),
+            Field("review_plan", "Show me the plan first", "check", value=False),
             *limits(),
         ]
         is_first = not self._hub.journal.runs(kind=KIND, limit=1)

@@ -28,57 +28,50 @@ class Change(BaseModel):
         """Return the arguments of the Intervention; ConfigError if something is missing."""
         if self.kind not in _KINDS:
             raise none_of("kind", [*_KINDS], self.kind)
-        made = _KINDS[self.kind].made
-        return made(society, self.text.strip(), self.name.strip(), self.amount)
-
-
-def _news(_: Society, text: str, __: str, ___: float) -> dict[str, Any]:
-    if not text:
-        raise ConfigError("write a text first")
-    return {"news": [text]}
-
-
-def _close(_: Society, __: str, place: str, ___: float) -> dict[str, Any]:
-    if not place:
-        raise ConfigError("choose the place that is to close first")
-    return {"close": [place]}
-
-
-def _open(_: Society, __: str, place: str, ___: float) -> dict[str, Any]:
-    if not place:
-        raise ConfigError("choose the place that is to open first")
-    return {"open": [place]}
-
-
-def _fact(_: Society, text: str, name: str, __: float) -> dict[str, Any]:
-    if not (name and text):
-        raise ConfigError("write the fact and its value first, such as weather and rain")
-    return {"facts": {name: _value(text)}}
-
-
-def _pay(society: Society, _: str, name: str, amount: float) -> dict[str, Any]:
-    return {"pay": [_payment(society, name, amount)]}
+        kind, text, name = _KINDS[self.kind], self.text.strip(), self.name.strip()
+        given = {"text": text, "name": name}
+        if kind.missing and not all(given[each] for each in kind.fields):
+            raise ConfigError(kind.missing)
+        return kind.made(society, text, name, self.amount)
 
 
 class _Kind(NamedTuple):
     label: str
     fields: dict[str, str]  # which fields it asks for, and what they are called
+    missing: str  # said if a text among them is empty
     made: Callable[[Society, str, str, float], dict[str, Any]]  # of text, name and amount
 
 
 _KINDS: Final = {
-    "news": _Kind("Announce something", {"text": "Announcement"}, _news),
-    "close": _Kind("Close a place", {"name": "Place"}, _close),
-    "open": _Kind("Open a place again", {"name": "Place"}, _open),
+    "news": _Kind(
+        "Announce something",
+        {"text": "Announcement"},
+        "write a text first",
+        lambda _, text, __, ___: {"news": [text]},
+    ),
+    "close": _Kind(
+        "Close a place",
+        {"name": "Place"},
+        "choose the place that is to close first",
+        lambda _, __, place, ___: {"close": [place]},
+    ),
+    "open": _Kind(
+        "Open a place again",
+        {"name": "Place"},
+        "choose the place that is to open first",
+        lambda _, __, place, ___: {"open": [place]},
+    ),
     "fact": _Kind(
         "Set a fact, such as the weather",
         {"name": "Fact, such as weather", "text": "Value"},
-        _fact,
+        "write the fact and its value first, such as weather and rain",
+        lambda _, text, name, __: {"facts": {name: _value(text)}},
     ),
     "pay": _Kind(
         "Pay money",
         {"amount": "To each, from the government", "name": "Citizen's number; empty: all"},
-        _pay,
+        "",
+        lambda society, _, name, amount: {"pay": [_payment(society, name, amount)]},
     ),
 }
 

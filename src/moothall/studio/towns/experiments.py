@@ -78,10 +78,10 @@ class Experiments:
     def form(self) -> Form:
         """Return the form that runs the experiment of a file."""
         fields = [
-            Field(name="file", label="File of the experiment", hint="experiment.yaml", wide=True),
-            Field(name="jobs", label="Processes", kind="whole", value=1),
-            Field(name="seeds", label="Seeds", kind="whole", hint="as in the file", more=True),
-            Field(name="out", label="Folder of the results", hint="beside the file", more=True),
+            Field("file", "File of the experiment", hint="experiment.yaml", wide=True),
+            Field("jobs", "Processes", "whole", value=1),
+            Field("seeds", "Seeds", "whole", hint="as in the file", more=True),
+            Field("out", "Folder of the results", hint="beside the file", more=True),
         ]
         return Form(
             name="experiment",

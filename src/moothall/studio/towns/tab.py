@@ -124,20 +124,12 @@ class SocietyTab:
         ends = kept if there else ""
         steps = [(each, each) for each in ("5min", "15min", "30min", "1h")]
         fields = [
-            Field(name="citizens", label="Citizens", kind="whole", value=300),
-            Field(name="days", label="Days", kind="number", value=1),
-            Field(
-                name="step", label="Length of a step", kind="choice", options=steps, value="15min"
-            ),
-            Field(
-                name="seed",
-                label="Seed",
-                kind="whole",
-                value=0,
-                about="The same gives the same town.",
-            ),
-            Field(name="model", label="Model", hint="none: by rules", more=True),
-            Field(name="calls", label="Calls of it at most", kind="whole", value=1000, more=True),
+            Field("citizens", "Citizens", "whole", value=300),
+            Field("days", "Days", "number", value=1),
+            Field("step", "Length of a step", "choice", options=steps, value="15min"),
+            Field("seed", "Seed", "whole", value=0, about="The same gives the same town."),
+            Field("model", "Model", hint="none: by rules", more=True),
+            Field("calls", "Calls of it at most", "whole", value=1000, more=True),
         ]
         new = Form(
             name="new",
@@ -151,13 +143,10 @@ class SocietyTab:
         recorded = self._recorded()
         if not recorded:
             return [new, self.experiments.form()]
-        field = Field(
-            name="run_id", label="Recorded towns", kind="choice", options=recorded, wide=True
-        )
         resume = Form(
             name="resume",
             title="Resume a recorded town",
-            fields=[field],
+            fields=[Field("run_id", "Recorded towns", "choice", options=recorded, wide=True)],
             start=self._chosen,
             button="Resume",
             about=ends,
