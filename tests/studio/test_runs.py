@@ -430,12 +430,16 @@ def test_what_runs_cost_is_drawn_over_time(studio: Studio, page: Page) -> None:
     expect(chart).to_have_accessible_name(re.compile("Tokens by agent: .*pair"))
     page.get_by_label("By what").select_option("by model")
     expect(chart).to_have_accessible_name(re.compile("openai:gpt-4.1"))
+    listed = page.get_by_role("region", name="Run", exact=True).get_by_role("row")
+    expect(listed.filter(has_text="openai:gpt-4.1")).to_contain_text("$")
+    expect(listed.filter(has_text="openai:unknown")).to_contain_text("no price")
     page.get_by_label("By what").select_option("by thread")
     page.get_by_label("What is added up").select_option("Cost")
     expect(chart).to_have_accessible_name(re.compile(r"Cost by thread: .*ann \$"))
     page.get_by_label("When").select_option("in the last day")
     page.set_viewport_size({"width": 390, "height": 844})  # nothing is wider than a phone
-    expect(page.get_by_role("heading", name="By agent")).to_be_visible()
+    page.get_by_role("button", name="What they cost").click()
+    expect(page.get_by_role("heading", name="By thread")).to_be_in_viewport()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.set_viewport_size({"width": 1280, "height": 800})
     view = choose(page, "cost")

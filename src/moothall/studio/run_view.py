@@ -36,7 +36,7 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
         if row["data"] != seen:
             row["cut"] = True
     if spent := _spent(entry):
-        row["spent"] = {**spent, "usd": None if spent["usd"] is None else _plain(spent["usd"])}
+        row["spent"] = {**spent, "usd": _plain(spent["usd"])}
     if fault := _fault(entry):
         row["fault"] = shorten(fault, _LINE)
     origins, sources = origins_in(entry.data.get("result"))
@@ -99,23 +99,27 @@ class Totals:
 
 
 def spent_by_model(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Return what calls of models spent, by model and hour, as `{model, at, tokens, usd}`."""
-    sums: dict[tuple[str, int], tuple[int, Decimal]] = {}
+    """Return what calls of models spent, by model and hour, as `{model, at, calls, tokens, usd}`.
+
+    `usd` is None if the price of none of them is known.
+    """
+    sums: dict[tuple[str, int], tuple[int, int, Decimal | None]] = {}
     for entry in entries:
         model = _about(entry).get("model")
         if model is None or not (spent := _spent(entry)):
             continue
         key = (str(model), int(entry.at // 3600))
-        tokens, usd = sums.get(key, (0, Decimal(0)))
-        sums[key] = (tokens + spent["tokens"], usd + (spent["usd"] or 0))
+        calls, tokens, usd = sums.get(key, (0, 0, None))
+        usd = usd if spent["usd"] is None else (usd or Decimal(0)) + spent["usd"]
+        sums[key] = (calls + spent["model_calls"], tokens + spent["tokens"], usd)
     return [
-        {"model": model, "at": 3600 * hour, "tokens": tokens, "usd": _plain(usd)}
-        for (model, hour), (tokens, usd) in sums.items()
+        {"model": model, "at": 3600 * hour, "calls": calls, "tokens": tokens, "usd": _plain(usd)}
+        for (model, hour), (calls, tokens, usd) in sums.items()
     ]
 
 
-def _plain(usd: Decimal) -> str:
-    return format(usd.normalize(), "f")
+def _plain(usd: Decimal | None) -> str | None:
+    return None if usd is None else format(usd.normalize(), "f")
 
 
 def _about(entry: Entry) -> dict[str, Any]:

@@ -221,7 +221,7 @@ class RunsTab:
             return {"totals": sums.totals.to_json(), "order": sums.order}
 
     def models(self, runs: list[str]) -> dict[str, list[dict[str, Any]]]:
-        """Return what runs have spent by model and hour, as `{model, at, tokens, usd}` by run."""
+        """Return what runs have spent by model and hour, by run, as `spent_by_model`."""
         made: dict[str, list[dict[str, Any]]] = {}
         for run in runs[:_KNOWN_MODELS]:
             try:

@@ -1,11 +1,11 @@
 // Two runs beside each other: what each cost, their steps in rows, and the first difference.
 
-import { button, call, count, dollars, duration, empty, h, number, replace, stateBadge } from "./dom.js";
+import { button, call, cost, count, duration, empty, h, number, replace, stateBadge } from "./dom.js";
 import { go } from "./place.js";
 import { called, given, outcome } from "./values.js";
 
 const NAMES = { model: "model", tool: "tool" };
-const figures = (t) => [["time", duration(t.seconds)], ["tokens", number(t.tokens)], ["cost", dollars(t.usd)], ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls)], ["errors", number(t.errors)]];
+const figures = (t) => [["time", duration(t.seconds)], ["tokens", number(t.tokens)], ["cost", cost(t)], ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls)], ["errors", number(t.errors)]];
 
 function step(run, each) {
   if (!each) return h("td", { class: "s-none" }, "–");

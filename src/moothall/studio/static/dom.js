@@ -173,6 +173,8 @@ export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? 
 
 export const number = (n) => n.toLocaleString("en");
 export const dollars = (usd) => (+usd === 0 ? "$0" : +usd < 0.01 ? `$${(+usd).toPrecision(2)}` : `$${(+usd).toFixed(2)}`);
+// What totals cost; without a known price of any of their tokens, that is not known.
+export const cost = ({ usd, unpriced }) => (unpriced && !+usd ? "not known" : dollars(usd));
 
 export function duration(seconds) {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;

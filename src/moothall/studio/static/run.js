@@ -2,7 +2,7 @@
 // and its steps as a tree, as a timeline and as a transcript.
 
 import { Run as Story, drawStory } from "./act.js";
-import { attempt, button, call, count, day, dollars, duration, empty, h, keyed, number, replace, runState, stateBadge, titled, toast, update } from "./dom.js";
+import { attempt, button, call, cost, count, day, dollars, duration, empty, h, keyed, number, replace, runState, stateBadge, titled, toast, update } from "./dom.js";
 import { chart } from "./chart.js";
 import { showDoubts } from "./doubts.js";
 import { ENDED, further, runs, stands } from "./journal.js";
@@ -199,7 +199,7 @@ export function shownRun(view, id, slot, back, wanted) {
     const figures = [
       ["time", duration(t.seconds)],
       ["tokens", number(copied ? about.tokens : t.tokens), t.input === null ? "adding up …" : copied ? `and ${number(t.tokens - about.tokens)} copied` : `${number(t.input)} in, ${number(t.output)} out`],
-      ["cost", dollars(copied ? about.usd : t.usd), copied ? "of its own" : t.unpriced ? `and ${number(t.unpriced)} tokens without a known price` : null],
+      ["cost", copied ? dollars(about.usd) : cost(t), copied ? "of its own" : !t.unpriced ? null : +t.usd ? `and ${number(t.unpriced)} tokens without a known price` : "its models have no known price"],
       ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls), t.refused ? `${number(t.refused)} refused` : null], ["errors", t.input === null ? "…" : number(t.errors)],
     ];
     update(goes, is ? null : further(id, about.state, about.order));

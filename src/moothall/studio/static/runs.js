@@ -15,7 +15,7 @@ const MODELS = 200; // runs of whose models is asked at once
 const LISTED = 200; // runs in the list at once
 const SORTS = {
   newest: ["the newest first", (each) => each.began], changed: ["the last changed first", (each) => each.changed],
-  cost: ["the dearest first", (each) => each.usd], tokens: ["most tokens first", (each) => each.tokens], seconds: ["the longest first", (each) => each.seconds],
+  cost: ["the dearest first", (each) => each.usd || each.tokens / 1e12], tokens: ["most tokens first", (each) => each.tokens], seconds: ["the longest first", (each) => each.seconds],
 };
 
 const short = (at) => (Date.now() / 1000 - at < 43200 ? clock(at).slice(0, 5) : date(at));
@@ -31,11 +31,12 @@ export function mount(root) {
   const since = select("When", [["", "any time"], ["1", "in the last day"], ["7", "in 7 days"], ["30", "in 30 days"]], again);
   const sort = select("Order", Object.entries(SORTS).map(([name, [text]]) => [name, text]), again);
   const total = h("span", { class: "s-soft", role: "status" });
+  const costs = button("What they cost", () => view.scrollIntoView(), "s-link s-to-costs"); // in a narrow window that is below them
   const rows = h("ul", { class: "s-runs-list", "aria-label": "Runs", onkeydown: walk });
   const view = h("section", { class: "s-runs-view s-scroll", "aria-label": "Run" });
   const back = button("All runs", () => go(["runs"]), "quiet");
   replace(root, h("aside", { class: "s-side" },
-    h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, since, sort), total), rows), view);
+    h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, since, sort), costs, total), rows), view);
   back.classList.add("s-to-list");
   fillWindow(root);
 
@@ -119,24 +120,25 @@ export function mount(root) {
     }
   }
 
+  // What each run has spent, by model once that is known; of a cost of 0 it is not known whether there is a price.
   function spent(shown) {
-    const value = (each) => +each[what.value];
-    if (by.value !== "model") return shown.map((each) => ({ at: made(each), of: each[by.value] || "(none)", value: value(each) }));
+    if (by.value !== "model") return shown.map((each) => ({ run: each.id, at: made(each), of: each[by.value] || "(none)", calls: each.model_calls, tokens: each.tokens, usd: +each.usd || (each.tokens ? null : 0) }));
     learnModels(shown);
-    return shown.flatMap((each) => (models.get(each.id)?.spent || []).map((one) => ({ at: one.at, of: one.model, value: value(one) })));
+    return shown.flatMap((each) => (models.get(each.id)?.spent || []).map((one) => ({ ...one, run: each.id, of: one.model, usd: one.usd && +one.usd })));
   }
 
   function overview(shown) {
     if (!shown.length) return void replace(view);
-    const drawn = chart(`${what.selectedOptions[0].text} ${by.selectedOptions[0].text}`, spent(shown), what.value === "usd" ? dollars : number);
+    const all = spent(shown), word = by.selectedOptions[0].text;
+    const drawn = chart(`${what.selectedOptions[0].text} ${word}`, all.map(({ at, of, [what.value]: value }) => ({ at, of, value: value ?? 0 })), what.value === "usd" ? dollars : number);
     const summed = (key) => {
       const sums = new Map();
-      for (const each of shown) {
-        const sum = sums.get(key(each)) || { runs: 0, tokens: 0, usd: 0, calls: 0, at: made(each) };
-        sum.runs += 1;
+      for (const each of all) {
+        const sum = sums.get(key(each)) || { runs: new Set(), tokens: 0, usd: null, calls: 0 };
+        sum.runs.add(each.run);
         sum.tokens += each.tokens;
-        sum.usd += +each.usd;
-        sum.calls += each.model_calls;
+        if (each.usd !== null) sum.usd += each.usd;
+        sum.calls += each.calls;
         sums.set(key(each), sum);
       }
       return [...sums];
@@ -145,15 +147,15 @@ export function mount(root) {
       const top = Math.max(1, ...all.map(([, sum]) => sum.tokens));
       return h("section", {}, h("h2", {}, title), h("table", { class: "s-table s-costs" },
         h("thead", {}, h("tr", {}, [title[3].toUpperCase() + title.slice(4), "Runs", "Model calls", "Tokens", "Cost", "Share"].map((each, at) => h("th", { class: at && at < 5 ? "number" : null }, each)))),
-        h("tbody", {}, all.slice(0, 31).map(([name, sum]) => h("tr", {}, h("th", { scope: "row" }, name || "(none)"), [sum.runs, sum.calls, sum.tokens].map((each) => h("td", { class: "number" }, number(each))), h("td", { class: "number" }, dollars(sum.usd)),
+        h("tbody", {}, all.slice(0, 31).map(([name, sum]) => h("tr", {}, h("th", { scope: "row" }, name || "(none)"), [sum.runs.size, sum.calls, sum.tokens].map((each) => h("td", { class: "number" }, number(each))), h("td", { class: "number" }, sum.usd === null && sum.tokens ? "no price" : dollars(sum.usd ?? 0)),
           h("td", { class: "s-share" }, h("i", { style: `width: ${(100 * sum.tokens) / top}%` })))))));
     };
     const doubtful = shown.filter((each) => each.state === "in_doubt" && !each.job);
     update(view, h("div", { class: "s-overview" }, empty("Choose a run: its steps, what each was given and gave, what it cost."),
       doubtful.length > 0 && h("section", { class: "s-card", "aria-label": "In doubt" }, h("h2", {}, "In doubt"), h("p", {}, "These ended during an action. Whether it took effect is not known: decide about each."),
         h("ul", { class: "s-list" }, doubtful.slice(0, 31).map((each) => h("li", {}, button(each.task.slice(0, 120) || "(no task)", () => go(["runs", each.id]), "s-link"), " ", h("span", { class: "s-soft" }, `${each.agent} · ${day(each.changed)}`))))),
-      h("section", {}, h("div", { class: "s-row" }, h("h2", {}, "Over time"), what, by), drawn || h("p", { class: "s-soft" }, "These runs have spent nothing that is known.")),
-      table("By agent", summed((each) => each.agent).sort((one, two) => two[1].tokens - one[1].tokens)), table("By day", summed((each) => date(made(each))).slice(0, 31))));
+      h("section", {}, h("div", { class: "s-row" }, h("h2", {}, "Over time"), what, by), drawn || h("p", { class: "s-soft" }, what.value === "usd" && all.some((each) => each.tokens) ? "No price of their models is known: look at their tokens." : "These runs have spent nothing that is known.")),
+      table(`B${word.slice(1)}`, summed((each) => each.of).sort((one, two) => two[1][what.value] - one[1][what.value] || two[1].tokens - one[1].tokens)), table("By day", summed((each) => date(each.at)).slice(0, 31))));
   }
 
   async function show([tab, id, step, more]) {

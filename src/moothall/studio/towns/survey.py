@@ -41,7 +41,7 @@ class AskedAll(BaseModel):
         question = Question("answer", self.text, self.kind, choices, by=_rule(self, choices))
         ids = [*society.books.where]
         every = max(1, len(ids) // self.citizens)
-        answers = await society.survey(Survey("survey", [question]), ids[::every][: self.citizens])
+        answers = await society.survey(Survey(self.text, [question]), ids[::every][: self.citizens])
         counts = Counter(each.value for each in answers)
         offered = {"scale": range(1, 6), "yes_no": (True, False), "choice": choices}[self.kind]
         values = [*offered, *(counts.keys() - {*offered})]  # also what nobody has chosen
