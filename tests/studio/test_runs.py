@@ -437,6 +437,8 @@ def test_what_runs_cost_is_drawn_over_time(studio: Studio, page: Page) -> None:
     page.get_by_label("What is added up").select_option("Cost")
     expect(chart).to_have_accessible_name(re.compile(r"Cost by thread: .*ann \$"))
     page.get_by_label("When").select_option("in the last day")
+    page.get_by_label("Order").select_option("the dearest first")
+    expect(page.locator('[data-run="cost"]')).to_contain_text("$0.0036")
     page.set_viewport_size({"width": 390, "height": 844})  # nothing is wider than a phone
     page.get_by_role("button", name="What they cost").click()
     expect(page.get_by_role("heading", name="By thread")).to_be_in_viewport()
@@ -506,7 +508,7 @@ def test_a_run_has_an_address_and_is_compared(studio: Studio, page: Page) -> Non
     shows(view, "tale.1")
     expect(view.locator("dl").first).to_contain_text("tokens0and 1,200 copied")
     assert studio.journal.entries("tale.1")[-1].sequence == int(step.rpartition("/")[2])
-    view.get_by_label("Compare with").fill("tale-2")
+    view.get_by_label("Compare with").fill("ale-2")
     view.get_by_role("button", name="Compare", exact=True).click()
     page.wait_for_url("**/runs/tale.1/compare/tale-2")
     page.goto(f"{studio.url}runs/tale/compare/tale-2")

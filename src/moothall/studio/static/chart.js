@@ -16,12 +16,12 @@ function svg(tag, attrs, ...children) {
 const said = (at, span) => new Date(at * 1000).toLocaleString("en", span >= 86400 ? { day: "numeric", month: "short" }
   : span >= 3600 ? { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" } : { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
-// Draw points `{ at, of, value }`, times in seconds; `say(value)` is a value in words.
-export function chart(title, points, say) {
+// Draw points `{ at, of, value }`, times in seconds, known to `least` seconds; `say(value)` is a value in words.
+export function chart(title, points, say, least = 1) {
   const all = points.filter((each) => each.value > 0);
   if (!all.length) return null;
   const [from, to] = [Math.min(...all.map((each) => each.at)), Math.max(...all.map((each) => each.at))];
-  const span = SPANS.find((each) => (to - from) / each < BARS) || SPANS.at(-1);
+  const span = SPANS.find((each) => each >= least && (to - from) / each < BARS) || SPANS.at(-1);
   const zone = span >= 86400 ? new Date(from * 1000).getTimezoneOffset() * 60 : 0; // a day begins at midnight here
   const start = Math.floor((from - zone) / span) * span + zone;
   const count = Math.floor((to - start) / span) + 1;

@@ -241,7 +241,7 @@ export function shownRun(view, id, slot, back, wanted) {
       onfocus: () => replace(choices, all().slice(0, OFFERED).map((each) => h("option", { value: named(each) }))) });
     const compare = () => {
       const said = pick.value.trim(), words = said.toLowerCase();
-      const found = all().find((each) => [each.id, named(each)].includes(said)) || (said && all().find((each) => each.task.toLowerCase().includes(words)));
+      const found = all().find((each) => [each.id, named(each)].includes(said)) || (said && all().find((each) => `${each.id} ${each.task}`.toLowerCase().includes(words)));
       if (!found) throw new Error(said ? `no other run has this id or these words: ${said.slice(0, 80)}` : "write which run to compare with, or choose one");
       go(["runs", id, "compare", found.id]);
     };

@@ -1,7 +1,7 @@
 // The tab Runs: the runs of the journal, found by their words, state and agent; and the chosen one.
 // Its address is /runs/ID, that of a step /runs/ID/N, and that of a comparison /runs/ID/compare/OTHER.
 
-import { button, call, clock, count, date, day, dollars, empty, fillWindow, h, number, replace, runState, stateBadge, update } from "./dom.js";
+import { button, call, clock, count, date, day, dollars, duration, empty, fillWindow, h, number, replace, runState, stateBadge, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { arrange, cardSlot } from "./inbox.js";
 import { listed, runs, stands, toFind } from "./journal.js";
@@ -13,9 +13,11 @@ import { walk } from "./steps.js";
 
 const MODELS = 200; // runs of whose models is asked at once
 const LISTED = 200; // runs in the list at once
+const tokens = (each) => (each.tokens ? `${number(each.tokens)} tokens` : "");
+// How they are ordered: in words, by what, and what of it stands beside each.
 const SORTS = {
   newest: ["the newest first", (each) => each.began], changed: ["the last changed first", (each) => each.changed],
-  cost: ["the dearest first", (each) => each.usd || each.tokens / 1e12], tokens: ["most tokens first", (each) => each.tokens], seconds: ["the longest first", (each) => each.seconds],
+  cost: ["the dearest first", (each) => each.usd || each.tokens / 1e12, (each) => (+each.usd ? dollars(each.usd) : tokens(each))], tokens: ["most tokens first", (each) => each.tokens, tokens], seconds: ["the longest first", (each) => each.seconds, (each) => duration(each.seconds)],
 };
 
 const short = (at) => (Date.now() / 1000 - at < 43200 ? clock(at).slice(0, 5) : date(at));
@@ -28,7 +30,7 @@ export function mount(root) {
   const filter = h("input", { class: "s-input", type: "search", placeholder: "Search: task, reply, agent, id", "aria-label": "Filter runs", oninput: () => { again(); seek(); } });
   const state = select("State", [["", "any state"]], again);
   const agent = select("Agent", [["", "any agent"]], again);
-  const since = select("When", [["", "any time"], ["1", "in the last day"], ["7", "in 7 days"], ["30", "in 30 days"]], again);
+  const since = select("When", [["", "any time"], ["1", "in the last day"], ["7", "in the last 7 days"], ["30", "in the last 30 days"]], again);
   const sort = select("Order", Object.entries(SORTS).map(([name, [text]]) => [name, text]), again);
   const total = h("span", { class: "s-soft", role: "status" });
   const costs = button("What they cost", () => view.scrollIntoView(), "s-link s-to-costs"); // in a narrow window that is below them
@@ -53,7 +55,7 @@ export function mount(root) {
   let stop = null;
   const item = (each) => h("li", {}, h("button", { type: "button", tabindex: each.id === stop ? 0 : -1, "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => go(["runs", each.id]) },
     h("span", { class: "s-row" }, h("b", { class: "s-one" }, each.task || "(no task)"), stateBadge(...stands(each))),
-    h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, [each.agent, each.thread, entries(each.entries), +each.usd ? dollars(each.usd) : null].filter(Boolean).join(" · ")), h("time", { title: day(made(each)) }, short(made(each)))),
+    h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, [each.agent, each.thread, entries(each.entries), +each.usd ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, short(made(each)))),
     h("span", { class: "s-id s-one" }, each.forked_from ? `${each.id}, a fork of ${each.forked_from}` : each.id)));
 
   let asked = 0;
@@ -130,7 +132,7 @@ export function mount(root) {
   function overview(shown) {
     if (!shown.length) return void replace(view);
     const all = spent(shown), word = by.selectedOptions[0].text;
-    const drawn = chart(`${what.selectedOptions[0].text} ${word}`, all.map(({ at, of, [what.value]: value }) => ({ at, of, value: value ?? 0 })), what.value === "usd" ? dollars : number);
+    const drawn = chart(`${what.selectedOptions[0].text} ${word}`, all.map(({ at, of, [what.value]: value }) => ({ at, of, value: value ?? 0 })), what.value === "usd" ? dollars : number, by.value === "model" ? 3600 : 1);
     const summed = (key) => {
       const sums = new Map();
       for (const each of all) {
