@@ -63,7 +63,7 @@ export class Run {
     if (kind === "begun") lane.instruction = text(data.task);
     else if (kind === "state") this.state(lane, data);
     else if (kind === "over") lane.over = { ...data, at };
-    else if (about.action || kind === "permitted") this.called(lane, entry, about);
+    else if (about.action || kind === "permitted" || (kind === "decided" && lane.calls.has(data.key))) this.called(lane, entry, about);
     else if (about.model !== undefined) {
       const step = this.step(lane, data.key);
       if (kind === "started") Object.assign(step, { began: at, fault: "" });
@@ -81,7 +81,8 @@ export class Run {
   called(lane, { kind, data, at, sequence, cut, refused }, about) {
     const made = this.action(lane, data.key, about);
     if (kind === "permitted") Object.assign(made, { state: "permitted", was: data.was });
-    else if (kind === "started") Object.assign(made, { state: "runs", args: data.args, began: at });
+    else if (kind === "started") Object.assign(made, { state: "runs", args: data.args, began: at, asks: data.asks });
+    else if (kind === "decided") made.state = "decided";
     else if (kind === "failed") Object.assign(made, { state: "failed", result: text(data.error) });
     else if (kind === "ended") {
       const { args, result = {}, was } = data.result || {};
@@ -107,7 +108,7 @@ export class Run {
 // -- how it is shown --------------------------------------------------------------------------------
 
 const NEVER = /^not executed: cancelled before/; // no failure of the action
-const BADGES = { done: "good", runs: "busy", "asked for": "warn", permitted: "busy", failed: "bad" }; // of calls
+const BADGES = { done: "good", runs: "busy", "asked for": "warn", permitted: "busy", failed: "bad", "in doubt": "bad" }; // of calls
 const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state);
 const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), prose(text(said))) : null);
 const lasted = (from, to) => (from && to ? duration(to - from) : null);
@@ -119,7 +120,8 @@ function argsOf(args, was) {
 }
 
 function showCall(view, made, fault) {
-  const state = (fault && made.state === "asked for") || (made.state === "failed" && NEVER.test(made.result)) ? "not called" : made.state;
+  const isOver = made.state === "runs" && view.outline.state !== "running"; // its process ended
+  const state = isOver ? (made.asks ? "in doubt" : "cut off") : (fault && made.state === "asked for") || (made.state === "failed" && NEVER.test(made.result)) ? "not called" : made.state;
   const outcome = made.result === undefined ? null
     : h("div", { class: `s-result ${state}`, role: "group", tabindex: 0, "aria-label": `Result of ${made.name}` }, given(made.result));
   return h("div", { class: "s-call" },
