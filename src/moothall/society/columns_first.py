@@ -25,6 +25,7 @@ from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.intervention import Intervention, set_values
 from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.people import drawn
+from moothall.society.people.means import ATTRIBUTES
 from moothall.society.population.books import leaves
 from moothall.society.population.engine import LocalEngine
 from moothall.society.population.life import answers_of
@@ -35,7 +36,10 @@ MANY: Final = 1_000
 """Fewer citizens are agents from the start: a step of few costs less so."""
 _FEW: Final = 4
 """Once one in so many is an agent, all become agents: beside rows, an agent costs three times."""
-_PROFILE: Final = "age gender education household skill occupation interests income"
+_PROFILE: Final = (
+    *("age", "gender", "education", "household", "skill"),
+    *(*ATTRIBUTES, "interests", "income"),
+)
 _PERSON: Final = (
     "home profile work money needs opinions school jobless income relations kin place moving"
 )
@@ -174,7 +178,7 @@ def _agent_of(society: Any, row: int) -> Any:
         profile, school = status["profile"], population.of_kind("school", 1)
         without = set() if 5 <= profile["age"] < 18 and len(school) else {"school"}
         without |= set() if status["jobless"] == 0 else {"jobless"}
-        status["profile"] = {name: profile[name] for name in _PROFILE.split() if name in profile}
+        status["profile"] = {name: profile[name] for name in _PROFILE if name in profile}
         status = {name: status[name] for name in _PERSON.split() if name in {*status} - without}
     name, memory = name_of(population, row), CitizenMemory(status)
     return CitizenAgent(row + 1, name, memory=memory, blocks=all_blocks())

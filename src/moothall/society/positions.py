@@ -94,8 +94,7 @@ def present(society: Steps) -> tuple[Any, ...]:
 _KEPT: Final = (
     "day mended now faded paid_day jobless purse earned stuck place home work school plan act "
     "plan_home plan_duty plan_now plan_chosen moving_to moving_from arrives left mode item_do "
-    "item_where item_until gender education occupation household pay skill age social hunger "
-    "energy safety money savings income"
+    "item_where item_until pay skill age social hunger energy safety money savings income"
 )
 _INSIDE: Final = frozenset(_KEPT.split())
 
@@ -106,9 +105,11 @@ def numbers(society: Steps, needs: Iterable[str], topics: Iterable[str]) -> dict
     found |= {f"needs.{each}": f"{each}, how far it is met" for each in needs}
     found |= {f"opinions.{each}": f"opinion of {each}" for each in topics}
     if society.population is not None:
-        columns = society.population.columns
+        declared = society.population.declared
         own = [
-            name for name, each in columns.items() if each.ndim == 1 and each.dtype.kind in "iufb"
+            name
+            for name, each in society.population.columns.items()
+            if each.ndim == 1 and each.dtype.kind in "iufb" and not declared[name].words
         ]
     else:
         first = society._citizens[0].agent.memory.status if society._citizens else {}

@@ -26,7 +26,7 @@ from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.columns import EDUCATION as EDUCATION
-from moothall.society.blocks.columns import GENDERS, HOUSEHOLDS, OCCUPATIONS
+from moothall.society.blocks.columns import GENDERS, HOUSEHOLDS
 from moothall.society.blocks.needs import NEEDS as NEEDS
 from moothall.society.blocks.talk import TOPICS as TOPICS
 from moothall.society.blocks.ties import KIN, KIND, STRENGTH
@@ -39,7 +39,7 @@ from moothall.society.kernel.perception import View
 from moothall.society.people import assigned
 from moothall.society.people import household as home_of
 from moothall.society.people.margins import checked_margins, gathered
-from moothall.society.people.means import money_of, trades, usual_income
+from moothall.society.people.means import ATTRIBUTES, money_of, skills, usual_income
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.table import IN_PROFILE
 
@@ -207,11 +207,17 @@ def _gather(
         profile.setdefault("education", EDUCATION[level[at] if profile["age"] >= 18 else 0])
         profile.setdefault("household", HOUSEHOLDS[int(kind[at])])
     taught = [EDUCATION.index(e) if (e := p["education"]) in EDUCATION else -1 for p in profiles]
-    skill, trade = trades(params, seed, ids, np.maximum(taught, 0))
+    ages_now, educated = np.array([p["age"] for p in profiles]), np.maximum(taught, 0)
+    skill = skills(params, seed, ids, educated)
+    others = [
+        (name, each.words, each.draw(params, seed, ids, ages_now, educated))
+        for name, each in ATTRIBUTES.items()
+    ]
     for at, profile in enumerate(profiles):
         profile.setdefault("skill", int(skill[at]) if taught[at] >= 0 else 1000)
-        if profile["age"] >= 18:
-            profile.setdefault("occupation", OCCUPATIONS[int(trade[at])])
+        for name, words, codes in others:
+            if codes[at]:
+                profile.setdefault(name, words[int(codes[at])])
     gathered: list[list[tuple[dict[str, Any], int]]] = []
     for at in order.tolist():
         if rank[at] == 0:

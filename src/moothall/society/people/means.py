@@ -8,21 +8,36 @@ in two weeks.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from moothall.society import math
 from moothall.society.arrays import np
+from moothall.society.blocks.columns import OCCUPATIONS
 from moothall.society.kernel.draw import belows, choices_by
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 
 
-def trades(params: PeopleParams, seed: int, ids: Any, education: Any) -> tuple[Any, Any]:
-    """Return skills and occupations of adults, by ids and indices in `EDUCATION`."""
-    skill = np.array(params.skill)[education]
+class Attribute(NamedTuple):
+    """An attribute of a person, in its profile: words by code from 1, and how codes are drawn."""
+
+    words: tuple[str | None, ...]
+    draw: Callable[[PeopleParams, int, Any, Any, Any], Any]  # by seed, ids, ages and education
+
+
+def skills(params: PeopleParams, seed: int, ids: Any, education: Any) -> Any:
+    """Return the skills of adults, by ids and indices in `EDUCATION`."""
     spread = np.array(params.skill_spread)[belows(20, seed, ids, 0, "people.skill")]
-    skill = skill * spread // 1000
+    return np.array(params.skill)[education] * spread // 1000
+
+
+def _occupations(params: PeopleParams, seed: int, ids: Any, age: Any, education: Any) -> Any:
     sums = np.cumsum(params.occupations, axis=1)[education]
-    return skill, choices_by(sums, seed, ids, 0, "people.occupation")
+    return (1 + choices_by(sums, seed, ids, 0, "people.occupation")) * (age >= 18)
+
+
+ATTRIBUTES: Final = {"occupation": Attribute((None, *OCCUPATIONS), _occupations)}
+"""The attributes that depend on age and education alone, in the order of a profile."""
 
 
 def usual_income(params: PeopleParams, pay: Any) -> Any:

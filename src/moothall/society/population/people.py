@@ -102,9 +102,10 @@ def _some_persons(
     level = choices(params.education, seed, ids, 0, "people.education")
     put("education", 1 + np.where(adult, level, 0))
     taught = arrays["education"][part].astype(np.int64) if "education" in arrays else 1 + level
-    skill, trade = means.trades(params, seed, ids, np.maximum(taught - 1, 0))
-    put("skill", np.where(taught > 0, skill, 1000))
-    put("occupation", (1 + trade) * adult)
+    educated = np.maximum(taught - 1, 0)
+    put("skill", np.where(taught > 0, means.skills(params, seed, ids, educated), 1000))
+    for name, attribute in means.ATTRIBUTES.items():
+        put(name, attribute.draw(params, seed, ids, age, educated))
     u, v = (uniforms(seed, ids, 0, f"people.{name}") for name in "uv")
     put("money", means.money_of(u, v, params) * adult)
     for need in drawn.NEEDS:
