@@ -155,6 +155,67 @@ def test_openai_chat_hands_calls_of_the_clients_tools_back_and_takes_their_resul
         chat.create(model="bot", messages=messages, tools=CHAT_TOOLS)
 
 
+NAMED_CHAT = {"type": "function", "function": {"name": "weather"}}
+ALLOWED = {"mode": "required", "tools": [NAMED_CHAT]}
+OTHER: dict[str, Any] = {"type": "function", "function": {"name": "other"}}
+
+
+@pytest.mark.parametrize(
+    "choice",
+    ("required", NAMED_CHAT, {"type": "allowed_tools", "allowed_tools": ALLOWED}),
+    ids=("required", "named", "allowed"),
+)
+@pytest.mark.parametrize("stream", (False, True))
+def test_openai_chat_whose_tool_choice_demands_a_call_ends_with_one(
+    serve: Serve, choice: Any, stream: bool
+) -> None:
+    shown: list[list[str]] = []
+
+    def answer(messages: Messages, actions: Any) -> Any:
+        shown.append([each.name for each in actions])
+        if len(shown) == 1:
+            return "It is sunny."  # no call, so it is asked for again
+        assert "call" in messages[-1]["content"]
+        return Call("c", "weather", {"city": "Rome"})
+
+    made = client(serve(asgi(bot(answer=answer))))
+    asked: Any = [{"role": "user", "content": "How is it?"}]
+    tools: Any = [*CHAT_TOOLS, OTHER]
+    given: Any = {"model": "bot", "messages": asked, "tools": tools, "tool_choice": choice}
+    if stream:
+        chunks = list(made.chat.completions.create(**given, stream=True))
+        deltas = [each.choices[0].delta for each in chunks if each.choices]
+        calls: Any = [call for each in deltas for call in each.tool_calls or ()]
+        assert [each.content for each in deltas if each.content] == []
+        assert chunks[-1].choices[0].finish_reason == "tool_calls"
+    else:
+        choices = made.chat.completions.create(**given).choices
+        assert choices[0].finish_reason == "tool_calls"
+        calls = choices[0].message.tool_calls
+    assert [each.function.name for each in calls] == ["weather"]
+    assert shown[0] == (["weather", "other"] if choice == "required" else ["weather"])
+
+
+def test_openai_responses_whose_tool_choice_names_a_tool_end_with_its_call(serve: Serve) -> None:
+    script = ScriptedModel([Call("c", "weather", {"city": "Rome"})])
+    made = client(serve(asgi(ReActAgent("bot", script))))
+    named: Any = {"type": "function", "name": "weather"}
+    found = made.responses.create(model="bot", input="x", tools=TOOLS, tool_choice=named)
+    assert [each.type for each in found.output] == ["function_call"]
+    assert any("weather" in each["content"] for each in script.received[0][:-1])
+
+
+def test_openai_model_that_never_makes_the_demanded_call_is_an_error(serve: Serve) -> None:
+    made = client(serve(asgi(bot(answer=lambda messages, actions: "No."))))
+    asked: Any = [{"role": "user", "content": "How is it?"}]
+    given: Any = {"model": "bot", "messages": asked, "tools": CHAT_TOOLS}
+    with pytest.raises(openai.InternalServerError, match="weather"):
+        made.chat.completions.create(**given, tool_choice="required")
+    for wrong in (OTHER, {"type": "custom"}, "any", 5, {"type": "function"}):
+        with pytest.raises(openai.BadRequestError, match="tool_choice must be"):
+            made.chat.completions.create(**given, tool_choice=wrong)
+
+
 def test_openai_door_checks_the_arguments_of_calls_before_the_client_gets_them(
     serve: Serve,
 ) -> None:
@@ -387,7 +448,7 @@ def test_openai_door_errors_have_the_form_and_the_status_of_the_protocol(serve: 
         ("chat/completions", {"messages": [message], "modalities": ["text", "audio"]}, "sound"),
         ("chat/completions", {"messages": [message, tool]}, "no call"),
         ("chat/completions", {"messages": [message], "tools": [{"type": "web"}]}, "function"),
-        ("chat/completions", {"messages": [message], "tool_choice": "required"}, "tool_choice"),
+        ("chat/completions", {"messages": [message], "tool_choice": "always"}, "tool_choice"),
         ("responses", {}, "input must be a text or a list"),
         ("responses", {"input": []}, "input must have"),
         ("responses", {"input": [{"type": "item_reference"}]}, "not taken"),

@@ -41,6 +41,7 @@ from moothall.models.protocol import TextPiece
 from moothall.provenance import OUTSIDE
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import CallStarted, Done, MessageAdded
+from moothall.reasoning.loop.answer import demand_of
 from moothall.reasoning.loop.react import ReActAgent
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
@@ -154,8 +155,9 @@ class OpenAIDoor:
         """Answer a request; `keep` gets the reply and the question before the client does."""
         before, content = parted(asked, agent, whole=isinstance(form, ChatCompletion))
         before = [*history, *before]
-        if asked.instructions:
-            before = [{"role": "system", "content": asked.instructions}, *before]
+        demand = demand_of(asked.tools) if asked.must_call else ""
+        if told := "\n\n".join(filter(None, (asked.instructions, demand))):
+            before = [{"role": "system", "content": told}, *before]
         try:
             request = ReplyRequest(content, asked.schema, thread, run_id)
         except (TypeError, ValueError) as error:  # a DefinitionError is one: of the schema
@@ -175,6 +177,7 @@ class OpenAIDoor:
                 await self._served.permit(sender, agent, content)
                 if isinstance(agent, ReActAgent):
                     request.memory, request.offered = ClientMemory(before), asked.tools
+                    request.must_call = asked.must_call
                 else:
                     for message in before:
                         await agent.observe(message, thread)
@@ -198,7 +201,7 @@ class OpenAIDoor:
         send: Send,
     ) -> None:
         """Have the agent reply, and send the pieces as they come."""
-        sent = _Stream(form, send, whole=asked.schema is not None)
+        sent = _Stream(form, send, whole=asked.schema is not None or asked.must_call)
         async with ReplyStream(str(agent.id), request, agent._reply_on_loop) as events:
             try:
                 async for event in events:

@@ -46,6 +46,7 @@ class Asked:
         model: the id of the agent
         messages: the conversation, or what is new in it, as chat messages
         tools: the actions that the caller executes
+        must_call: whether the answer must call one of them
         schema: the JSON schema of the answer, or None
         stream: whether the answer comes in pieces
         include_usage: whether the last piece of chat completions tells the tokens
@@ -58,6 +59,7 @@ class Asked:
     model: str
     messages: list[dict[str, Any]]
     tools: tuple[Action, ...]
+    must_call: bool
     schema: dict[str, Any] | None
     stream: bool
     include_usage: bool = False
@@ -142,7 +144,7 @@ def chat_completion(given: dict[str, Any]) -> Asked:
     return Asked(
         _taken(given, "model", str),
         messages,
-        _tools(given, lambda tool: tool.get("function")),
+        *_chosen(given, _tools(given, lambda tool: tool.get("function"))),
         _schema(form, form.get("json_schema"), "response_format"),
         _taken(given, "stream", bool, False),
         include_usage=options.get("include_usage") is True,
@@ -166,7 +168,7 @@ def response_request(given: dict[str, Any]) -> Asked:
     return Asked(
         _taken(given, "model", str),
         messages,
-        _tools(given, lambda tool: tool),
+        *_chosen(given, _tools(given, lambda tool: tool)),
         _schema(form, form, "text.format"),
         _taken(given, "stream", bool, False),
         instructions=_taken(given, "instructions", str, ""),
@@ -216,11 +218,8 @@ def _none_of(given: dict[str, Any], *names: str) -> None:
             raise Wrong(f"{name} is not offered by this server", name, "unsupported_parameter")
 
 
-def _tools(given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> tuple[Action, ...]:
+def _tools(given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> dict[str, Action]:
     """Return the caller's own tools as actions, which the caller executes."""
-    choice = given.get("tool_choice")
-    if choice not in (None, "auto", "none"):
-        raise Wrong("tool_choice must be auto or none: the agent decides", "tool_choice")
     made: dict[str, Action] = {}
     for number, tool in enumerate(_taken(given, "tools", list, [])):
         where = f"tools[{number}]"
@@ -238,7 +237,33 @@ def _tools(given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> 
             made[name] = Action(name, _left, str(description), parameters, True, **options)
         except DefinitionError as error:
             raise Wrong(f"{where}: {error}", f"{where}.parameters") from None
-    return () if choice == "none" else tuple(made.values())
+    return made
+
+
+def _chosen(given: dict[str, Any], tools: dict[str, Action]) -> tuple[tuple[Action, ...], bool]:
+    """Return the tools that `tool_choice` leaves, and whether the answer must call one."""
+    choice: Any = given.get("tool_choice") or "auto"
+    kind = choice if isinstance(choice, str) else ""
+    names = [*tools]
+    if isinstance(choice, dict) and choice.get("type") == "function":
+        kind, names = "required", [_named(choice)]
+    elif isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        its = choice.get("allowed_tools", choice)  # as chat completions nest it
+        listed = its.get("tools") if isinstance(its, dict) else None
+        if isinstance(listed, list) and listed:
+            kind, names = its.get("mode"), [_named(each) for each in listed]
+    if kind == "none":
+        return (), False
+    if kind not in ("auto", "required") or not set(names) <= tools.keys():
+        what = "auto, none, required, or name a function of tools"
+        raise Wrong(f"tool_choice must be {what}, got {json_text(choice)[:80]}", "tool_choice")
+    return tuple(tools[name] for name in names), kind == "required" and bool(tools)
+
+
+def _named(tool: Any) -> str:
+    """Return the name of a function, in the form of responses or of chat completions."""
+    its = tool.get("function", tool) if isinstance(tool, dict) else None
+    return str(its.get("name")) if isinstance(its, dict) else ""
 
 
 def _left(**args: Any) -> str:

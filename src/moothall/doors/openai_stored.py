@@ -71,7 +71,7 @@ class StoredResponses:
         if kept is not None:
             return kept
         agent, run = self._recorded(run_id, sender)
-        asked = Asked(run.agent, [], (), None, False, previous=previous_of(run_id))
+        asked = Asked(run.agent, [], (), False, None, False, previous=previous_of(run_id))
         response = Response(asked, run_id, int(run.began))
         try:
             reply = agent.journal.replay(run_id)

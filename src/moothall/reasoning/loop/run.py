@@ -27,6 +27,7 @@ from moothall.reasoning.loop.answer import (
     OfferedActions,
     RequestedCall,
     as_action,
+    demand_of,
     fault_of,
     read_answer,
 )
@@ -186,6 +187,8 @@ class Run:
         if answer.text:
             state.text = answer.text
         value: Any = answer.text
+        if self.request.must_call and not answer.calls and not answer.fault:
+            answer.fault = demand_of(self.request.offered)
         cut = "" if answer.calls else CUT.get(str(getattr(given, "finish_reason", "")), "")
         if self.schema is not None and not answer.calls and not answer.fault:
             try:
