@@ -170,6 +170,7 @@ def test_a2a_list_has_pages_and_filters(serve: Serve, tmp_path: Path, recorded: 
     assert one["history"][0]["parts"][0]["text"] == "2"
     failed = {"status": "TASK_STATE_FAILED"}
     assert rpc(url, "ListTasks", failed)["result"]["tasks"] == []
+    assert rpc(url, "ListTasks", {"status": "UNRECOGNIZED"})["result"]["totalSize"] == 7
     late = {"statusTimestampAfter": "2999-01-01T00:00:00Z"}
     assert rpc(url, "ListTasks", late)["result"]["totalSize"] == 0
     for wrong in ({"pageToken": "x"}, {"statusTimestampAfter": "soon"}, {"pageSize": 101}):

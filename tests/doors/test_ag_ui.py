@@ -218,6 +218,58 @@ def test_ag_ui_tool_of_the_client_is_left_to_it(serve: Serve) -> None:
     assert "".join(each.get("delta", "") for each in events) == "So: red"
 
 
+def test_ag_ui_calls_of_one_answer_belong_to_its_message(serve: Serve) -> None:
+    def look(where: str) -> str:
+        """Look."""
+        return where
+
+    calls = [Call(each, "look", {"where": each}) for each in "ab"]
+    own = [Call(each, "paint", {"colour": "red"}) for each in "pq"]
+    script = ScriptedModel([ModelReply("Let me see.", tuple(calls)), ModelReply("", tuple(own))])
+    url = serve(asgi(ReActAgent("bot", script, actions=[look])))
+    events = run(url, user("paint"), tools=[TOOL])
+    (said,) = [each["messageId"] for each in events if each["type"] == "TEXT_MESSAGE_START"]
+    parents = {
+        each["toolCallId"]: each["parentMessageId"]
+        for each in events
+        if each["type"] == "TOOL_CALL_START"
+    }
+    assert parents["a"] == said
+    assert parents["p"] == parents["q"] != said
+
+
+def test_ag_ui_takes_calls_of_one_answer_in_a_message_each(serve: Serve) -> None:
+    """As a client sends them that has made a message of each call."""
+    messages: list[dict[str, Any]] = [user("paint twice")]
+    for each in "pq":
+        called = {"id": each, "type": "function", "function": {"name": "paint", "arguments": "{}"}}
+        messages.append({"id": each, "role": "assistant", "toolCalls": [called]})
+    results = [{"id": f"t{n}", "role": "tool", "toolCallId": n, "content": n} for n in "pq"]
+    messages += results
+    events = run(serve(asgi(buyer([]))), *messages, tools=[TOOL])
+    assert "".join(each.get("delta", "") for each in events) == "So: q"
+
+
+def test_ag_ui_image_and_text_of_one_part_reach_the_model(serve: Serve) -> None:
+    script = ScriptedModel(["Seen.", "Read."])
+    url = serve(asgi(ReActAgent("bot", script)))
+    text = {"type": "text", "text": "Look"}
+    data = {"type": "data", "value": "iVBORw0KGgo=", "mimeType": "image/png"}
+    link = {"type": "url", "value": "https://example.org/a.png"}
+    images = [{"type": "image", "source": each} for each in (data, link)]
+    for parts in ([text, *images], [text]):
+        events = run(url, {"id": "m", "role": "user", "content": parts})
+        assert events[-1]["type"] == "RUN_FINISHED"
+    assert [each.get("image_url") for each in script.received[0][-1]["content"]] == [
+        None,
+        {"url": "data:image/png;base64,iVBORw0KGgo="},
+        {"url": "https://example.org/a.png"},
+    ]
+    assert script.received[1][-1]["content"] == "Look"
+    wrong = {"type": "image", "source": {"type": "data", "value": 5}}
+    assert run(url, {"id": "m", "role": "user", "content": [wrong]}, status=400)
+
+
 def test_ag_ui_run_without_an_answer_ends_as_an_error(serve: Serve) -> None:
     url = serve(asgi(ReActAgent("bot", ScriptedModel([]))))
     events = run(url, user("x"))

@@ -96,8 +96,7 @@ def test_openai_chat_takes_the_clients_messages_as_the_whole_conversation(serve:
     for _ in range(2):  # nothing is left of the first time
         made = chat.create(model="bot", messages=messages)
         assert made.choices[0].message.content == (
-            "system:Own. | system:Be kind. | user:[{'type': 'text', 'text': 'one'}] | "
-            "assistant:1 | user:two"
+            "system:Own. | system:Be kind. | user:one | assistant:1 | user:two"
         )
         assert made.choices[0].finish_reason == "stop"
         assert made.object == "chat.completion"
@@ -250,7 +249,7 @@ def test_openai_door_executes_the_agents_own_actions_itself(serve: Serve) -> Non
         made = events.get_final_response()
     said: list[Any] = [each for each in made.output if each.type == "message"]
     assert [(each.phase, each.content[0].text) for each in said] == [
-        ("commentary", "A moment."),
+        ("commentary", "A moment.\n\n"),
         ("final_answer", "It is noted."),
     ]
     assert kinds.count("response.output_item.added") == 2
@@ -339,6 +338,27 @@ def test_openai_responses_stream_has_the_events_of_the_protocol_in_order(serve: 
     assert [each.sequence_number for each in events] == list(range(len(events)))
     assert made.output_text == "user:a b"
     assert made.usage is not None
+
+
+def test_openai_responses_text_between_calls_and_the_answer_stay_apart(serve: Serve) -> None:
+    @action
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    script = ScriptedModel([ModelReply("Let me see.", (Call("c", "look", {}),)), "Done."])
+    made = client(serve(asgi(ReActAgent("bot", script, actions=[look]))))
+    with made.responses.stream(model="bot", input="x") as events:
+        whole = events.get_final_response()
+    assert whole.output_text == "Let me see.\n\nDone."
+
+
+def test_openai_responses_input_of_one_text_part_is_that_text(serve: Serve) -> None:
+    script = ScriptedModel(["Hi."])
+    made = client(serve(asgi(ReActAgent("bot", script))))
+    given: Any = [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}]
+    made.responses.create(model="bot", input=given)
+    assert script.received[0][-1]["content"] == "Hello"
 
 
 def test_openai_responses_hand_calls_back_and_take_their_results(serve: Serve) -> None:

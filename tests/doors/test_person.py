@@ -51,6 +51,7 @@ def test_person_behind_ag_ui_is_asked_by_interrupts(serve: Serve) -> None:
         (asks,) = events[-1]["outcome"]["interrupts"]
         shown.append(asks["message"])
         assert (asks["reason"], asks["metadata"]["agent"]) == ("question", "shop")
+        assert "toolCallId" not in asks  # no call asks, and clients take null for none
         answer = {"interruptId": asks["id"], "status": "resolved", "payload": {"answer": said}}
         events = run(url, user("How many?"), resume=[answer])
     assert "Ten." in shown[0]

@@ -25,6 +25,8 @@ AUTH_REQUIRED: Final = "TASK_STATE_AUTH_REQUIRED"
 TERMINAL: Final = frozenset((COMPLETED, FAILED, CANCELED, REJECTED))
 PAUSED: Final = frozenset((INPUT_REQUIRED, AUTH_REQUIRED))
 """The states in which a task waits for somebody outside."""
+ANY_STATE: Final = ("TASK_STATE_UNSPECIFIED", "UNRECOGNIZED")
+"""No state in particular; the second is what the SDK of JavaScript writes where none is given."""
 STATES: Final = TERMINAL | PAUSED | {SUBMITTED, WORKING}
 
 TOO_MANY: Final = -32029
@@ -121,7 +123,7 @@ _PARAMS: Final[dict[str, Any]] = {
         "type": "object",
         "properties": {
             "contextId": {"type": "string", "maxLength": 200},
-            "status": {"enum": sorted((*STATES, "TASK_STATE_UNSPECIFIED"))},
+            "status": {"enum": sorted((*STATES, *ANY_STATE))},
             "pageSize": {"type": "integer", "minimum": 1, "maximum": 100},
             "pageToken": {"type": "string", "maxLength": 300},
             "historyLength": _LENGTH,

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moothall.a2a.wire import (
+    ANY_STATE,
     CANCELED,
     COMPLETED,
     FAILED,
@@ -217,7 +218,7 @@ class Tasks:
         """Return a page of a caller's tasks; the tasks that changed last come first."""
         after = _cursor(params.get("pageToken") or "")
         since = seconds(params["statusTimestampAfter"]) if "statusTimestampAfter" in params else 0.0
-        status = params.get("status", "TASK_STATE_UNSPECIFIED")
+        status = params.get("status", ANY_STATE[0])
         live = [
             (each.changed, each.id, each.context, each.state, each)
             for each in self._tasks.values()
@@ -230,7 +231,7 @@ class Tasks:
                 each
                 for each in found
                 if params.get("contextId") in (None, "", each[2])
-                and status in ("TASK_STATE_UNSPECIFIED", each[3])
+                and status in (*ANY_STATE, each[3])
                 and each[0] >= since
             ),
             key=lambda each: (-each[0], each[1]),

@@ -93,7 +93,7 @@ class _Job:
     news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[None] | None = None
     asked: _Asked | None = None
-    call_id: str | None = None  # the last call that began
+    calls: list[str] = field(default_factory=list)  # those under way
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask the person at the client, and wait for the answer."""
@@ -169,10 +169,8 @@ class AGUIDoor:
         tools = [
             {"type": "function", "function": each} for each in given.get("tools") or () if each
         ]
-        messages = [_message(each) for each in given.get("messages") or ()]
-        asked = chat_completion(
-            {"model": id, "messages": [each for each in messages if each], "tools": tools}
-        )
+        messages = _messages(given.get("messages") or ())
+        asked = chat_completion({"model": id, "messages": messages, "tools": tools})
         check_conversation(asked.messages)
         agent = self._served.replying()[id]
         before, content = parted(asked, agent, whole=True)
@@ -209,6 +207,9 @@ class AGUIDoor:
         """Yield the protocol's events of the reply, until it ends or asks the person something."""
         open_kind, open_id, speaker = "", "", ""  # of the message whose pieces come
         text = ""  # the last one that was told
+        spoken: tuple[Any, str] = (None, "")  # who said it, and its message, until a call follows
+        turn: Any = None  # whose calls belong together
+        parent = ""  # the message of these calls
         while True:
             news = await job.news.get()
             if isinstance(news, TextPiece) and news.decides:
@@ -221,23 +222,31 @@ class AGUIDoor:
             if piece is not None:
                 if not open_kind:
                     open_kind, open_id, speaker = piece, secrets.token_hex(8), news.agent
-                    text = "" if isinstance(news, TextPiece) else text
+                    if isinstance(news, TextPiece):
+                        text, spoken, turn = "", (speaker, open_id), None
                     for each in _starts(piece, open_id):
                         yield each
                 text += news.text if isinstance(news, TextPiece) else ""
                 if news.text:
                     yield {"type": f"{piece}_CONTENT", "messageId": open_id, "delta": news.text}
             elif isinstance(news, CallStarted):
-                job.call_id = news.call_id
-                its = {"toolCallId": news.call_id}
-                yield {"type": "TOOL_CALL_START", **its, "toolCallName": news.action}
+                job.calls.append(news.call_id)
+                if turn != (news.agent, news.iteration):
+                    turn = news.agent, news.iteration
+                    parent = spoken[1] if spoken[0] == news.agent else secrets.token_hex(8)
+                spoken, its = (None, ""), {"toolCallId": news.call_id}
+                named = {"toolCallName": news.action, "parentMessageId": parent}
+                yield {"type": "TOOL_CALL_START", **its, **named}
                 yield {"type": "TOOL_CALL_ARGS", **its, "delta": json_text(news.args)}
                 yield {"type": "TOOL_CALL_END", **its}
             elif isinstance(news, CallProgress):
                 value = {"toolCallId": news.call_id, "text": news.text}
                 yield {"type": "CUSTOM", "name": "call_progress", "value": value}
             elif isinstance(news, CallEnded):
+                if news.call_id in job.calls:
+                    job.calls.remove(news.call_id)
                 if news.action not in job.tools:
+                    turn = None  # its message is not the last one any more
                     told = news.error or news.result.get("result")
                     its = {"toolCallId": news.call_id, "messageId": secrets.token_hex(8)}
                     yield {"type": "TOOL_CALL_RESULT", **its, "content": json_text(told)}
@@ -280,7 +289,8 @@ class AGUIDoor:
         asyncio.get_running_loop().call_later(_WAITS_S, self._drop, id)
         while len(self._waiting) > _MOST_WAITING:
             self._drop(next(iter(self._waiting)))
-        return {"id": id, "toolCallId": job.call_id, **asked.shown()}
+        about = {"toolCallId": job.calls[-1]} if job.calls else {}
+        return {"id": id, **about, **asked.shown()}
 
     def _drop(self, id: str) -> None:
         job = self._waiting.pop(id, None)
@@ -327,16 +337,39 @@ def _finished(reply: Reply, job: _Job, about: dict[str, Any], agent: Any) -> dic
     return {"type": "RUN_FINISHED", **about, "outcome": outcome}
 
 
-def _message(given: Any) -> dict[str, Any] | None:
-    """Return a message in the form of chat completions; None if models do not get it."""
-    if not isinstance(given, dict) or given.get("role") in ("activity", "reasoning"):
-        return None
-    made = {**given}
-    if "toolCallId" in made:
-        made["tool_call_id"] = made["toolCallId"]
-    if "toolCalls" in made:
-        made["tool_calls"] = made["toolCalls"]
-    return made
+def _messages(given: Any) -> list[dict[str, Any]]:
+    """Return messages in the form of chat completions, without those that models do not get."""
+    found: list[dict[str, Any]] = []
+    for each in given:
+        if not isinstance(each, dict) or each.get("role") in ("activity", "reasoning"):
+            continue
+        made = {**each}
+        if "toolCallId" in made:
+            made["tool_call_id"] = made["toolCallId"]
+        calls = made.get("toolCalls")
+        if "toolCalls" in made:
+            made["tool_calls"] = calls
+        if isinstance(made.get("content"), list):
+            made["content"] = [_part(part) for part in made["content"]]
+        before = found[-1] if found else {}
+        if before.get("role") == made.get("role") == "assistant" and not made.get("content"):
+            had = before.get("tool_calls") or []
+            if isinstance(calls, list) and isinstance(had, list):  # each in a message of its own
+                before["tool_calls"] = [*had, *calls]
+                continue
+        found.append(made)
+    return found
+
+
+def _part(part: Any) -> Any:
+    """Return a part of a message in the form of chat completions."""
+    source = part.get("source") if isinstance(part, dict) else None
+    if not isinstance(source, dict) or part.get("type") != "image":
+        return part
+    url = source.get("value")
+    if source.get("type") == "data":
+        url = f"data:{source.get('mimeType')};base64,{url}"
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def _context(given: Any) -> list[dict[str, Any]]:

@@ -344,7 +344,9 @@ def _content(content: Any, where: str) -> str | list[dict[str, Any]]:
         return content
     if not isinstance(content, list) or not content:
         raise Wrong(f"{where} must have content: a text, or a list of parts", where)
-    return [_part(each, where) for each in content]
+    parts = [_part(each, where) for each in content]
+    alone = len(parts) == 1 and parts[0]["type"] == "text"
+    return str(parts[0]["text"]) if alone else parts
 
 
 def _part(given: Any, where: str) -> dict[str, Any]:

@@ -229,16 +229,21 @@ class Response:
 
     def piece(self, text: str, new: bool) -> bytes:
         """Return the events of a piece of text; `new` if it begins another message."""
-        made = self._close("commentary") if new else b""
+        made = b""
+        if new and self._open is not None:  # clients put the texts of all messages together
+            made = self._delta("\n\n") + self._close("commentary")
         if self._open is None:
             item = self._open = self._message("", "in_progress")
             made += self._item("added", {**item, "content": []})
             part = item["content"][0]
             made += self._event("response.content_part.added", **self._place, part={**part})
+        return made + self._delta(text)
+
+    def _delta(self, text: str) -> bytes:
+        assert self._open is not None
         self._open["content"][0]["text"] += text
-        return made + self._event(
-            "response.output_text.delta", **self._place, delta=text, logprobs=[]
-        )
+        kind = "response.output_text.delta"
+        return self._event(kind, **self._place, delta=text, logprobs=[])
 
     def end(self, outcome: Outcome) -> bytes:
         """Return the last events."""
