@@ -21,7 +21,7 @@ from moothall.studio.space import SpaceTab, StudioUser
 from moothall.text import escaped
 
 if TYPE_CHECKING:
-    from moothall.studio.guard import Front
+    from moothall.studio.guard import Front, Guard
 
 _LOOKS_S: Final = 0.5
 """Seconds between two looks of a page for what is new."""
@@ -109,7 +109,6 @@ class GradioChat(Served):
         return self._launch(
             port,
             host,
-            lambda secret, is_password, front: self._application(secret, host, is_password, front),
             password=password,
             token=token,
             prevent_thread_lock=prevent_thread_lock,
@@ -120,8 +119,7 @@ class GradioChat(Served):
         os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # else it reports usage to its makers
         MissingExtra.unless("the Gradio chat", "gradio", "gradio", "fastapi", "uvicorn")
 
-    def _application(self, secret: str, host: str, is_password: bool, front: Front) -> Any:
-        """Return the ASGI application; it is made in the server's loop."""
+    def _application(self, secret: str, host: str, is_password: bool, front: Front) -> Guard:
         import gradio
         from fastapi import FastAPI
         from fastapi.staticfiles import StaticFiles

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from moothall.models import weights
 from moothall.orders.act import ITERATIONS
 from moothall.orders.order import Order
-from moothall.studio.page import Field, Form, filled, limits
+from moothall.studio.page import Field, Form, Tab, filled, limits
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -20,7 +20,7 @@ _RUNS: Final = {("ReActAgent", "files"), ("DualActAgent", "act")}
 """The runs of `moothall act`: kind and id of the agent."""
 
 
-class ActTab:
+class ActTab(Tab):
     """Starts and pauses orders of `moothall act`; steers and stops the runs of any tab."""
 
     name = "act"

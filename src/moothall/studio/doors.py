@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.doors.served import served_here
 from moothall.errors import ConfigError, MoothallError
-from moothall.studio.page import Form
+from moothall.studio.page import Tab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from moothall.studio.space import StudioUser
 
 
-class DoorsTab:
+class DoorsTab(Tab):
     """The doors of the space that the user is in, and of this process."""
 
     name = "doors"
@@ -24,10 +24,6 @@ class DoorsTab:
 
     def __init__(self, user: StudioUser) -> None:
         self._user = user
-
-    def forms(self) -> list[Form]:
-        """Return none: programs connect servers."""
-        return []
 
     def state(self) -> dict[str, Any]:
         """Return what is `connected`, each by its id and whose tools it has, and `served`."""

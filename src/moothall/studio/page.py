@@ -165,6 +165,7 @@ class Tab(Protocol):
 
     def forms(self) -> Sequence[Form]:
         """Return the tab's forms as they are now; a page asks for them when it loads."""
+        return ()
 
 
 def limits() -> list[Field]:
@@ -222,6 +223,15 @@ def report_page(made: str, sandbox: str = "") -> Response:
     digest = b64encode(sha256((style[1] if style else "").encode()).digest()).decode()
     headers = {"Content-Security-Policy": _POLICY.format(style=digest, sandbox=sandbox)}
     return Response(made, media_type="text/html", headers=headers)
+
+
+def attachment(data: bytes | str, name: str, ending: str, media_type: str) -> Response:
+    """Return data as a file that a browser keeps, by a name that every system has room for."""
+    from fastapi import Response
+
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80].strip("-.") or "file"
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{ending}"'}
+    return Response(data, media_type=media_type, headers=headers)
 
 
 def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:

@@ -15,7 +15,7 @@ from moothall.research.recording import KIND
 from moothall.research.report import FORMS
 from moothall.research.web.catalogues import CATALOGUES
 from moothall.studio.act import usable_models
-from moothall.studio.page import Field, Form, filled, limits, report_page
+from moothall.studio.page import Field, Form, Tab, attachment, filled, limits, report_page
 from moothall.studio.research_view import research_view
 from moothall.threads import guard
 
@@ -39,7 +39,7 @@ _PASSAGE: Final = 4_000
 """How much of a passage is shown, its window in the middle."""
 
 
-class ResearchTab:
+class ResearchTab(Tab):
     """The research runs of the studio's journal, of any process."""
 
     name = "research"
@@ -80,7 +80,7 @@ class ResearchTab:
 
     def routes(self, router: APIRouter) -> None:
         """Add the routes that pages call; without `async`, each runs in a thread to read files."""
-        from fastapi import Body, Response
+        from fastapi import Body
 
         from moothall.research.page import page
 
@@ -95,11 +95,8 @@ class ResearchTab:
             form = FORMS.get(ending)
             if form is None:
                 raise ConfigError(f"a report has no form {ending!r:.80}")
-            about = self._hub.journal.run(run).task
-            name = re.sub(r"[^A-Za-z0-9]+", "-", about)[:60].strip("-").lower() or "report"
-            headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
-            made = form.make(self.report(run))
-            return Response(made, media_type=form.media_type, headers=headers)
+            name = f"research-{self._hub.journal.run(run).task[:60].lower()}"
+            return attachment(form.make(self.report(run)), name, ending, form.media_type)
 
         @router.get("/cited")
         def cited(run: str) -> list[dict[str, Any]]:
@@ -144,8 +141,8 @@ class ResearchTab:
 
     def _ordered(self, run: str) -> ResearchOrder | None:
         """Return the order of a run; None if a program of the user's began it."""
-        found = [order_in(each) for each in self._recorded(run)[1]]
-        return next((each for each in reversed(found) if isinstance(each, ResearchOrder)), None)
+        found = map(order_in, reversed(self._recorded(run)[1]))
+        return next((each for each in found if isinstance(each, ResearchOrder)), None)
 
     def start(self, objectives: str, **given: Any) -> str:
         """Start what the form asks for, by fields of `ResearchOrder`; return the run's id."""

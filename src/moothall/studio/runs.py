@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 import threading
 import time
@@ -23,7 +22,7 @@ from moothall.orders.order import line_of, order_in
 from moothall.reasoning.loop.prompt_record import recorded_prompt
 from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
-from moothall.studio.page import Form
+from moothall.studio.page import Tab, attachment
 from moothall.studio.run_view import Totals, shown, spent_by_model, told_of
 from moothall.text import shorten
 from moothall.threads import guard, renewed
@@ -46,7 +45,7 @@ _QUICK: Final = 4_000
 """How many entries are read at once for a run's totals: of more, a page asks once it is drawn."""
 _KNOWN_MODELS: Final = 200
 """Of how many runs a page may ask at once by which models they spent."""
-_KNOWN: Final = 100
+_KNOWN: Final = 1_000
 """How many runs' totals are kept."""
 _PAGE: Final = 2_000
 """The most entries sent at once."""
@@ -60,11 +59,12 @@ _ENTRIES: Final = 200
 class _Sums:
     """What the entries of a run say together, as far as they were read."""
 
+    began: float  # of the run: one of the same id that is begun after a deletion is another
     totals: Totals = field(default_factory=Totals)
     order: dict[str, Any] | None = None
 
 
-class RunsTab:
+class RunsTab(Tab):
     """The runs of the studio's journal. Its methods read and write files: call them in a thread."""
 
     name = "runs"
@@ -75,7 +75,6 @@ class RunsTab:
         self._jobs = jobs
         self._looking = renewed(threading.Lock())
         self._known: dict[str, Outline] | None = None
-        self._totals: dict[str, Totals] = {}
         self._summing = guard()
         self._sums_of: dict[str, _Sums] = {}
         self._closed = threading.Event()
@@ -83,10 +82,6 @@ class RunsTab:
     @property
     def _journal(self) -> Journal:
         return self._hub.journal
-
-    def forms(self) -> list[Form]:
-        """Return none: runs begin in other tabs."""
-        return []
 
     # While a page is connected, one thread reads all runs and publishes the topics `run` (an
     # outline) and `entry`. It may publish the same again. A page sees by the numbers of entries
@@ -121,7 +116,7 @@ class RunsTab:
             before, self._known = known if self._known is None else self._known, known
             for each in found:
                 if (old := before.get(each.id)) != each:
-                    self._publish_changes(journal, each, 0 if old is None else old.entries)
+                    self._publish_changes(journal, old, each)
         return found
 
     def close(self) -> None:
@@ -132,23 +127,18 @@ class RunsTab:
         with self._summing:
             self._sums_of.clear()
 
-    def _publish_changes(self, journal: Journal, outline: Outline, after: int) -> None:
-        id, told = outline.id, told_of(outline)
-        if outline.under_way or id in self._totals:
-            totals = self._totals.setdefault(id, Totals())
+    def _publish_changes(self, journal: Journal, old: Outline | None, now: Outline) -> None:
+        id, told = now.id, told_of(now)
+        if now.under_way or (old is not None and old.under_way):
+            after = 0 if old is None else old.entries
             try:
-                new = journal.entries(id, totals.sequence)
+                told["totals"] = self._sums(now)["totals"]
+                new = journal.entries(id, max(after, now.entries - _ENTRIES))
             except MoothallError as error:
                 self._hub.feed.publish("run_fault", {"run": id, "error": str(error)})
                 return
             for entry in new:
-                totals.add(entry)
-            for entry in new[-_ENTRIES:]:
-                if entry.sequence > after:
-                    self._hub.feed.publish("entry", {"run": id, "entry": shown(entry)})
-            told["totals"] = totals.to_json()
-            if not outline.under_way:
-                del self._totals[id]
+                self._hub.feed.publish("entry", {"run": id, "entry": shown(entry)})
         self._hub.feed.publish("run", told)
 
     def outlines(self) -> list[dict[str, Any]]:
@@ -209,8 +199,8 @@ class RunsTab:
         """Return a run's totals and order; of a run read before, only new entries are read."""
         with self._summing:
             sums = self._sums_of.pop(outline.id, None)
-            if sums is None or outline.entries < sums.totals.sequence:  # deleted, and begun anew
-                sums = _Sums()
+            if sums is None or sums.began != outline.began:
+                sums = _Sums(outline.began)
             for entry in self._journal.entries(outline.id, sums.totals.sequence):
                 sums.totals.add(entry)
                 order = order_in(entry)
@@ -237,10 +227,9 @@ class RunsTab:
             journal.entries(run, 0, max(0, sequence)), path, sequence, journal.kept
         )
 
-    def find(self, text: str, most: int = _FOUND) -> list[str]:
+    def find(self, text: str) -> list[str]:
         """Return the ids of runs whose task or reply has all these words, the newest first."""
-        most = max(1, min(most, _FOUND))
-        return [each.id for each in self._journal.runs(text=text, sort="-changed", limit=most)]
+        return [each.id for each in self._journal.runs(text=text, sort="-changed", limit=_FOUND)]
 
     def search(self, run: str, text: str) -> list[dict[str, Any]]:
         """Return the entries of a run that contain a text, as sequence numbers and lines."""
@@ -316,9 +305,7 @@ class RunsTab:
 
         @router.get("/export")
         def exported(run: str) -> Response:
-            name = re.sub(r"[^A-Za-z0-9._-]+", "-", run)[:80].strip("-.") or "run"
-            headers = {"Content-Disposition": f'attachment; filename="{name}.jsonl"'}
-            return Response(self.export(run), media_type="application/x-ndjson", headers=headers)
+            return attachment(self.export(run), run or "run", "jsonl", "application/x-ndjson")
 
         for change in (self.decide, self.fork, self.models):
             router.post(f"/{change.__name__}")(change)

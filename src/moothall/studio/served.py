@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from os import environ
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote, urlsplit
@@ -20,7 +21,7 @@ from moothall.errors import ConfigError
 from moothall.studio.hub import Hub, in_thread
 
 if TYPE_CHECKING:
-    from moothall.studio.guard import Front
+    from moothall.studio.guard import Front, Guard
 
 PORT: Final = 8080
 
@@ -44,7 +45,6 @@ class Served(Hub):
         self,
         port: int,
         host: str,
-        make: Callable[[str, bool, Front], Any],
         *,
         password: str | None,
         token: str | None,
@@ -53,7 +53,7 @@ class Served(Hub):
         public_url: str | None = None,
         proxies: Sequence[str] = (),
     ) -> str:
-        """Serve what `make(secret, is_password, front)` returns; return the address."""
+        """Serve the application; return the address."""
         if self._server is not None:
             raise ConfigError(f"the studio is served at {self.url} already: close() it first")
         check_integer("port", port, 0, 65535)
@@ -80,7 +80,8 @@ class Served(Hub):
         sockets = _listening(host, port)
         try:
             self._begin()
-            self._serve(lambda: serving(make(secret, is_password, front), trusted), sockets)
+            made = partial(self._application, secret, host, is_password, front)
+            self._serve(lambda: serving(made(), trusted), sockets)
         except BaseException:
             for each in sockets:
                 each.close()
@@ -98,6 +99,10 @@ class Served(Hub):
         elif not quiet:
             print(line, flush=True)
         return address
+
+    def _application(self, secret: str, host: str, is_password: bool, front: Front) -> Guard:
+        """Return the ASGI application; it is made in the server's loop."""
+        raise NotImplementedError
 
     def _check_extra(self) -> None:
         """Raise MissingExtra if a package that serves it is not installed."""

@@ -13,7 +13,7 @@ from moothall.agents.you import You, unheard
 from moothall.errors import ConfigError
 from moothall.slash import parse_slash
 from moothall.spaces.complete import Help, completions
-from moothall.studio.page import Form
+from moothall.studio.page import Tab
 from moothall.studio.talk import Conversations, Messages
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class StudioUser(You):
         self._tab.joined(space)
 
 
-class SpaceTab:
+class SpaceTab(Tab):
     """The messages of one space, and its agents.
 
     Attributes:
@@ -160,7 +160,3 @@ class SpaceTab:
         def line(line: str = Body(embed=True)) -> dict[str, Any]:
             sent = self.send(line)
             return {"sent": sent, "notice": sent and unheard(self.user, sent["to"])}
-
-    def forms(self) -> list[Form]:
-        """Return none: a person writes a line."""
-        return []

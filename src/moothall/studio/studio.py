@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from moothall.errors import MissingExtra
 from moothall.studio.act import ActTab
@@ -19,7 +19,7 @@ from moothall.studio.towns.tab import SocietyTab
 
 if TYPE_CHECKING:
     from moothall.journal import Journal
-    from moothall.studio.guard import Front
+    from moothall.studio.guard import Front, Guard
 
 
 class Studio(Served):
@@ -101,7 +101,6 @@ class Studio(Served):
         return self._launch(
             port,
             host,
-            lambda secret, is_password, front: self._application(secret, host, is_password, front),
             password=password,
             token=token,
             prevent_thread_lock=prevent_thread_lock,
@@ -120,7 +119,7 @@ class Studio(Served):
         self._open_journal(self._given)
         self.runs.watch()
 
-    def _application(self, secret: str, host: str, is_password: bool, front: Front) -> Any:
+    def _application(self, secret: str, host: str, is_password: bool, front: Front) -> Guard:
         from moothall.studio.server import application
 
         return application(self, secret, host, front, is_password=is_password)

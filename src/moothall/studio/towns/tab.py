@@ -15,7 +15,7 @@ from moothall.errors import ConfigError
 from moothall.orders.named_models import made_model
 from moothall.orders.order import order_of, without_keys
 from moothall.orders.simulate import SimulateOrder, check
-from moothall.studio.page import Field, Form
+from moothall.studio.page import Field, Form, Tab
 from moothall.studio.towns.changes import Change, offered
 from moothall.studio.towns.experiments import Experiments
 from moothall.studio.towns.survey import AskedAll
@@ -55,7 +55,7 @@ class Beside(BaseModel):
     run: str = Checked(max_length=200)
 
 
-class SocietyTab:
+class SocietyTab(Tab):
     """One town at a time, which every page sees; a second one may live beside it, to compare.
 
     The second follows: it lives a step when the first has. What a person asks and changes is of the
