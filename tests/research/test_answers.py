@@ -457,3 +457,37 @@ def test_what_holds_now_is_not_answered_by_old_changes(
     search = search_folder(folder, index=tmp_path / "index.db", results=24)
     report = Researcher("r", None, [question], [search], 1).report_sync()
     assert first in report.citations[0].sentence
+
+
+BEFORE = """\
+# Stairs
+
+The stairs stand near the sea. Salt eats bare iron within a year.
+
+For this reason the stairs are oiled each May. Nobody may climb them then.
+
+The oil is black.
+"""
+AFTER = """\
+# Stairs
+
+The stairs stand near the sea.
+
+The stairs are oiled each May.
+
+Otherwise salt would eat the iron. The oil is black.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "quote"),
+    (
+        (BEFORE, "Salt eats bare iron within a year. … For this reason the stairs are oiled"),
+        (AFTER, "The stairs are oiled each May. … Otherwise salt would eat the iron."),
+    ),
+)
+def test_a_reason_in_the_paragraph_before_or_after_is_quoted_with_what_it_is_for(
+    text: str, quote: str
+) -> None:
+    report = report_of(text, "Why are the stairs oiled each May?")
+    assert quote in report.citations[0].sentence

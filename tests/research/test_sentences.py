@@ -111,3 +111,17 @@ def test_a_word_of_several_parts_is_there_whole_and_in_parts() -> None:
     assert terms("requestTimeout") == ["requesttimeout", "request", "timeout"]
     assert terms("GitHub iPhone") == ["github", "iphon"]
     assert terms("WHO MEETS") == ["meet"]  # all in capitals
+
+
+@pytest.mark.parametrize(
+    "name",
+    ("mke2fs", "mke2fs.conf", "etc/mke2fs", "ListenAddresses", "sqlite3_bind_mode2s", "ls", "dns"),
+)
+def test_names_of_commands_files_and_settings_are_not_stemmed(name: str) -> None:
+    assert terms(name)[0] == name.lower()
+    assert not {"mke2f", "mode2", "l", "dn"} & {*terms(name)}
+
+
+def test_a_name_is_found_by_how_others_write_it() -> None:
+    assert terms("servername") == terms("ServerName")
+    assert {*terms("extract")} < {*terms("--extract")}

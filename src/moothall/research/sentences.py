@@ -64,6 +64,7 @@ _SIGNS = str.maketrans({"’": "'", "‘": "'", "−": "-", "\u2010": "-", "\u20
 _PARTS = re.compile(r"[^\W_]+")
 _JOINED = re.compile(r"[a-z]{2,}(?:[A-Z]+[a-z]*)+")  # a name in code: bodyLimit
 _PARTS_JOINED = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_PLURAL_NAME = re.compile(r"[a-z][A-Z]\w*s$")  # `ListenAddresses` is not `ListenAddress`
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _TAG = re.compile(r"^v(?=\d+\.\d)")  # v1.2 is 1.2
 _ASKING = re.compile("为什么|什么|时候|怎么|怎样|如何|多[少久长高大远重深快]|哪[里个些]|[吗呢谁]")
@@ -124,12 +125,11 @@ def terms_of(word: str) -> tuple[str, ...]:
             small = after
     if is_stop_word(small.upper() if word.isupper() else small) or not small.strip("_-"):
         return ()
-    parts = _PARTS.findall(small)
-    if len(parts) == 1 and _JOINED.fullmatch(word):
-        parts = [part.casefold() for part in _PARTS_JOINED.split(word)]
-    if len(parts) > 1 and not small[0].isdigit():
+    is_joined = _JOINED.fullmatch(word)
+    parts = _PARTS_JOINED.sub(" ", word).lower().split() if is_joined else _PARTS.findall(small)
+    if (len(parts) > 1 or small.startswith("--")) and not small[0].isdigit():
         return (small, *(stem(part) for part in parts if part not in STOP_WORDS))
-    return (stem(small) if small.isalpha() else small,)
+    return (small if _PLURAL_NAME.search(word) else stem(small),)
 
 
 # Suffixes with their replacements, longer ones first.
@@ -155,7 +155,6 @@ _IRREGULAR = (
     "wake woke woken|wear wore worn|win won|woman women|write wrote written"
 )
 _BASES = {form: of.split()[0] for of in _IRREGULAR.split("|") for form in of.split()}
-
 
 # How British words begin, and American ones; whole nouns; and verbs in -ise, -yse.
 _BEGIN = (
@@ -201,21 +200,22 @@ def other_spelling(word: str) -> str | None:
 
 @lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
-    """Return a lower-case word without common English endings, by a rule of our own.
+    """Return a lower-case word without a plural's `s`, one English ending, and a doubled letter.
 
-    It is lighter than Porter's: it removes a plural's `s`, one ending, and a doubled letter.
-    Irregular forms have the stem of their base, British ones that of the American spelling.
+    Irregular forms have the stem of their base, British ones that of the American spelling, names
+    with a digit, such as `mke2fs`, none.
     """
+    if not word.isalpha():
+        return word
     word = _BASES.get(word) or american(word)
-    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+    if word.endswith("s") and len(word) > 3 and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
     for suffix, put in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= (2 if suffix in _BRIEF else 3):
             word = word[: -len(suffix)] + put
             break
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "sz":
-        return word[:-1]
-    return word[:-1] if len(word) > 3 and word[-1] in "ey" else word
+    is_doubled = word[-2:-1] == word[-1] and word[-1] not in "sz"
+    return word[:-1] if len(word) > 3 and (is_doubled or word[-1] in "ey") else word
 
 
 _FENCE = re.compile(r"[ \t>]*(`{3,}(?=[^`]*$)|~{3,})")

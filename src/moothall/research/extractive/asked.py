@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from itertools import pairwise
 from typing import Final
 
@@ -16,12 +16,15 @@ from moothall.sqlite.fulltext import UNSPACED
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
 _NEAR: Final = 10  # words before and after a number, a name or an option that belong to it
 _UNCOUNTED: Final = 0.4  # what a number is worth away from what `how many` counts, against 1
+_NO_OPTION: Final = 0.6  # how far `save-exact` is an option, against `--save-exact`
 _CLASS: Final = 0.35  # the weight of a word such as `option` after `which`, against 1
 # Verbs in whose place an answer may have many another: `uses port 4711`, `listens on port 4711`.
 _LIGHT: Final = listed(
     "use uses used using need needs needed want wants take takes give gives happen happens "
     "offer offers provide provides work works"
 )
+# The same of an option: `sets the label`, `Specify the label`.
+_SETTING: Final = listed("set sets setting specify specifies define defines give gives control")
 # Of `when was version 1.2 released`: `1.2 (2019-04-01)`.
 _OF_VERSION: Final = re.compile(r"(?i)versions?|releas\w+|publish\w+|appear\w*")
 # What is told by changes, rather than by what holds now.
@@ -57,9 +60,11 @@ class Asked:
         self.kind: Kind = kind_of(question)
         self.is_strong: bool = self.kind.name in STRONG
         self.is_exact: bool = self.kind.name in EXACT
+        self.is_listed: bool = self.kind.name in ("option", "code")  # what lists explain
         self.weights: dict[str, float] = index.weights(question)
         said = words(subject(question))
-        light = [word for word in said if self.kind.is_class(word) or word.lower() in _LIGHT]
+        verbs = _LIGHT | _SETTING if self.is_listed else _LIGHT
+        light = [word for word in said if self.kind.is_class(word) or word.lower() in verbs]
         if self.kind.name == "date" and VERSION.search(question):
             for term in (
                 term for word in filter(_OF_VERSION.fullmatch, said) for term in terms_of(word)
@@ -68,9 +73,9 @@ class Asked:
         self.classes: set[str] = {
             term for word in said if self.kind.is_class(word) for term in terms_of(word)
         }
-        for term in (term for word in light for term in terms_of(word)):
-            if term in self.weights:
-                self.weights[term] *= _CLASS
+        weak = {term for word in light for term in terms_of(word)}
+        for term in weak & self.weights.keys():
+            self.weights[term] *= _CLASS
         self.total: float = sum(self.weights.values()) or 1.0
         self.pairs: list[tuple[str, str]] = [*pairwise(dict.fromkeys(terms(subject(question))))]
         self.rarest: list[str] = sorted(self.weights, key=lambda term: -self.weights[term])
@@ -89,15 +94,29 @@ class Asked:
         self.needed: Needed = needed(
             question, self.kind, [each for each in self.rarest if each in self.names]
         )
+        # What is asked of the named thing: `follows redirects`.
+        self.named: Set[str] = self.needed.object or self.names
+        self.asks: Set[str] = self.weights.keys() - weak - self.named
         self.is_unspaced: bool = sum(map(_is_unspaced, self.weights)) > len(self.weights) / 2
         about, verb = _about(question)
         self.topic: frozenset[str] = frozenset(term for word in about for term in terms_of(word))
+        if self.is_listed and not self.topic:
+            self.topic = self.needed.named
         self._defined = _definition(about, verb) if about else None
         self._small = question.casefold()
 
     def share(self, there: Set[str]) -> float:
         """Return the share of the question's words, by weight, that a set has."""
         return sum(weight for term, weight in self.weights.items() if term in there) / self.total
+
+    def is_silent(self, all: Iterable[Set[str]]) -> bool:
+        """Return whether none of some texts says anything that is asked of the named thing.
+
+        `curl -V` follows no redirects; an option fits whose text says half of what it shall do.
+        """
+        whole = sum(self.weights[term] for term in self.asks)
+        most = max((sum(self.weights[t] for t in self.asks & each) for each in all), default=0.0)
+        return bool(self.asks) and most <= (whole / 2 if self.kind.name == "option" else 0.0)
 
     def about(self, title: Set[str]) -> float:
         """Return how far a title, as its terms, is what the question is about: `Budgets`."""
@@ -134,6 +153,17 @@ class Asked:
             worth = self.share(near) + self.share(above - near) / 2
             most = max(most, worth if self.needed.counts(near | above) else worth * _UNCOUNTED)
         return min(most, 1.0)
+
+    def has_named(self, entry: str) -> bool:
+        """Return whether the question names an entry of a list."""
+        return entry.casefold() in self._small
+
+    def fits(self, entry: str) -> float:
+        """Return how far an entry of a list is what is asked for: an option begins with a sign."""
+        is_option = entry.lstrip("`*")[:1] in "-+/"
+        if self.kind.name == "option":
+            return 1.0 if is_option else _NO_OPTION
+        return 1.0 if not is_option else _NO_OPTION / 2
 
     def has_kind(self, text: str) -> bool:
         """Return whether a text has what is asked for, and the question has not."""

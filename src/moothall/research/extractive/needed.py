@@ -106,6 +106,7 @@ class Needed(NamedTuple):
     about: frozenset[str]  # the words of the question, but for its verb
     counted: frozenset[str]  # of how many files: `files`
     named: frozenset[str]  # of which option of curl: `curl`; near it, or above it
+    object: frozenset[str]  # the same, if it stands after `of`
 
     def is_headed(self, said: str, above: Set[str]) -> bool:
         """Return whether it names somebody below a heading such as `Authors`."""
@@ -152,7 +153,8 @@ def needed(question: str, kind: Kind, names: Sequence[str]) -> Needed:
     about = frozenset(terms(re.sub(_any(_WROTE), "", question)))
     named = frozenset((*names[:1], *own[:1]))
     of_authors = thing is _SOMEBODY and not _any("found(?:ed|er)|made|started").search(question)
-    return Needed(thing, verb, of_authors, is_first, about, counted or frozenset(), named)
+    counts = counted or frozenset()
+    return Needed(thing, verb, of_authors, is_first, about, counts, named, frozenset(own[:1]))
 
 
 def asks_for_licence(question: str) -> bool:

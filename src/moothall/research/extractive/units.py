@@ -40,6 +40,15 @@ _WORDED: Final = re.compile(
 _COMMENTED: Final = re.compile(r"[#;]+[ \t]*[A-Za-z][\w.-]*[ \t]*[=:][ \t]*[^\s#]+[ \t]*(?:#.*)?$")
 _BESIDE: Final = re.compile(r"[ \t]*(?:[#;].*|\[[^\]]*\][ \t]*)?$")  # a comment, a part's name
 _FEWEST: Final = 3  # lines of words alone that are settings
+# What a list of options explains: `-x, --extract`, `save-exact`, `max_files (integer)`.
+_WORD: Final = re.compile(r"[`*-]*[A-Za-z]\S*")
+_PROPERTY: Final = re.compile(r"[A-Z]\w*: [^.]*")  # of an option, such as `Default: 10`
+_ENTRY: Final = re.compile(
+    r"[`*]*(?:--?[\w?]|[+/]\w\b)[^\n]*"
+    r"|[`*]*[A-Za-z][\w.-]*(?:[a-z0-9][A-Z]|\w[_.-]\w)[\w.-]*[`*]*(?:\s*[(<\[=][^\n]*)?|`+[\w.-]+`+"
+)
+# The same where an item begins with it: `-x: extracts`, `-x    extracts`.
+_BEGINS: Final = re.compile(r"[`*]*--?[\w?][^\n:]{0,80}?(?=:{1,2}\s|[ \t]{2,}|\s[–—-]\s|\n)")
 _MARKS: Final = re.compile(r"[ \t]*(?:[#;]+[ \t]+)?")
 
 
@@ -53,6 +62,8 @@ class Unit(NamedTuple):
     block: int  # which paragraph it is of
     dangles: bool  # begins with a word for something that was said before
     is_setting: bool = False  # a line that gives something its value
+    entry: tuple[int, int] | None = None  # the option or setting that it is about, of a list
+    is_first: bool = False  # says first what the entry is
 
 
 @lru_cache(maxsize=2_000)
@@ -63,6 +74,8 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
     lead: tuple[int, int] | None = None
     leads_list = False  # whether it ends with a colon, and so leads to all items that follow
     heads: tuple[int, int] | None = None  # the first row of a table
+    about: tuple[int, int] | None = None  # the entry that is being explained
+    lasts, told = 0, False  # the block in which it ends, 0 for none; whether it was explained
     commented = comments(text)
     for start, end, how in _spans(text):
         is_fenced = how == "fenced"
@@ -73,8 +86,7 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
         if line in commented:
             marker = marker.replace("#", "")
         new = not made or bool(marker) or bool(_GAP.search(text, before, start)) or is_fenced
-        entry = COLUMNS.match(said)
-        new = bool(new or entry) or made[-1].kind == "head"
+        new = bool(new or COLUMNS.match(said)) or made[-1].kind == "head"
         block += new
         underlined = bool(UNDERLINED.match(text, end))
         kind = "code" if how else _kind(said, marker, heading, underlined)
@@ -91,7 +103,22 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
             explains = kind in ("item", "code") or (kind == "prose" and not leads_list)
             own = lead if beneath and explains else None
         sets = how == "setting" or (kind == "code" and bool(_ASSIGNED.fullmatch(said)))
-        made.append(Unit(start, end, kind, own, block, bool(_DANGLING.match(said)), sets))
+        directive = marker[:2] == ".."
+        begun = bool(_WORD.fullmatch(said)) if directive else kind in ("head", "term")
+        begun = (
+            begun and end - start <= _LONGEST_TERM and (directive or bool(_ENTRY.fullmatch(said)))
+        )
+        if begun:
+            goes_on = about and about[1] == before and not text[before:start].strip(" ")[1:]
+            about, lasts, told = (about[0] if about and goes_on else start, end), 0, False
+        elif kind != "row" and (found := _BEGINS.match(said)):
+            about, lasts, told = (start, start + found.end()), block, False
+        elif kind == "head" or (lasts and lasts != block):
+            about = None
+        is_first = bool(about) and not (begun or told or _PROPERTY.fullmatch(said))
+        told = told or is_first
+        dangles = bool(_DANGLING.match(said))
+        made.append(Unit(start, end, kind, own, block, dangles, sets, about, is_first))
         if said.endswith(":") and len(said) <= _LONGEST_LEAD and kind != "head":
             lead, leads_list = (start, end), True
         elif kind == "term" and not _ENDS.search(said[-20:]):
