@@ -25,6 +25,7 @@ from moothall.research.reading.html import (
     read_html,
 )
 from moothall.research.reading.manual import read_manual
+from moothall.research.reading.parsers import PARSERS
 from moothall.text import error_text
 
 _KINDS: Final = {
@@ -130,7 +131,7 @@ def kind_of(name: str) -> str | None:
 
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
     """Read a file of a kind of `kind_of`; None if it is binary or minified; parsers may raise."""
-    if kind in process.KINDS:
+    if kind in PARSERS:
         return process.Reading(kind, data).read()
     if is_binary(data):
         return None

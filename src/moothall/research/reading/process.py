@@ -22,6 +22,7 @@ from typing import Any, Final
 from moothall.errors import MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
 from moothall.research.reading.html import Document
+from moothall.research.reading.parsers import PARSERS
 from moothall.threads import guard, in_child
 
 MEMORY: Final = 768 * 2**20
@@ -30,9 +31,6 @@ WALL_S: Final = 140.0
 _LEAST_CPU_S, _CPU_S_PER_MIB, _MOST_CPU_S = 4, 30, 120
 _LARGEST_ANSWER: Final = 256 * 2**20
 _KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-_PACKAGES: Final = {"pdf": "pypdf", "docx": "lxml", "epub": "lxml"}
-KINDS: Final = tuple(_PACKAGES)
-"""The kinds of documents that are read in a process of its own."""
 
 
 def cpu_seconds(size: int) -> int:
@@ -167,7 +165,7 @@ class Reading:
     def read(self) -> Document:
         """Read the document; UnreadableDocument says which limit it exceeds. It blocks."""
         what = self._kind.upper()
-        MissingExtra.unless(f"reading {what}", "research", _PACKAGES[self._kind])
+        MissingExtra.unless(f"reading {what}", "research", PARSERS[self._kind].package)
         found, code = self._asked()
         if found is None:
             if code == -signal.SIGXCPU:

@@ -13,12 +13,9 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
 from moothall.errors import UnreadableDocument
-from moothall.research.reading.html import Document
-from moothall.research.reading.packed import read_docx, read_epub
-from moothall.research.reading.pdf import read_pdf_bytes
+from moothall.research.reading.parsers import PARSERS
 
 _LARGE: Final = 300 * 2**10  # KiB; a process that was as large is not used again
-_READERS: Final = {"pdf": read_pdf_bytes, "docx": read_docx, "epub": read_epub}
 
 
 def main() -> None:
@@ -63,7 +60,7 @@ def _take(given: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) -> None:
 
 def _answer(kind: str, data: bytes, memory: int) -> dict[str, Any]:
     try:
-        read: Document = _READERS[kind](data)
+        read = PARSERS[kind].read(data)
         sections = [(each.start, each.anchor, each.title) for each in read.sections]
         return {"title": read.title, "text": read.text, "sections": sections}
     except UnreadableDocument as error:
