@@ -86,6 +86,7 @@ def test_ag_ui_door_streams_a_reply_as_events_of_the_protocol(serve: Serve) -> N
         "RUN_FINISHED",
     ]
     assert "".join(each.get("delta", "") for each in events) == "heard hi"
+    assert not any("name" in each for each in events)
     assert events[-1]["outcome"] == {"type": "success"}
 
 
@@ -368,6 +369,7 @@ def test_ag_ui_conversation_tells_what_each_has_said_and_finishes_when_all_have(
     talk = Conversation(speakers, id="talk", max_turns=3)
     events = run(serve(asgi(talk)), user("hi"))
     assert [each["delta"] for each in events if "delta" in each] == ["one", "two", "three"]
+    assert [each["name"] for each in events if "name" in each] == ["one", "two", "three"]
     assert len({each["messageId"] for each in events if "messageId" in each}) == 3
     assert [each["type"] for each in events].index("RUN_FINISHED") == len(events) - 1
 

@@ -224,7 +224,7 @@ class AGUIDoor:
                     open_kind, open_id, speaker = piece, secrets.token_hex(8), news.agent
                     if isinstance(news, TextPiece):
                         text, spoken, turn = "", (speaker, open_id), None
-                    for each in _starts(piece, open_id):
+                    for each in _starts(piece, open_id, "" if speaker == job.agent else speaker):
                         yield each
                 text += news.text if isinstance(news, TextPiece) else ""
                 if news.text:
@@ -313,9 +313,10 @@ class AGUIDoor:
         return job
 
 
-def _starts(kind: str, id: str) -> list[dict[str, Any]]:
+def _starts(kind: str, id: str, name: str = "") -> list[dict[str, Any]]:
     if kind == "TEXT_MESSAGE":
-        return [{"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"}]
+        who = {"role": "assistant", "name": name} if name else {"role": "assistant"}
+        return [{"type": "TEXT_MESSAGE_START", "messageId": id, **who}]
     start = {"type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning"}
     return [{"type": "REASONING_START", "messageId": id}, start]
 
