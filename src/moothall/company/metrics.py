@@ -68,7 +68,7 @@ class Metrics:
             "moothall_schedule_firings", "Firings of a schedule.", ("schedule", "outcome"), **given
         )
         self._given_up = Counter("moothall_given_up", "Agents that were given up.", **given)
-        self._registry.register(_LookedUp(self))
+        self._registry.register(self)  # its `collect` yields what is looked up
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -103,7 +103,11 @@ class Metrics:
         text: bytes = written.generate_latest(self._registry)
         return text.decode()
 
-    def looked_up(self) -> Iterator[Metric]:
+    def describe(self) -> list[Metric]:
+        """Return nothing: nothing is looked up where it is registered."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
         """Yield what is looked up when somebody asks."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -157,18 +161,3 @@ class Metrics:
                 if (value := getattr(rest, unit)) is not None:
                     left.add_metric((name, unit), float(value))
         yield from (spent, left)
-
-
-class _LookedUp:
-    """The collector of what is looked up; nothing is looked up when it is registered."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def describe(self) -> list[Metric]:
-        """Return nothing: the names do not clash with the others."""
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        """Return what is looked up now."""
-        return list(self._metrics.looked_up())

@@ -95,17 +95,7 @@ class WorkerThreads:
         done: Callable[[Any, BaseException | None], object] | None = None,
     ) -> None:
         """Call a function in a thread without waiting."""
-        self._start(_Job(function, args, context, done))
-
-    def run(
-        self, loop: asyncio.AbstractEventLoop, function: Callable[..., T], *args: Any
-    ) -> asyncio.Future[T]:
-        """Call a function in a thread; return a future of the loop that gets its outcome."""
-        future: asyncio.Future[T] = loop.create_future()
-        self._start(_Job(function, args, copy_context(), partial(settle, future)))
-        return future
-
-    def _start(self, job: _Job) -> None:
+        job = _Job(function, args, context, done)
         with self._lock:
             if self._idle:
                 self._idle.pop().put(job)
@@ -131,6 +121,14 @@ class WorkerThreads:
                 f"the system gives no thread beside {self.threads} ({error}); "
                 f"{job.function!r} was not called"
             ) from error
+
+    def run(
+        self, loop: asyncio.AbstractEventLoop, function: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Call a function in a thread; return a future of the loop that gets its outcome."""
+        future: asyncio.Future[T] = loop.create_future()
+        self.submit(function, *args, context=copy_context(), done=partial(settle, future))
+        return future
 
     def _work(self, worker: _Worker) -> None:
         while True:

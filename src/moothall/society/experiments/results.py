@@ -199,7 +199,9 @@ class Results:
             if len(self.grid) > 1:
                 raise ConfigError(f"say which parameters, one of {', '.join(self.grid)}")
             return self.grid[0] if self.grid else ""
-        return parameters if isinstance(parameters, str) else _sorted(parameters)
+        if isinstance(parameters, str):
+            return parameters
+        return json.dumps(dict(parameters), sort_keys=True)
 
     def measured(self, metric: str) -> list[tuple[str, str]]:
         """Return the conditions and parameters for which a metric was measured, in order."""
@@ -268,10 +270,6 @@ class Results:
         one = self.values(metric, condition, step, parameters)
         two = self.values(metric, other, step, parameters)
         return Interval.of([one[seed] - two[seed] for seed in one if seed in two])
-
-
-def _sorted(parameters: Mapping[str, Any]) -> str:
-    return json.dumps(dict(parameters), sort_keys=True)
 
 
 def trajectories_path(folder: Path, condition: str, seed: int, values: str) -> Path:
