@@ -9,14 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from commands import run
+
 
 def printed(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "moothall", "completion", *args],
-        capture_output=True,
-        text=True,
-        timeout=50,
-    )
+    return run("completion", *args)
 
 
 def bash(program: str, folder: Path) -> str:

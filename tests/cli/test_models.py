@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import moothall
+from commands import run
 from models.hub_server import HubServer
 
 NAME = "hf:org/name/weights.gguf"
@@ -21,13 +22,7 @@ def moothall_command(
     *args: str, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """The command as a person runs it."""
-    return subprocess.run(
-        [sys.executable, "-m", "moothall", *args],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        env={**os.environ, **(environment or {})},
-    )
+    return run(*args, env={**os.environ, **(environment or {})})
 
 
 @pytest.fixture

@@ -10,22 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from commands import run
 
-def moothall(
-    *args: str, cwd: Path | None = None, **environment: str
-) -> subprocess.CompletedProcess[str]:
+
+def moothall(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     empty = dict.fromkeys(
         ("MOOTHALL_MODEL", "MOOTHALL_ROOT", "MOOTHALL_KEY", "MOOTHALL_JOURNAL"), ""
     )
-    return subprocess.run(
-        [sys.executable, "-m", "moothall", *args],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=50,
-        cwd=cwd,
-        env={**os.environ, **empty, **environment},
-    )
+    return run(*args, cwd=cwd, env={**os.environ, **empty})
 
 
 @pytest.mark.parametrize(

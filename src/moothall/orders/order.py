@@ -78,7 +78,7 @@ def order_of(entries: Sequence[Entry]) -> AnyOrder | None:
 
 async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> None:
     """Record a run's order before it begins or resumes; RunMismatch if it is of another order."""
-    order = _from_anywhere(order)
+    order = _with_absolute_paths(order)
     id = str(getattr(agent, "id", "society"))
     opened = await journal.begin(run_id, type(agent).__name__, id, order.task)
     try:
@@ -97,8 +97,8 @@ async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> 
         opened.close()
 
 
-def _from_anywhere(order: AnyOrder) -> AnyOrder:
-    """Return the order with absolute paths."""
+def _with_absolute_paths(order: AnyOrder) -> AnyOrder:
+    """Return the order, which then means the same in whatever folder it resumes."""
     paths = {name: getattr(order, name) for name in order.paths}
     return replace(order, **{name: path and os.path.abspath(path) for name, path in paths.items()})
 

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import Any, Generic, Self
 
 from typing_extensions import TypeVar
 
@@ -18,9 +18,6 @@ from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.text import error_message, log_failure
 from moothall.threads import Channel, settle
-
-if TYPE_CHECKING:
-    pass
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
