@@ -158,9 +158,9 @@ def test_caller_pays_for_actions_and_for_agents_that_these_ask(serve: Serve) -> 
     budget = Budget(model_calls=9, actions=2)
     url = serve(asgi([Clerk("clerk"), bot()], budget=lambda name: budget))
     for _ in range(2):
-        assert "Good day." in tool(url, None, "clerk.relay").text
+        assert "Good day." in tool(url, None, "clerk_relay").text
     assert (budget.spent.model_calls, budget.spent.actions) == (2, 2)
-    assert tool(url, None, "clerk.relay").json()["error"]["code"] == -32029
+    assert tool(url, None, "clerk_relay").json()["error"]["code"] == -32029
     assert budget.spent.model_calls == 2
 
 
@@ -173,7 +173,7 @@ def test_agent_that_another_asks_keeps_a_budget_of_its_own(serve: Serve) -> None
 
     own, of_callers = Budget(model_calls=9), Budget(model_calls=9)
     url = serve(asgi([Clerk("clerk"), bot(budget=own)], budget=lambda name: of_callers))
-    assert "Good day." in tool(url, None, "clerk.relay").text
+    assert "Good day." in tool(url, None, "clerk_relay").text
     assert (own.spent.model_calls, of_callers.spent.model_calls) == (1, 0)
 
 

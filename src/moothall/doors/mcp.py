@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from moothall.errors import MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
 from moothall.mcp.results import content_of
 from moothall.reasoning.events import CallEnded, CallProgress, CallStarted, Event
+from moothall.reasoning.loop.answer import safe_names
 from moothall.text import one_line
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PERMIT: Final = {
     "type": "object",
     "properties": {"permit": {"type": "boolean", "title": "Permit this call?"}},
@@ -157,19 +156,17 @@ class MCPDoor:
     # -- tools -------------------------------------------------------------------------------------
 
     def _tools(self) -> dict[str, tuple[str, Any]]:
-        """Return the tools by name: `action`, or `agent.action` if there are several agents."""
-        found: dict[str, tuple[str, Any]] = {}
+        """Return the tools by name: `action`, or `agent_action` if there are several agents.
+
+        Hosts pass the names on to their models, whose providers take letters, digits, `_` and `-`.
+        """
         several = len(self._served.agents) > 1
-        for id, action in self._served.actions():
-            wanted = f"{id}.{action.name}" if several else action.name
-            name = (
-                wanted if _NAME.fullmatch(wanted) else re.sub(r"[^A-Za-z0-9_.-]", "_", wanted)[:64]
-            )
-            if name != wanted or name in found:
-                digest = hashlib.sha256(f"{id}\0{action.name}".encode(errors="surrogatepass"))
-                name = f"{name[:55]}_{digest.hexdigest()[:8]}"
-            found[name] = id, action
-        return found
+        found = {
+            f"{id}\0{action.name}" if several else action.name: (id, action)
+            for id, action in self._served.actions()
+        }
+        safe = safe_names(found)
+        return {safe[public]: each for public, each in found.items()}
 
     async def _list(
         self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
