@@ -10,6 +10,7 @@ from moothall.errors import ConfigError
 from moothall.society import (
     City,
     Experiment,
+    Firm,
     LabourMarket,
     LocalEngine,
     Population,
@@ -105,9 +106,9 @@ async def test_labour_firms_lay_off_nobody_for_want_of_sales_in_steps_too_long_t
     services = make_economy(city, seed=3, labour=market, days=1)  # firms have money for a day
     population = Population(CITIZENS, city, all_blocks(), seed=3)
     async with Society(population, services=services) as society:
-        rows = await society.run(days=7, step="1h")
+        rows = await society.run(days=7, step="2h")
         assert rows[-1]["unemployment"] == rows[0]["unemployment"] < 0.08
-        rows = await society.run(days=1, step="30min")
+        rows = await society.run(days=1, step="1h")
         assert rows[-1]["unemployment"] > rows[0]["unemployment"]  # in these they could have sold
 
 
@@ -138,6 +139,71 @@ async def test_labour_benefits_are_income_of_which_the_jobless_spend(rows: bool)
     (none, poor), (high, rich) = await income(0), await income(800)
     assert high > 1.2 * none
     assert rich > poor
+
+
+@pytest.mark.parametrize("rows", (True, False))
+async def test_labour_benefits_are_cut_evenly_where_the_government_has_too_little(
+    rows: bool,
+) -> None:
+    city = City.generate(seed=3, citizens=60)
+    rates = {"leaves": 500_000, "moves": 0, "fires": 0, "finds": 0, "benefit": 1000}
+    market = LabourMarket(**rates)
+    services = make_economy(city, seed=3, labour=market)
+    government = next(each for each in services if each.id == "government")
+    government.money = 500_000
+    population = Population(60, city, all_blocks(), seed=3)
+    engine = LocalEngine(rows=rows)
+    async with Society(population, services=services, engine=engine) as society:
+        kept: list[int] = []
+        for _ in range(4):
+            lived = await society.run(days=1, step="30min")
+            kept.append(society.books.balances["government"])
+            counts = market.counts
+            assert lived[-1]["unpaid"] == counts["unpaid"]
+            assert lived[-1]["money"] == lived[0]["money"]
+            if counts["unpaid"]:
+                break
+        assert counts["unpaid"] > 0 < counts["paid"]
+        public = [f.place for f in services if isinstance(f, Firm) and f.public]
+        columns, names = society.population.columns, city.ids()
+        staff = [names[at] in public for at in columns["work"].tolist() if at >= 0]
+        assert kept[-1] >= sum(staff) * 8 * 2500 // 3  # of the wages of a day: skills differ
+        told = await society.survey(
+            Survey("all", [Question("earned", "?", "number", by=lambda me: me.status["earned"])]),
+            lambda me: me.status["jobless"] not in (-1, market.days) and not me.status["work"],
+        )
+        skill = {str(at + 1): each for at, each in enumerate(columns["skill"].tolist())}
+        shares = [each.value / skill[each.citizen] for each in told]
+        assert len(shares) > 5
+        assert max(shares) - min(shares) < 0.01 * max(shares)
+        assert government.money > kept[-1]
+
+
+async def test_labour_who_seeks_work_at_the_start_has_sought_it_for_some_time() -> None:
+    city = City.generate(seed=3, citizens=30_000)
+    services = make_economy(city, seed=3, labour=LabourMarket(weeks=4, leaves=0, finds=0, moves=0))
+    population = Population(30_000, city, all_blocks(), seed=3)
+    since = population.columns["jobless"]
+    weeks = -since[since != -1] / 7
+    assert len(weeks) > 300
+    found = [
+        ((least <= weeks) & (weeks < until)).mean()
+        for least, until in ((0, 5), (5, 15), (15, 27), (27, 121))
+    ]
+    assert found == pytest.approx([0.370, 0.285, 0.126, 0.219], abs=0.05)
+    assert weeks.mean() == pytest.approx(22.6, abs=4)
+    paid = []
+    async with Society(population, services=services) as society:
+        for _ in range(5):
+            await society.run(days=1, step="12h")
+            paid.append(society.services["labour"].counts["paid"])  # type: ignore[attr-defined]
+        (one,) = await society.survey(
+            Survey("one", [Question("since", "?", "number", by=lambda me: me.status["jobless"])]),
+            [population.id_of(int((since < -1).argmax()))],
+        )
+    assert one.value < -1
+    assert paid == sorted(paid, reverse=True)  # some have been paid for four weeks in each of them
+    assert paid[0] > paid[4] > 0.7 * paid[0]
 
 
 async def test_labour_benefits_are_a_part_of_what_five_days_of_work_a_week_pay() -> None:

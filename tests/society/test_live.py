@@ -6,13 +6,28 @@ import asyncio
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from moothall import City, Journal, ScriptedModel
 from moothall.errors import ConfigError, DefinitionError
-from moothall.society import Mode, Move, Place, Question, Road, Society, Survey, draw_day, draw_map
+from moothall.society import (
+    Column,
+    LocalEngine,
+    Mode,
+    Move,
+    Place,
+    Population,
+    Question,
+    Road,
+    RowBlock,
+    Society,
+    Survey,
+    draw_day,
+    draw_map,
+)
+from moothall.society.positions import numbers
 from society.life import Bank, Busy, busy, living, state_of, town
 
 
@@ -131,6 +146,36 @@ async def test_positions_say_where_citizens_are_and_what_they_do() -> None:
     assert [each.place[0] for each in seen] == ["a", *[None] * 9, *["b"] * 3]
     doing = [each.acts[each.act[0]] for each in seen]
     assert doing == ["idle", *["travel"] * 9, *["other"] * 3]
+
+
+class Dances(RowBlock):
+    """Has acts of its own, and a text in a column."""
+
+    columns: ClassVar[Any] = {
+        "act": Column("uint8", words=(None, "dance")),
+        "mood": Column("uint8", words=("glad", "sad")),
+        "joy": Column("int16"),
+    }
+
+    async def forward(self) -> None:
+        self.act("dance")
+
+    def step_rows(self, rows: Any) -> None:
+        rows["act"][...] = 1
+
+
+@pytest.mark.parametrize("rows", (True, False))
+async def test_positions_and_metrics_name_an_act_of_ones_own_as_other(rows: bool) -> None:
+    city = City.generate(seed=1, citizens=20)
+    people = Population(20, city, [Dances()], 1)
+    async with Society(people, engine=LocalEngine(rows=rows)) as society:
+        (row,) = await society.run(steps=1)
+        seen = society.positions()
+        assert {seen.acts[each] for each in seen.act} == {"other"}
+        assert row["working"] == 0
+        told = numbers(society, (), ())
+        assert "joy" in told
+        assert "mood" not in told  # a text is no number
 
 
 def test_the_curves_of_any_days_are_drawn_without_a_warning(tmp_path: Path) -> None:

@@ -61,7 +61,10 @@ class Crier(CitizenAgent):
 
 def town(count: int, model: Any, **options: Any) -> Society:
     city = City.generate(seed=7, citizens=count)
-    people = citizens(make_people(city, count, seed=7))
+    made = make_people(city, count, seed=7)
+    for each in made:
+        each["profile"]["age"] = max(3, each["profile"]["age"])  # all are old enough to talk
+    people = citizens(made)
     crier = Crier("crier", name="Crier", blocks=[], toolbox=AgentToolbox(None))
     options = {"seed": 7, "start": START, "model": model, **options}
     return Society([*people, crier], city, **options)

@@ -177,7 +177,7 @@ def _agent_of(society: Any, row: int) -> Any:
     if society.number == 0 and society._wanted is None:
         profile, school = status["profile"], population.of_kind("school", 1)
         without = set() if 5 <= profile["age"] < 18 and len(school) else {"school"}
-        without |= set() if status["jobless"] == 0 else {"jobless"}
+        without |= {"jobless"} if status["jobless"] == -1 else set()
         status["profile"] = {name: profile[name] for name in _PROFILE if name in profile}
         status = {name: status[name] for name in _PERSON.split() if name in {*status} - without}
     name, memory = name_of(population, row), CitizenMemory(status)

@@ -71,9 +71,10 @@ def _working(now: Measure) -> int:
     """Return how many do their work in the step, wherever they are, at home too."""
     population = now.society.population
     if population is not None:
-        acts = population.declared.get("act")
-        words = () if acts is None else acts.words
-        return int((population.columns["act"] == words.index("work")).sum()) if words else 0
+        words = getattr(population.declared.get("act"), "words", None) or ()
+        if "work" not in words:  # a block of one's own has other acts
+            return 0
+        return int((population.columns["act"] == words.index("work")).sum())
     statuses = (each.agent.memory.status for each in now.society._citizens)
     return sum(status.get("act") == "work" for status in statuses)
 
@@ -81,6 +82,12 @@ def _working(now: Measure) -> int:
 def _unemployment(now: Measure) -> float:
     """Return the share of the jobless of the last day; 0 without a labour market."""
     return float(getattr(now.society.services.get("labour"), "unemployment", 0.0))
+
+
+def _unpaid(now: Measure) -> int:
+    """Return the benefits of the last day that were due and not paid, in cents."""
+    counts = getattr(now.society.services.get("labour"), "counts", {})
+    return int(counts.get("unpaid", 0))
 
 
 METRICS: Final = (
@@ -114,6 +121,7 @@ METRICS: Final = (
     ),
     Metric("working", _working),
     Metric("unemployment", _unemployment),
+    Metric("unpaid", _unpaid, scale=100),
     Metric(
         "money",
         lambda now: now.society.books.total,

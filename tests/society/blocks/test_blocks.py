@@ -160,6 +160,8 @@ LIMITS = {
     "FeedBlock.posts": (100, 0, 1000),
     "FeedBlock.likes": (500, 0, 1000),
     "FeedBlock.follows": (200, 0, 1000),
+    "FeedBlock.youngest": (13, 0, 150),
+    "SocialBlock.youngest": (3, 0, 150),
 }
 """Each number that a block's rule takes: its default, and from where to where it may be."""
 
@@ -294,29 +296,29 @@ def test_the_day_of_a_seed_is_that_of_every_platform(day: Day) -> None:
     for name in ("relations", "opinions"):
         sums[name] = sum(sum(s.get(name, {}).values()) for s in day.status)
     assert spent == {
-        "sleep": 2919,
-        "leisure": 2074,
+        "sleep": 2917,
+        "leisure": 2205,
         "work": 878,
-        "browse": 612,
-        "eat": 455,
+        "browse": 461,
+        "eat": 454,
         "study": 281,
-        "social": 157,
+        "social": 180,
         "travel": 200,
         "shop": 100,
         "idle": 4,
     }
     assert sums == {
-        "hunger": 45_880,
-        "energy": 44_002,
-        "safety": 79_566,
-        "social": 53_543,
+        "hunger": 45_715,
+        "energy": 43_864,
+        "safety": 79_531,
+        "social": 52_874,
         "money": 168_769_747,
-        "mended": 55,
+        "mended": 59,
         "purse": 260_978,
-        "relations": 695_881,
-        "opinions": -23_071,
+        "relations": 695_850,
+        "opinions": -23_061,
     }
-    assert day.feed == (52, 291)
+    assert day.feed == (37, 190)
 
 
 def test_the_same_seed_is_the_same_day_and_another_is_not(day: Day) -> None:

@@ -32,6 +32,15 @@ def test_feed_block_likes_by_interest_and_acquaintance() -> None:
     assert live(citizen([FeedBlock(block_params=FeedBlockParams(posts=1000))], profile={})) == []
 
 
+def test_feed_block_is_for_those_who_are_old_enough() -> None:
+    always = FeedBlockParams(likes=1000, posts=1000)
+    for age, act in ((0, "leisure"), (12, "leisure"), (13, "browse")):
+        profile = {"age": age, "interests": {"music": 1000}}
+        agent = citizen([FeedBlock(block_params=always)], plan=BROWSE, profile=profile)
+        assert bool(live(agent, feed=POSTS)) == (act == "browse")
+        assert agent.status["act"] == act
+
+
 def test_its_actions_are_wants() -> None:
     agent = citizen([FeedBlock()])
     (block,) = agent.blocks

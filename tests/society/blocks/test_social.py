@@ -115,6 +115,22 @@ def test_social_meets_who_is_there_or_writes_to_a_friend() -> None:
         assert "music" in agent.memory.stream[-1][1]
 
 
+def test_social_who_is_too_young_is_in_company_and_says_nothing() -> None:
+    social = [{"do": "social", "where": None, "from": 0, "until": 24 * HOUR}]
+    for age, says in ((0, False), (2, False), (3, True)):
+        block = SocialBlock(llm=ScriptedModel([json.dumps({"to": "2", "content": "Hi."})]))
+        status: Any = {"plan": social, "now": 0, "profile": {"age": age, "interests": {}}}
+        agent = citizen([block], relations={"2": 800}, **status)
+        live(agent, messages=[said("2", "The mill is sold.")])
+        assert agent.status["act"] == "social"
+        assert any("It said" in text for _, text in agent.memory.stream) == says
+        assert len(block.llm.received) == says
+    block = SocialBlock(block_params=SocialBlockParams(youngest=6))
+    agent = citizen([block], relations={"2": 800}, plan=social, now=0, profile={"age": 5})
+    live(agent)
+    assert agent.memory.stream == []
+
+
 def test_social_message_text_states_the_opinion() -> None:
     assert "enough of music" in message_text(0, "music", -900)
     assert "care about music" in message_text(1, "music", 900)

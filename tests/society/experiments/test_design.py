@@ -114,6 +114,27 @@ def test_a_model_is_asked_for_each_step_of_each_citizen_and_some_more(tmp_path: 
     assert made.size() == {"cells": 1, "agent_steps": 50, "model_calls": 60}
 
 
+def test_experiments_calls_of_a_model_are_those_of_surveys_and_interviews_too() -> None:
+    asks = {"name": "s", "questions": [{"id": "q", "text": "?", "kind": "yes_no"}]}
+    interview = {"interview": {"citizen": 1, "question": "?"}}
+    branch = {"branch": {"of": "a", "name": "b", "workflow": [{"step": 1}, {"survey": asks}]}}
+    workflow = [
+        {"step": 5},
+        {"survey": asks},
+        {"survey": {**asks, "citizens": [1, 2, "2"]}},
+        {"survey": {**asks, "citizens": {"work": "work-1"}}},  # as many as there are, at most
+        interview,
+        {"save": "a"},
+        branch,
+    ]
+    society = {"citizens": 10, "llm": "litellm:a/b"}
+    made = Experiment(name="e", society=society, workflow=workflow, seeds=2)
+    asked = 10 + 2 + 10 + 1 + 10
+    assert made.size() == {"cells": 2, "agent_steps": 120, "model_calls": 2 * (72 + asked)}
+    by_rule = Experiment(name="e", society={"citizens": 10}, workflow=workflow)
+    assert by_rule.size()["model_calls"] == 0
+
+
 def test_a_function_of_ones_own_has_whatever_parameters_it_names() -> None:
     def make(seed: int, budget: int = 1, journal: str = "") -> None:
         pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from tests.society.population.pairs import Plain, all_equal
 from moothall import Society
 from moothall.clock import Clock
 from moothall.society.blocks import all_blocks
+from moothall.society.blocks.block import CitizenBlock
 from moothall.society.blocks.economy import EconomyBlockParams, budget_of, to_save
 from moothall.society.blocks.row_block import RowBlock
 from moothall.society.city.city import City
@@ -374,12 +375,54 @@ def test_two_days_of_towns_are_the_same(
     asyncio.run(all_equal(day(seed, rich, params, broke), 200))
 
 
-async def test_jobs_end_and_begin_for_rows_as_for_agents() -> None:
-    city = City.generate(seed=3, citizens=60)
-    rates = {"leaves": 200_000, "moves": 200_000, "finds": 500_000}
+@pytest.mark.parametrize("step", ("30min", "1h"))
+async def test_errands_of_long_steps_are_the_same(step: str) -> None:
+    city = City.generate(seed=5, citizens=40)
 
     def make() -> tuple[Population, list[Any]]:
-        services = make_economy(city, seed=3, labour=LabourMarket(seed=5, **rates))
+        return Population(40, city, all_blocks(), seed=5), make_economy(city, seed=5)
+
+    await all_equal(make, 44, step=step, start="2026-01-05T06:00")
+
+
+class Bought(CitizenBlock):
+    """Adds up what a citizen has bought, in cents."""
+
+    columns: ClassVar[Any] = {"bought": Column("int64")}
+
+    def before_rows(self, rows: Any) -> None:
+        done, cents = rows.answers(Buy)
+        rows["bought"] += cents * (done > 0)
+
+    def step_rows(self, rows: Any) -> None:
+        """It fits no item of a plan."""
+
+
+async def test_what_is_bought_in_a_day_hardly_depends_on_the_length_of_a_step() -> None:
+    async def bought(step: str) -> float:
+        city = City.generate(seed=7, citizens=1000)
+        services = make_economy(city, seed=7)
+        for each in services:
+            if isinstance(each, Firm) and each.sells:
+                each.stock = 10**8  # nothing is sold out
+        population = Population(1000, city, [*all_blocks(), Bought()], seed=7)
+        async with Society(population, services=services) as society:
+            await society.run(days=3, step=step)
+        return population.columns["bought"].sum() / 3 / 1000 / 100
+
+    quarter, half, hour = [await bought(step) for step in ("15min", "30min", "1h")]
+    assert quarter > 30  # dollars a day
+    assert half == pytest.approx(quarter, rel=0.15)
+    assert hour == pytest.approx(quarter, rel=0.15)
+
+
+async def test_jobs_end_and_begin_for_rows_as_for_agents() -> None:
+    city = City.generate(seed=3, citizens=60)
+    rates = {"leaves": 200_000, "moves": 200_000, "finds": 500_000, "benefit": 1000}
+
+    def make() -> tuple[Population, list[Any]]:
+        services: list[Any] = make_economy(city, seed=3, labour=LabourMarket(seed=5, **rates))
+        services[1].money = 400_000  # too little for all
         made = Population(60, city, all_blocks(), seed=3)
         adult = (made.arrays["age"] >= 18) & (made.arrays["age"] < 67)
         made.arrays["jobless"][adult & (made.arrays["work"] < 0)] = 0

@@ -25,7 +25,10 @@ people = st.lists(
                 st.sampled_from(TOPICS), st.sampled_from([-1000, -300, -1, 0, 2, 300, 1000])
             ),
             "profile": st.fixed_dictionaries(
-                {"interests": st.dictionaries(st.sampled_from(TOPICS), levels)}
+                {
+                    "interests": st.dictionaries(st.sampled_from(TOPICS), levels),
+                    "age": st.sampled_from([0, 2, 3, 12, 13, 40, 40, 40]),
+                }
             ),
             "place": st.integers(0, 2),
         }

@@ -106,6 +106,12 @@ class CitizenBlock(Block):
         return now_of(self.perceived)
 
     @property
+    def age(self) -> int:
+        """The citizen's age in years; 18 if its profile has none."""
+        age = (self.status.get("profile") or {}).get("age", 18)
+        return int(age) if isinstance(age, int | float) else 18
+
+    @property
     def item(self) -> Item | None:
         """The current item of the plan."""
         return item_of(self.status)

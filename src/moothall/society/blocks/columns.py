@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from moothall.errors import ConfigError
@@ -24,6 +25,7 @@ WHERE, WHAT, BOUGHT, AVOIDS, UNTIL = 0xFF, 8, 1 << 11, 1 << 12, 13
 _OWN: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 
 ACT: Final = {"act": Column("uint8", words=ACTS)}
+AGE: Final = {"age": Column("uint8", 18, key=("profile", "age"))}
 ITEM: Final = {
     "item_do": Column("uint8", own=True),
     # A place; or −2 − k for the kind k of `city.kinds()`, of which the mobility block chooses one.
@@ -74,9 +76,9 @@ def code(do: str) -> int:
         ) from None
 
 
-def bought(rows: Rows) -> Any:
-    """Return for each row whether it has bought in its current item: `item["bought"]`."""
-    arrays, index = rows.population.arrays, rows.at
+def bought(rows: Rows, where: Any = slice(None)) -> Any:
+    """Return for rows whether they have bought in their current item: `item["bought"]`."""
+    arrays, index = rows.population.arrays, rows.at[where]
     return (arrays["plan"][index, arrays["plan_now"][index]] & BOUGHT) != 0
 
 
@@ -150,6 +152,34 @@ class Plans:
         self.show(rows, items)
         self.forget(rows)
 
+    def errands(self, at: Any, does: Sequence[int], fits: Any, *, last: bool = False) -> Any:
+        """Return of each row the slot of the first (last) errand that follows its current item.
+
+        An errand has one of these activities, at a kind of place. The times of beginning and end of
+        all items up to it must fit. 0 for none.
+        """
+        rows, left = self.index[at], np.arange(len(at))
+        found = np.zeros(len(at), np.int64)
+        slot = self.arrays["plan_now"][rows].astype(np.int64)
+        begins = _ends(_items(self.arrays, rows, slot))
+        while len(left):
+            slot[left] += 1
+            items = _items(self.arrays, rows[left], slot[left])
+            fit = (items > 0) & fits(begins[left], _ends(items))
+            begins[left] = _ends(items)
+            is_ = fit & np.isin((items >> WHAT & 7) + 1, does)
+            is_ &= (items & WHERE >= KINDS) & (items & AVOIDS == 0)
+            found[left[is_]] = slot[left[is_]]
+            left = left[fit & (last | ~is_) & (slot[left] < SLOTS - 1)]
+        return found
+
+    def taken(self, at: Any, slot: Any, do: int) -> Any:
+        """Return the items in some slots, and let something be done at home instead."""
+        rows, plan = self.index[at], self.arrays["plan"]
+        items = plan[rows, slot]
+        plan[rows, slot] = word(np.full(len(at), do), self.at_home(at), _ends(items))
+        return items
+
     def show(self, rows: Any, items: Any) -> None:
         """Write current items into the columns of `ITEM`."""
         arrays = self.arrays
@@ -182,7 +212,11 @@ class Plans:
         arrays["plan_chosen"][rows[~chosen]] = -1
         arrays["plan_avoid"][rows[avoided & ~avoids]] = 0
 
-    def put(self, at: Any, do: Any, home: Any, time: int, until: Any) -> None:
+    def at_home(self, at: Any, home: Any = True) -> Any:
+        """Return the place codes of items that are at home, or wherever one is."""
+        return np.where(np.asarray(home) & (self.home[at] >= 0), HOME, NONE)
+
+    def put(self, at: Any, do: Any, where: Any, time: int, until: Any) -> None:
         """Insert items from `time` on into plans; cut or drop the items that overlap."""
         arrays = self.arrays
         rows = self.index[at]
@@ -209,15 +243,13 @@ class Plans:
         # The current item ends now if it began before; else the new item takes its slot.
         keeps = old[cut, now[cut]] & np.uint32((1 << UNTIL) - 1)
         made[cut, now[cut]] = keeps | np.uint32(time << UNTIL)
-        lives = np.asarray(home) & (self.home[at] >= 0)
-        made[every, first] = word(do, np.where(lives, HOME, NONE), until)
+        made[every, first] = word(do, where, until)
         for slot in range(last):  # what stays empty is not written, so it takes no memory
             some = np.flatnonzero(made[:, slot] != old[:, slot])
             arrays["plan"][rows[some], slot] = made[some, slot]
         arrays["plan_now"][rows] = first
         self.show(rows, made[every, first])
         self.forget(rows)
-        self.mended(rows)
 
     def mended(self, rows: Any) -> None:
         """Count that plans broke and were mended."""

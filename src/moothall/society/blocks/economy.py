@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
 from pydantic import Field
@@ -20,6 +21,16 @@ from moothall.society.kernel.wants import Buy, Save, Work
 
 _DAYS = 7
 _CENTS: Final = Column("int64")
+
+
+LATE: Final = "plan.late"
+"""Under this name, rows late for an errand are found in a step, and which of them for a meal."""
+
+
+def buys_after(block: Any, blocks: Iterable[Any]) -> bool:
+    """Return whether an `EconomyBlock` comes after a block, so that it may still buy in a step."""
+    made = [*blocks]
+    return any(isinstance(each, EconomyBlock) for each in made[made.index(block) + 1 :])
 
 
 # -- the rules, for whole numbers or arrays of them ------------------------------------------------
@@ -122,6 +133,13 @@ class EconomyBlock(CitizenBlock):
                 self.item.pop("bought", None)  # it may try again
             elif isinstance(want, Save) and answer.done:
                 status["savings"] = answer.value
+        self._begin_day()
+        if errand := status.pop("errand", None):
+            await self._buy_in_passing(errand)
+
+    def _begin_day(self) -> None:
+        """Fill the purse once a day, and deposit or withdraw money."""
+        status = self.status
         day = self.now // DAY_S
         paid = status.get("paid_day", -1)
         if paid == day:
@@ -136,6 +154,20 @@ class EconomyBlock(CitizenBlock):
         if cents and paid >= 0:
             self.want(Save(cents))
         status["paid_day"] = day
+
+    async def _buy_in_passing(self, errand: str) -> None:
+        """Buy where the citizen is: the time for an errand was over when it arrived."""
+        place = self.perceived.place
+        if place is None:
+            return
+        cents = await self._cents(errand == "eat")
+        if cents >= self.params.least:
+            self.want(Buy(place, "food" if errand == "eat" else "goods", cents))
+
+    async def _cents(self, meal: bool) -> int:
+        """Return the cents that it spends here."""
+        most = self._left(meal)
+        return most if most < self.params.least else most * await self._share(most) // 1000
 
     async def forward(self) -> str | None:
         """Work or buy; return the act."""
@@ -155,10 +187,8 @@ class EconomyBlock(CitizenBlock):
         meal = item["do"] == "eat"
         done = "eat" if meal else "shop"
         if not item.get("bought"):
-            most = self._left(meal)
-            least = self.params.least
-            cents = most if most < least else most * await self._share(most) // 1000
-            if cents < least:
+            cents = await self._cents(meal)
+            if cents < self.params.least:
                 if meal:  # it goes home; in a shop it only looks around
                     item.pop("kind", None)
                     item["where"] = self.status.get("home")
@@ -223,6 +253,18 @@ class EconomyBlock(CitizenBlock):
                     set_bought(rows, refused, False)
             else:
                 rows["savings"] = np.where(done, value, rows["savings"])
+        self._begin_day_rows(rows)
+        at, meal = rows.moment.found.get((LATE, rows.first), ((), None))
+        if len(at):  # they buy in passing
+            most = self._left_rows(rows, meal, at)
+            some = np.flatnonzero(most >= self.params.least)
+            words = rows.population._word
+            what = np.where(meal, words["food"], words["goods"])[some]
+            at, most = at[some], most[some]
+            rows.want_each(Buy, at, place=rows["place"][at], kind=what, cents=most)
+
+    def _begin_day_rows(self, rows: Rows) -> None:
+        """Do `_begin_day` for rows."""
         day = now_of(rows) // DAY_S
         paid = rows["paid_day"]
         if (paid == day).all():
@@ -256,9 +298,7 @@ class EconomyBlock(CitizenBlock):
         if not len(buys):
             return
         meal = do == code("eat")
-        dinner = np.minimum(rows["purse"], self._budget_rows(rows) * self.params.meal // 1000)
-        purse = np.where(meal, dinner, rows["purse"])
-        most = np.maximum(0, np.minimum(purse, rows["money"]))
+        most = self._left_rows(rows, meal)
         poor, before = most < self.params.least, bought(rows)
         act[buys] = np.where(meal, code("eat"), code("shop"))[buys]
         none = buys[(poor & ~before)[buys]]
@@ -270,10 +310,16 @@ class EconomyBlock(CitizenBlock):
         kind = np.where(meal, words["food"], words["goods"])
         rows.want(Buy, some, place=place, kind=kind, cents=most)
 
-    def _budget_rows(self, rows: Rows) -> Any:
-        income = np.maximum(rows["income"], rows["earned"])
+    def _left_rows(self, rows: Rows, meal: Any, at: Any = slice(None)) -> Any:
+        """Return `_left` of all or some rows."""
+        purse, dinner = rows["purse"][at], self._budget_rows(rows, at) * self.params.meal // 1000
+        left = np.where(meal, np.minimum(purse, dinner), purse)
+        return np.maximum(0, np.minimum(left, rows["money"][at]))
+
+    def _budget_rows(self, rows: Rows, at: Any = slice(None)) -> Any:
+        income = np.maximum(rows["income"][at], rows["earned"][at])
         params = self.params
-        wealth = rows["money"] + rows["savings"]
+        wealth = rows["money"][at] + rows["savings"][at]
         return budget_of(income, wealth, params.of_income, params.of_wealth)
 
     # -- actions -----------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ class FeedBlockParams(TalkParams):
     shown: int = Field(default=5, ge=1, le=100, description="posts read at a time")
     posts: int = Field(default=100, ge=0, le=1000, description="posts itself, of a thousand")
     likes: int = Field(default=500, ge=0, le=1000, description="likes, of a thousand")
+    youngest: int = Field(default=13, ge=0, le=150, description="the age from which on it reads")
     follows: int = Field(default=200, ge=0, le=1000, description="follows, of a thousand")
 
 
@@ -41,7 +42,9 @@ class FeedBlock(TalkBlock):
     grows with the citizen's interest in the topic and with its relation to the author (homophily:
     McPherson, Smith-Lovin, Cook 2001, "Birds of a feather"), and it follows some liked authors. The
     frequencies are assumed. With a model, the model's answer says what the citizen posts, likes and
-    follows. Without a feed, no posts are shown or accepted.
+    follows. Without a feed, no posts are shown or accepted. Who is younger than `youngest` is
+    at leisure instead: services are for those of 13 and older (Children's Online Privacy Protection
+    Act of 1998).
     """
 
     description = "Reads the feed, posts, likes and follows"
@@ -61,7 +64,9 @@ class FeedBlock(TalkBlock):
 
     async def forward(self) -> int:
         """Read the feed once; return the number of posts shown."""
-        self.act("browse")
+        self.act("leisure" if self.too_young else "browse")
+        if self.too_young:
+            return 0
         shown = self.shown()
         if await self._by_model(shown):
             return len(shown)
@@ -88,7 +93,8 @@ class FeedBlock(TalkBlock):
         """Do `forward` for rows."""
         params, population, index = self.params, rows.population, rows.at
         arrays = population.arrays
-        rows["act"] = np.uint8(code("browse"))
+        young = self.young_rows(rows)
+        rows["act"] = np.where(young, code("leisure"), code("browse")).astype(np.uint8)
         interest = np.zeros((len(rows), len(params.topics) + 1), np.int32)
         used = 0  # slots in use
         while used < len(params.topics):
@@ -100,8 +106,8 @@ class FeedBlock(TalkBlock):
             used += 1
         feed = rows.moment.feed
         if feed is not None and feed.rows is not None:
-            self._react_rows(rows, feed, interest)
-        posts = rows.below(1000, "feed.post") < params.posts
+            self._react_rows(rows, feed, interest, young)
+        posts = ~young & (rows.below(1000, "feed.post") < params.posts)
         some = np.flatnonzero(posts)
         some = some[arrays["interest_topic"][index[some], 0] >= 0]
         if len(some):
@@ -116,7 +122,7 @@ class FeedBlock(TalkBlock):
             text = self.text_rows(rows, belows(4, *at, "feed.greeting"), topic, opinion)
             rows.want_each(Post, some, text=text, topic=self.word_rows(rows, topic))
 
-    def _react_rows(self, rows: Rows, feed: Any, interest: Any) -> None:
+    def _react_rows(self, rows: Rows, feed: Any, interest: Any, young: Any) -> None:
         """Like posts that the feed shows, and follow some of their authors."""
         params, kept = self.params, feed.rows
         if not len(kept.author):
@@ -133,7 +139,7 @@ class FeedBlock(TalkBlock):
             codes = code_of(kept.author).astype(np.int32).take(place) * (number > 0)
             close = Ties(rows).strength(codes.reshape(shown.shape)).reshape(-1)
         chance = likes(chance, close, params.likes)
-        may = np.flatnonzero((chance > 0) & (number > 0))
+        may = np.flatnonzero((chance > 0) & (number > 0) & ~young[at])
         at, number, author, chance = at[may], number[may], kept.author[place[may]], chance[may]
 
         def drawn(purpose: str) -> Any:

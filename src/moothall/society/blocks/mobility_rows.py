@@ -34,7 +34,7 @@ COLUMNS: Final = {
     **columns.ACT,
     **columns.PLAN,
     **_VISITS,
-    "age": Column("uint8", 18, key=("profile", "age")),
+    **columns.AGE,
 }
 """The columns of `MobilityBlock`."""
 

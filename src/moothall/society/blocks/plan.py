@@ -21,6 +21,7 @@ from moothall.society.blocks.columns import (
     plan_from_status,
     plan_to_status,
 )
+from moothall.society.blocks.economy import buys_after
 from moothall.society.blocks.hours import (
     NONE,
     SLOT,
@@ -29,75 +30,31 @@ from moothall.society.blocks.hours import (
     Day,
     HoursParams,
     day_of,
+    fixed_items,
+    item_of_plan,
     windows,
 )
 from moothall.society.blocks.needs import NeedsBlock
 from moothall.society.blocks.plan_rows import before_rows, step_rows
-from moothall.society.blocks.rules import LEISURE, PIECE, SHOPPING
+from moothall.society.blocks.rules import (
+    ERRANDS,
+    LEISURE,
+    PIECE,
+    SHOPPING,
+    SPARE,
+    item_at,
+    with_item,
+)
 from moothall.society.columns.town import LOOKED_AT
 from moothall.society.kernel.perception import TIME
 from moothall.society.kernel.wants import Move
 
 _HOUR: Final = 3600
-DUTIES: Final = ("", "work", "study")
-"""What a duty is called as an item of a plan."""
 _MOST: Final = 12
 """A model's items at most: 12 take 400 of a local model's 512 tokens; 16 are too long."""
 
 _Weight = Annotated[int, Field(ge=0)]
 _Lengths = tuple[Annotated[int, Field(ge=2, le=96)], Annotated[int, Field(ge=1, le=96)]]
-
-
-# -- the rules -------------------------------------------------------------------------------------
-
-
-def with_item(plan: Sequence[Item], item: Item) -> list[Item]:
-    """Return a plan with an item inserted; cut or drop the items that overlap it."""
-    if item["from"] >= item["until"]:
-        return list(plan)
-    made: list[Item] = []
-    for each in plan:
-        if each["from"] < item["from"]:
-            made.append({**each, "until": min(each["until"], item["from"])})
-        if each["until"] > item["until"]:
-            made.append({**each, "from": max(each["from"], item["until"])})
-    made.append(item)
-    return sorted(made, key=lambda each: each["from"])
-
-
-def item_at(plan: Sequence[Item], time: int) -> int:
-    """Return the index of the item at a second of the day; −1 for none."""
-    for index, item in enumerate(plan):
-        if item["from"] <= time < item["until"]:
-            return index
-    return -1
-
-
-def fixed_items(day: Day, duty: str | None, home: str | None, table: str | None) -> list[Item]:
-    """Return the set items of a day: sleep, meals, and `duty`; `table` is the place of dinner."""
-    plan: list[Item] = []
-    if day.duty:
-        plan.append(_item(DUTIES[day.duty], duty, day.begins, day.ends))
-    lunch, dinner = day.lunch_at, day.dinner_at
-    there = duty if plan and day.begins <= lunch < day.ends else home
-    plan = with_item(plan, _item("eat", there, lunch, lunch + day.lunch))
-    if any(
-        each["do"] in DUTIES and each["from"] < dinner + day.dinner and dinner < each["until"]
-        for each in plan
-    ):
-        table = duty  # it goes on after dinner
-    for do, at, start, until in (
-        ("eat", table, dinner, dinner + day.dinner),
-        ("eat", home, day.wake, day.wake + day.breakfast),
-        ("sleep", home, day.asleep, day.wake),
-        ("sleep", home, day.bed, DAY_S),
-    ):
-        plan = with_item(plan, _item(do, at, start, until))
-    return plan
-
-
-def _item(do: str, where: str | None, start: int, until: int) -> Item:
-    return {"do": do, "where": where, "from": start, "until": until}
 
 
 class PlanBlockParams(HoursParams):
@@ -148,7 +105,9 @@ class PlanBlock(CitizenBlock):
 
     The thresholds are those of the citizen's `NeedsBlock`; no need breaks sleep or a meal. With a
     model, the day's plan is its answer, and gaps are spent at home. A step carries out the item at
-    its beginning: steps of 15 or 30 minutes follow a plan, longer ones miss meals.
+    its beginning: steps of 15 or 30 minutes follow a plan, longer ones miss meals. They miss
+    few purchases: who arrives at a shop or restaurant when the time for it is over buys in passing,
+    and an errand that a long step leaves no time for is brought forward, where the time is spare.
     """
 
     description = "Plans the day, and mends the plan when something comes between"
@@ -173,13 +132,58 @@ class PlanBlock(CitizenBlock):
         item, before = self.item, status.get("now")
         over = before is None or item is None or not item["from"] <= time < item["until"]
         if over:
+            if before is not None and not remade and self._is_late(time):
+                status["errand"] = status["plan"][before]["do"]  # for the `EconomyBlock`
             status["now"] = max(0, item_at(status["plan"], time))
             if status["now"] != before:
                 status.pop("stuck", None)
+        self._bring_forward(time, before if over and not remade else None)
         self._mend(time, begins=remade or over)
 
     async def forward(self) -> None:
         """Do nothing: the plan is made and mended before each step."""
+
+    # -- errands -----------------------------------------------------------------------------------
+
+    @property
+    def _buys(self) -> bool:
+        """Whether the citizen has an `EconomyBlock`, whose turn comes later."""
+        return buys_after(self, self.agent.blocks)
+
+    def _is_late(self, time: int) -> bool:
+        """Return whether the citizen is where an errand was that is over, and has not bought."""
+        item, city, place = self.item, self.city, self.perceived.place
+        if item is None or place is None or city is None or item["where"] != place:
+            return False
+        if item["do"] not in ERRANDS or item.get("bought") or not self._buys:
+            return False
+        sells = item["do"] == "shop" or city.kind(place) == "restaurant"
+        return sells and self.is_open(place, time)
+
+    def _bring_forward(self, time: int, before: int | None) -> None:
+        """Set out now for an errand that a long step has no time for, so as to be there before it.
+
+        That is one that came after item `before` and is over, or one of the next two steps.
+        """
+        status, city, item, step = self.status, self.city, self.item, self.perceived.seconds
+        if step <= SLOT or city is None or item is None or item["do"] not in SPARE:
+            return
+        if status.get("moving") or not self._buys:
+            return
+        plan, now = status["plan"], status["now"]
+        if any("kind" in each for each in plan[now:]):
+            return  # it stays where it has chosen to be: rows remember one chosen place
+        missed = plan[before + 1 : now] if before is not None else []
+        soon = (each for each in plan[now + 1 :] if each["from"] < time + 2 * step)
+        kinds, home = {*city.kinds()}, status.get("home")
+        kinds -= {home, *map(status.get, ("work", "school"))}
+        for each in (*reversed(missed), *soon):
+            if each["do"] in ERRANDS and each["where"] in kinds and "kind" not in each:
+                errand = item_of_plan(each["do"], each["where"], time, min(time + step, DAY_S))
+                each.update(do="leisure", where=home)
+                status["plan"] = with_item(plan, errand)
+                status["now"] = item_at(status["plan"], time)
+                return
 
     # -- making ------------------------------------------------------------------------------------
 
@@ -238,10 +242,10 @@ class PlanBlock(CitizenBlock):
             least, more = self.params.shopping if do == "shop" else self.params.piece
             drawn = least + draws.below(more, "plan.length", start)
             length = min(until - start, drawn * SLOT)
-            made.append(_item(do, home if where == "home" else where, start, start + length))
+            made.append(item_of_plan(do, home if where == "home" else where, start, start + length))
             start += length
         if until > start:
-            made.append(_item("leisure", home, start, until))
+            made.append(item_of_plan("leisure", home, start, until))
         return made
 
     def _opens(self, kind: str, time: int) -> bool:
@@ -266,7 +270,7 @@ class PlanBlock(CitizenBlock):
 
         def read(answer: dict[str, Any]) -> list[Item]:
             plan = [
-                _item(
+                item_of_plan(
                     each["do"],
                     own.get(each["where"], each["where"]),
                     _of_day(each["from"]),
@@ -288,7 +292,7 @@ class PlanBlock(CitizenBlock):
         )
         if plan is None:
             return None
-        plan += [_item("leisure", own["home"], *gap) for gap in _gaps(plan)]
+        plan += [item_of_plan("leisure", own["home"], *gap) for gap in _gaps(plan)]
         return sorted(plan, key=lambda each: each["from"])
 
     # -- mending -----------------------------------------------------------------------------------
@@ -324,7 +328,7 @@ class PlanBlock(CitizenBlock):
             item["where"] = None  # home is unreachable: the citizen stays where it is
             self._mended(why, "stays where it is")
         else:
-            self._put(_item("leisure", home, time, item["until"]), why)
+            self._put(item_of_plan("leisure", home, time, item["until"]), why)
 
     def _urgent(self, time: int) -> None:
         """Insert the remedy of a need at its threshold."""
@@ -340,7 +344,7 @@ class PlanBlock(CitizenBlock):
             return
         until = min(time + need.seconds, DAY_S)
         where = home if need.at_home else None
-        self._put(_item(need.remedy, where, time, until), f"its {need.name} is too low")
+        self._put(item_of_plan(need.remedy, where, time, until), f"its {need.name} is too low")
 
     def _put(self, item: Item, why: str) -> None:
         status = self.status

@@ -8,8 +8,22 @@ from moothall.clock import DAY_S
 from moothall.society.arrays import np
 from moothall.society.blocks import day_rows
 from moothall.society.blocks.block import now_of
-from moothall.society.blocks.columns import AVOIDS, CHOSEN, KINDS, NONE, WHERE, Plans, code, without
+from moothall.society.blocks.columns import (
+    AVOIDS,
+    CHOSEN,
+    KINDS,
+    NONE,
+    WHAT,
+    WHERE,
+    Plans,
+    bought,
+    code,
+    without,
+)
+from moothall.society.blocks.economy import LATE, buys_after
+from moothall.society.blocks.hours import SLOT
 from moothall.society.blocks.needs import NeedsBlock
+from moothall.society.blocks.rules import ERRANDS, SPARE
 from moothall.society.columns import town
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.wants import Move
@@ -29,12 +43,58 @@ def before_rows(self: Any, rows: Rows) -> None:
     plans.set("day", at, day)
     over = rows.column("item_until") <= time
     over[at] = True
-    plans.advance(np.flatnonzero(over), time)
+    if hasattr(rows.city, "by_kind") and buys_after(self, rows.population.blocks):
+        _find_late(rows, np.flatnonzero(over & ~new), time)
+        _advance(rows, plans, np.flatnonzero(over), new, time)
+    else:
+        plans.advance(np.flatnonzero(over), time)
     _mend(self, rows, plans, time, ~over)
 
 
 def step_rows(self: Any, rows: Rows) -> None:
     """Do nothing: the plan is made and mended before each step."""
+
+
+# -- errands ---------------------------------------------------------------------------------------
+
+
+def _find_late(rows: Rows, at: Any, time: int) -> None:
+    """Say which of the rows whose item is over buy in passing, as `PlanBlock._is_late` does."""
+    arrays, index = rows.population.arrays, rows.at[at]
+    do = arrays["item_do"][index]
+    some = np.flatnonzero((do == code("shop")) | (do == code("eat")))
+    at, index, do = at[some], index[some], do[some]
+    place = arrays["place"][index]
+    kinds, numbers = town.kinds_of(rows)[place], town.kind_numbers(rows)
+    late = (place >= 0) & (arrays["item_where"][index] == place)
+    late &= (do == code("shop")) | (kinds == numbers.get("restaurant", -1))
+    some = np.flatnonzero(late)
+    is_open = town.open_now(rows, time)
+    if is_open is not None:
+        some = some[is_open[place[some]]]
+    some = some[~bought(rows, at[some])]
+    rows.moment.found[LATE, rows.first] = at[some], do[some] == code("eat")
+
+
+def _advance(rows: Rows, plans: Plans, at: Any, new: Any, time: int) -> None:
+    """Advance rows whose item is over, and bring errands forward, as `_bring_forward`."""
+    if rows.seconds <= SLOT:
+        plans.advance(at, time)
+        return
+    does, until = [code(each) for each in ERRANDS], time + rows.seconds
+    slot = np.zeros(len(rows), np.int64)
+    since = at[~new[at]]
+    slot[since] = plans.errands(since, does, lambda begins, ends: ends <= time, last=True)
+    plans.advance(at, time)
+    spare = np.isin(rows.column("item_do"), [code(each) for each in SPARE]) & ~plans.moving()
+    spare &= (rows.column("plan_chosen") < 0) & (rows.column("plan_avoid")[:, 0] == 0)
+    some = np.flatnonzero(spare & (slot == 0))
+    slot[some] = plans.errands(some, does, lambda begins, ends: begins < until + rows.seconds)
+    some = np.flatnonzero(spare & (slot > 0))
+    if len(some):
+        what = plans.taken(some, slot[some], code("leisure"))
+        ends = np.full(len(some), min(until, DAY_S))
+        plans.put(some, (what >> WHAT & 7) + 1, what & WHERE, time, ends)
 
 
 # -- mending ---------------------------------------------------------------------------------------
@@ -87,7 +147,9 @@ def _elsewhere(plans: Plans, at: Any, time: int) -> None:
     back = at[~again & ~barred]
     if len(back):
         until = arrays["item_until"][plans.index[back]]
-        plans.put(back, np.full(len(back), code("leisure")), True, time, until.astype(np.int64))
+        do, where = np.full(len(back), code("leisure")), plans.at_home(back)
+        plans.put(back, do, where, time, until.astype(np.int64))
+        plans.mended(plans.index[back])
 
 
 def _urgent(rows: Rows, plans: Plans, stays: Any, time: int) -> None:
@@ -121,4 +183,5 @@ def _urgent(rows: Rows, plans: Plans, stays: Any, time: int) -> None:
     some = np.flatnonzero(remedy)
     if len(some):
         until = np.minimum(time + lasts[some], DAY_S)
-        plans.put(at[some], remedy[some], home[some], time, until)
+        plans.put(at[some], remedy[some], plans.at_home(at[some], home[some]), time, until)
+        plans.mended(plans.index[at[some]])

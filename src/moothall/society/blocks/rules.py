@@ -1,8 +1,9 @@
-"""Rules that a citizen and rows share: the weights of places, free time."""
+"""Rules that a citizen and rows share: the weights of places, free time; items of a plan."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, Final
 
 from moothall.society import math
@@ -31,6 +32,11 @@ SHOPPING: Final = (2, 3)
 """The same of shopping: half an hour to an hour, 45 minutes with the ways on a day that one shops
 (the same survey)."""
 
+ERRANDS: Final = ("shop", "eat")
+"""What is bought at a place: time is made for it, if the way or the length of a step left none."""
+SPARE: Final = ("social", "leisure", "browse")
+"""What gives way to an errand that is late."""
+
 
 def gravity(attraction: Any, seconds: Any, wait: int = 300) -> Any:
     """Return the weight of a place, 1 or more: attraction ÷ (seconds + wait)²."""
@@ -41,3 +47,25 @@ def gravity(attraction: Any, seconds: Any, wait: int = 300) -> Any:
 def explores(known: int, rho: int = 600, gamma: int = 210) -> int:
     """Return the thousandths of going to a new place: rho · known^(−gamma), in thousandths."""
     return 1000 if known == 0 else int(rho * math.power(known, -gamma / 1000))
+
+
+def with_item(plan: Sequence[dict[str, Any]], item: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a plan with an item inserted; cut or drop the items that overlap it."""
+    if item["from"] >= item["until"]:
+        return list(plan)
+    made: list[dict[str, Any]] = []
+    for each in plan:
+        if each["from"] < item["from"]:
+            made.append({**each, "until": min(each["until"], item["from"])})
+        if each["until"] > item["until"]:
+            made.append({**each, "from": max(each["from"], item["until"])})
+    made.append(item)
+    return sorted(made, key=lambda each: each["from"])
+
+
+def item_at(plan: Sequence[dict[str, Any]], time: int) -> int:
+    """Return the index of the item at a second of the day; −1 for none."""
+    for index, item in enumerate(plan):
+        if item["from"] <= time < item["until"]:
+            return index
+    return -1

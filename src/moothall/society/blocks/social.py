@@ -80,7 +80,8 @@ class SocialBlock(TalkBlock):
     weakest that is no kin is dropped (Dunbar 1992, Journal of Human Evolution 22). A heard opinion
     moves the citizen's own by bounded confidence, `opinion_after` (Deffuant, Neau, Amblard,
     Weisbuch 2000, "Mixing beliefs among interacting agents", Advances in Complex Systems 3).
-    With a model, its answer has the recipient and the message.
+    With a model, its answer has the recipient and the message. Who is younger than `youngest` is in
+    company without a word, and answers nobody.
     """
 
     description = "Meets people, writes messages and hears them"
@@ -211,9 +212,10 @@ class SocialBlock(TalkBlock):
             share = belows(total[friend], seed, rows.ids[friend], rows.step, "social.friend")
             chosen = ties.choice(friend, share)
             to[friend] = np.where(chosen > 0, chosen - 1, chosen)
+        young = self.young_rows(rows)
         meets = here | (total > 0)
-        some = np.flatnonzero(meets)
-        rows["act"] = np.where(meets, code("social"), code("leisure")).astype(np.uint8)
+        some = np.flatnonzero(meets & ~young)
+        rows["act"] = np.where(meets | young, code("social"), code("leisure")).astype(np.uint8)
         if not len(some):
             return
         topic = self.main_topic_rows(rows)
@@ -251,7 +253,7 @@ class SocialBlock(TalkBlock):
     def _waiting(self) -> list[str]:
         """Who waits for an answer of the citizen; nobody while it sleeps."""
         item = self.item
-        if not self._led or (item is not None and item["do"] == "sleep"):
+        if not self._led or self.too_young or (item is not None and item["do"] == "sleep"):
             return []
         return waiting(self.perceived, self.params.replies)
 
@@ -281,6 +283,8 @@ class SocialBlock(TalkBlock):
     async def forward(self) -> str | None:
         """Write to a person; return the recipient's id, or None."""
         self.act("social")
+        if self.too_young:
+            return None
         to, text = await self._by_model() or (self._receiver(), "")
         if to is None:
             self.act("leisure")

@@ -10,7 +10,7 @@ from pydantic import Field
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
-from moothall.society.blocks.columns import ACT
+from moothall.society.blocks.columns import ACT, AGE
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
@@ -18,6 +18,9 @@ from moothall.society.columns.rows import Rows
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
 """The default topics."""
 NO_OPINION: Final = -32768
+TALKS: Final = 3
+"""The age from which on one tells others something: sentences of three and more words are usual
+then (Centers for Disease Control and Prevention 2022, developmental milestones)."""
 GREETINGS: Final = (
     "Good to see you.",
     "How have you been?",
@@ -59,6 +62,7 @@ def topic_columns(topics: int) -> dict[str, Column]:
     """Return the columns of opinions (`NO_OPINION`: none) and interests, in a profile's order."""
     return {
         **ACT,
+        **AGE,
         "opinions": Column("int16", NO_OPINION, width=topics, own=True),
         "interest_topic": Column("int8", -1, width=topics, own=True),  # an index; −1: none
         "interest": Column("int16", width=topics, own=True, slots=True),
@@ -74,6 +78,7 @@ class TalkParams(CitizenBlockParams):
         max_length=100,
         description="topics of a population's opinions",
     )
+    youngest: int = Field(default=TALKS, ge=0, le=150, description="the age from which on it talks")
 
 
 class TalkBlock(CitizenBlock):
@@ -86,6 +91,11 @@ class TalkBlock(CitizenBlock):
     def interests(self) -> dict[str, int]:
         """The citizen's interest in each topic, 0 … 1000."""
         return (self.status.get("profile") or {}).get("interests") or {}
+
+    @property
+    def too_young(self) -> bool:
+        """Whether the citizen is too young to say anything."""
+        return self.age < self.params.youngest
 
     def opinion(self, topic: str) -> int:
         """Return the citizen's opinion on a topic; 0 if it has none."""
@@ -136,6 +146,10 @@ class TalkBlock(CitizenBlock):
             for at, (topic, interest) in enumerate(interests.items()):
                 arrays["interest_topic"][row, at] = topics.index(topic)
                 arrays["interest"][row, at] = interest
+
+    def young_rows(self, rows: Rows) -> Any:
+        """Return `too_young` of rows."""
+        return rows["age"] < self.params.youngest
 
     def main_topic_rows(self, rows: Rows) -> Any:
         """Return the index of each row's topic of most interest; −1 for none."""

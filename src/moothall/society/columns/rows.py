@@ -317,7 +317,7 @@ class Rows(Lives, Turns):
         }
         self._wants.setdefault(kind, []).append((index, fields))
 
-    def want_each(self, kind: type[Want], at: Any, **fields: Any) -> None:
+    def want_each(self, kind: type[Want], at: Any, /, **fields: Any) -> None:
         """Make wants, of which a row may have several.
 
         Args:

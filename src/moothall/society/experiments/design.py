@@ -50,6 +50,7 @@ from moothall.society.experiments.workflow import (
     Part,
     Surveyed,
     Where,
+    asked_of,
     steps_of,
     surveys_of,
 )
@@ -325,7 +326,10 @@ class Design(Part):
             raise FieldError((where, str(error))) from None
 
     def size(self) -> dict[str, int]:
-        """Return its size: cells, agent_steps and, if a model is named, model_calls (estimated)."""
+        """Return its size: cells, agent_steps and, if a model is named, model_calls (estimated).
+
+        The calls of a survey are as many as the citizens it may ask, those of an interview one.
+        """
         signature = inspect.signature(function_of(self.society.source, self.folder)).parameters
         default = getattr(signature.get("citizens"), "default", None)
         cells = self.cells()
@@ -335,9 +339,11 @@ class Design(Part):
             many = cell.parameters.get("citizens", default)
             if isinstance(many, str) and self.society.make is None:
                 many = rows(many)
-            steps = cell.steps * (many if type(many) is int else 1)
+            many = many if type(many) is int else 1
+            steps = cell.steps * many
             agent_steps += steps
-            calls += steps * 6 // 5 if cell.parameters.get("llm") else 0
+            if cell.parameters.get("llm"):
+                calls += steps * 6 // 5 + asked_of(cell.workflow, many)
         return {"cells": len(cells), "agent_steps": agent_steps, "model_calls": calls}
 
     def as_json(self) -> dict[str, Any]:

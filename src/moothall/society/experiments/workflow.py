@@ -191,6 +191,19 @@ def surveys_of(workflow: Iterable[Item]) -> Iterator[Surveyed]:
             yield from surveys_of(item.branch.workflow)
 
 
+def asked_of(workflow: Iterable[Item], citizens: int) -> int:
+    """Return how many citizens its surveys and interviews ask at most, those of branches too."""
+    asked = 0
+    for item in workflow:
+        if item.survey is not None:
+            whom = item.survey.citizens
+            asked += min(len({*map(str, whom)}), citizens) if isinstance(whom, list) else citizens
+        if item.branch is not None:
+            asked += asked_of(item.branch.workflow, citizens)
+        asked += item.interview is not None
+    return asked
+
+
 def steps_of(
     workflow: Iterable[Item], step_s: int, where: Where = (), before: Iterable[str] = ()
 ) -> int:

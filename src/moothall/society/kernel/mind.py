@@ -71,7 +71,7 @@ async def told(agent: Any, about: str) -> dict[str, Any]:
 def jobless_of(status: dict[str, Any], perceived: Perception) -> dict[str, str]:
     """Return since when a citizen seeks work, in words; nothing if it seeks none."""
     since = status.get("jobless", -1)
-    if not isinstance(since, int) or since < 0 or status.get("work") or perceived.clock is None:
+    if not isinstance(since, int) or since == -1 or status.get("work") or perceived.clock is None:
         return {}
     return {"jobless": f"for {max(0, perceived.clock.day - since)} days"}
 

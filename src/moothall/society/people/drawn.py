@@ -39,7 +39,13 @@ from moothall.society.kernel.perception import View
 from moothall.society.people import assigned
 from moothall.society.people import household as home_of
 from moothall.society.people.margins import checked_margins, gathered
-from moothall.society.people.means import ATTRIBUTES, money_of, skills, usual_income
+from moothall.society.people.means import (
+    ATTRIBUTES,
+    money_of,
+    skills,
+    sought_since,
+    usual_income,
+)
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.table import IN_PROFILE
 
@@ -316,13 +322,15 @@ def _employ(
 
 
 def _seek(made: list[dict[str, Any]], seed: int, params: PeopleParams) -> None:
-    """Mark who seeks work: whoever found none, and some others."""
-    for person in made:
+    """Mark who seeks work, and since when: whoever found none, and some others."""
+    ids = words_of(person["id"] for person in made)
+    since = sought_since(params, seed, ids).tolist()
+    for person, day in zip(made, since, strict=True):
         if person["work"] is None and 18 <= person["profile"]["age"] < 67:
             draws = Draws(seed, person["id"], 0)
             wants = draws.below(100, "people.employed") < params.employed
             if wants or draws.below(1000, "people.jobless") < params.jobless:
-                person.setdefault("jobless", 0)
+                person.setdefault("jobless", day)
 
 
 def _befriend(made: list[dict[str, Any]], households: Any, seed: int, params: PeopleParams) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from moothall.society import math
 from moothall.society.arrays import np
 from moothall.society.blocks.columns import OCCUPATIONS
-from moothall.society.kernel.draw import belows, choices_by
+from moothall.society.kernel.draw import belows, choices, choices_by
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 
 
@@ -38,6 +38,17 @@ def _occupations(params: PeopleParams, seed: int, ids: Any, age: Any, education:
 
 ATTRIBUTES: Final = {"occupation": Attribute((None, *OCCUPATIONS), _occupations)}
 """The attributes that depend on age and education alone, in the order of a profile."""
+
+
+_SEARCHES: Final = ((2, 35), (35, 105), (105, 189), (189, 847))
+"""From how many days on, and below how many, one has sought work, by the groups of `searches`."""
+
+
+def sought_since(params: PeopleParams, seed: int, ids: Any) -> Any:
+    """Return the day since when the jobless seek work; below −1: so many days before the start."""
+    group = choices(params.searches, seed, ids, 0, "people.searches")
+    least, until = np.array(_SEARCHES).T[:, group]
+    return -least - belows(until - least, seed, ids, 0, "people.sought")
 
 
 def usual_income(params: PeopleParams, pay: Any) -> Any:

@@ -101,6 +101,10 @@ class PeopleParams(BaseModel):
             to 64)
         jobless: of 1,000 of the others, who seeks work: 3.6 of 100 of the labour force were
             unemployed in 2022 (Current Population Survey)
+        searches: weights of how long those who seek work at the start have sought it: less than 5
+            weeks, 5 to 14, 15 to 26, 27 to 120; within a group any time is as likely. Of 100 they
+            were 37.0, 28.5, 12.6, 21.9 (Bureau of Labor Statistics, table A-10, the quarters of
+            2022); that some seek for 120 weeks follows from its mean of 22.6
         offers: how many jobs of the whole town one compares at a time (gravity model, Zipf 1946)
         near: metres that are added to each distance, where they are compared; a job's weight is
             1 ÷ (metres + near)²
@@ -159,6 +163,7 @@ class PeopleParams(BaseModel):
     money_most: Annotated[int, Field(ge=0, le=10**15)] = 100_000_000
     employed: Share = 75
     jobless: PerMille = 100
+    searches: Annotated[Row, _row(4)] = (370, 285, 126, 219)
     offers: Annotated[int, Field(ge=1, le=40)] = 12
     near: Annotated[int, Field(ge=10, le=50_000)] = 1000
     friends: Annotated[Row, _numbers(6, 1, 800)] = (720, 620, 450, 400, 350, 350)

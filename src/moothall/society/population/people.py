@@ -51,7 +51,8 @@ def draw(rows: Rows, params: PeopleParams, given: Iterable[str] = ()) -> None:
         seed, ids = population.seed, population.ids
         seeks = belows(100, seed, ids, 0, "people.employed") < params.employed
         seeks |= belows(1000, seed, ids, 0, "people.jobless") < params.jobless
-        arrays["jobless"][free & seeks] = 0
+        free &= seeks
+        arrays["jobless"][free] = means.sought_since(params, seed, ids[free])
     if "pay" in missing and {"skill", "pay"} <= set(arrays):
         arrays["pay"][...] = params.wage * (arrays["work"] >= 0) * arrays["skill"].astype("int32")
     if "income" in missing and {"income", "pay"} <= set(arrays):

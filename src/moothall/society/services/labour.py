@@ -10,9 +10,9 @@ that a search takes two months. Benefits are 400 thousandths of the wage for 26 
 limit of the states. Twice the benefit lengthens a search by about half (elasticities near 0.5:
 Krueger, Meyer 2002, "Labor supply effects of social insurance", Handbook of Public Economics 4), so
 who is paid nothing finds work half as fast again. That a firm lays off when its money does not pay
-its staff's day is assumed. In steps longer than half an hour citizens hardly ever shop, since a
-step carries out one item of a plan: what firms have says nothing of them then, and no firm counts
-as one that cannot pay.
+its staff's day is assumed. In steps of more than an hour citizens shop too little, since a step
+carries out one item of a plan: what firms have says nothing of them then, and no firm counts as one
+that cannot pay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import Any, Final
 from moothall.arguments import check_integer
 from moothall.clock import DAY_S
 from moothall.society.arrays import np
-from moothall.society.columns.ledger import afforded
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import belows, hashed
 from moothall.society.kernel.wants import id_order
@@ -35,14 +34,18 @@ _WORKDAYS: Final = 5
 """The days of work in a week, of whose wages benefits are a part; they are paid on all seven."""
 _USUAL: Final = 400
 """The benefit at which `finds` holds."""
-_SHOPS: Final = 1800
+_SHOPS: Final = 3600
 """The longest step, in seconds, in which citizens still find the time to shop."""
 
 
 class LabourMarket(Service):
     """Ends and begins jobs at the end of each day, and pays benefits from the government's money.
 
-    Who has no work and seeks it has `jobless` in its status: the day since when. A job ends by
+    The government does not borrow. It keeps a day of public wages; if what is left is less than a
+    day's benefits, each of them is cut by the same share, and `counts` says how much is not paid.
+
+    Who has no work and seeks it has `jobless` in its status: the day since when, counted from 0;
+    below -1 so many days before the start (-1: it seeks none). A job ends by
     chance, or because its firm cannot pay; who leaves for another job has an offer first. An offer
     is drawn among all vacancies, each as likely as any other; the first in order of id gets the
     last.
@@ -67,7 +70,7 @@ class LabourMarket(Service):
         days: the number of closed days
         counts: of the last day; before the first has ended as the citizens were drawn, and empty
             before the first step: `employed`, `jobless`, `vacancies`, `hired`, `left` (the job),
-            and `paid` (benefits, in cents)
+            `paid` (benefits, in cents), and `unpaid` (benefits that the government could not pay)
     """
 
     def __init__(
@@ -138,7 +141,7 @@ class LabourMarket(Service):
                 "employed": int(has.sum()),
                 "jobless": int(free.sum()),
                 "vacancies": int(np.maximum(staff - filled, 0).sum()),
-                **dict.fromkeys(("hired", "left", "paid"), 0),
+                **dict.fromkeys(("hired", "left", "paid", "unpaid"), 0),
             }
 
     def state_dict(self) -> dict[str, Any]:
@@ -181,7 +184,11 @@ class LabourMarket(Service):
             new[some[gets]] = offer[gets]
         hired = np.flatnonzero((new >= 0) & (new != work))
         gone = np.flatnonzero(left)
-        paid = self._pay(books, names, np.flatnonzero(free), jobless, skill)
+        public, wages = np.flatnonzero(has & (pays[2][work] > 0)), pays[2][work]
+        owed: Any = wage_for(wages[public], np.maximum(skill[public], 0), _DAY_OF_WORK)
+        keeps = int(owed.sum())
+        some = np.flatnonzero(free)
+        paid, unpaid = self._pay(books, names, some, jobless, skill, keeps)
         places = books.city.ids()
         for at in hired.tolist():
             books.set_status({"work": places[new[at]], "jobless": -1}, [names[at]])
@@ -195,6 +202,7 @@ class LabourMarket(Service):
             "hired": len(hired),
             "left": len(gone) + int(has[hired].sum()),
             "paid": paid,
+            "unpaid": unpaid,
         }
 
     def _found(self, since: Any) -> Any:
@@ -203,26 +211,33 @@ class LabourMarket(Service):
         paid = self.days - since <= 7 * self.weeks
         return np.minimum(self.finds * np.where(paid, max(0, at - less), at) // 1000, _MILLION)
 
-    def _pay(self, books: Any, names: Any, some: Any, since: Any, skill: Any) -> int:
-        """Pay benefits in order of id, each in full, as far as the government's money lasts.
+    def _pay(
+        self, books: Any, names: Any, some: Any, since: Any, skill: Any, keeps: int
+    ) -> tuple[int, int]:
+        """Pay benefits; return how many cents are paid, and how many are due and not paid.
 
-        They are income of the day, as wages are, so that they count in what the jobless spend.
+        The government keeps what a day of public wages takes. If the rest is less than all
+        benefits, each is cut by the same share. They are income of the day, as wages are, so that
+        they count in what the jobless spend.
         """
         if "government" not in books.balances or not len(some):
-            return 0
+            return 0, 0
         some = some[self.days - since[some] <= 7 * self.weeks]
         wage: Any = wage_for(self.wage, skill[some], _DAY_OF_WORK)
         cents = wage * self.benefit * _WORKDAYS // (1000 * 7)
-        has = np.array([books.balances["government"]])
         some, cents = some[cents > 0], cents[cents > 0]
-        able = afforded(cents, np.zeros(len(cents), np.int64), has)
-        some, cents = some[able], cents[able]
+        due = int(cents.sum())
+        has = max(0, books.balances["government"] - keeps)
+        if due > has:
+            cents = cents * (has * _MILLION // due) // _MILLION
+            some, cents = some[cents > 0], cents[cents > 0]
+        paid = int(cents.sum())
         if hasattr(books, "population"):
             arrays = books.population.arrays
             arrays["money"][some] += cents
-            books.balances["government"] -= int(cents.sum())
+            books.balances["government"] -= paid
             if "earned" not in arrays:  # nobody spends
-                return int(cents.sum())
+                return paid, due - paid
             agents = books.population.full[some]
             books.population.written()
             arrays["earned"][some[~agents]] += cents[~agents]
@@ -235,7 +250,7 @@ class LabourMarket(Service):
             status = books.status_of(names[at])
             if "paid_day" in status:  # of those with an `EconomyBlock`
                 books.set_status({"earned": status.get("earned", 0) + each}, [names[at]])
-        return int(cents.sum())
+        return paid, due - paid
 
 
 _READ: Final = {"work": -1, "age": 18, "jobless": -1, "skill": 1000}
@@ -269,7 +284,7 @@ def _firms(books: Any) -> list[Firm]:
 def _seeking(of: dict[str, Any]) -> Any:
     """Return who has no work, seeks it, and is of the age to work."""
     age = of["age"]
-    return (of["work"] < 0) & (age >= _AGES[0]) & (age < _AGES[1]) & (of["jobless"] >= 0)
+    return (of["work"] < 0) & (age >= _AGES[0]) & (age < _AGES[1]) & (of["jobless"] != -1)
 
 
 class _Names:
@@ -282,12 +297,16 @@ class _Names:
         return str(int(self._ids[row]))
 
 
-def _jobs(books: Any, firms: list[Firm]) -> tuple[Any, tuple[Any, Any]]:
-    """Return the staff of each place at most, the wage of a day, and the money it is paid from."""
+def _jobs(books: Any, firms: list[Firm]) -> tuple[Any, tuple[Any, Any, Any]]:
+    """Return the staff of each place at most, and what pays it.
+
+    That is the wage of a day, and the money it is paid from; where the government pays, its wage of
+    an hour.
+    """
     places = books.city.ids()
     numbers = {place: at for at, place in enumerate(places)}
     staff = np.zeros(len(places), np.int64)
-    wages, money = np.zeros(len(places), np.int64), np.zeros(len(places), np.int64)
+    wages, money, public = np.zeros((3, len(places)), np.int64)
     for firm in firms:
         at = numbers.get(firm.place) if firm.place is not None else None
         if at is None:
@@ -297,4 +316,5 @@ def _jobs(books: Any, firms: list[Firm]) -> tuple[Any, tuple[Any, Any]]:
         staff[at] = 10 if holds is None else max(1, holds * share // 1000)
         wages[at] = 0 if firm.public else wage_for(firm.wage, 1000, _DAY_OF_WORK)
         money[at] = books.balances[firm.id]
-    return staff, (wages, money)
+        public[at] = firm.wage if firm.public else 0
+    return staff, (wages, money, public)
