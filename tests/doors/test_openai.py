@@ -23,6 +23,8 @@ from moothall import (
     Budget,
     Call,
     CallbackApprover,
+    Conversation,
+    DualActAgent,
     Journal,
     Model,
     ModelReply,
@@ -274,6 +276,38 @@ def test_openai_door_answers_by_a_json_schema(serve: Serve) -> None:
     assert json.loads(response.output_text) == {"sum": 5}
     with made.responses.stream(model="bot", input="2+3", text=form) as events:
         assert json.loads(events.get_final_response().output_text) == {"sum": 5}
+
+
+@pytest.mark.parametrize("stream", (False, True))
+def test_openai_answer_of_a_group_follows_the_json_schema_or_is_an_error(
+    serve: Serve, stream: bool
+) -> None:
+    done = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "good"})
+
+    def pair(*answers: str) -> DualActAgent:
+        human, worker = ReActAgent("H", ScriptedModel([done])), bot("R", list(answers))
+        return DualActAgent(human=human, reactive=worker, first="reactive", id="pair")
+
+    def talk(*answers: str) -> Conversation:
+        speakers = [bot(id, [each]) for id, each in zip("ab", answers, strict=True)]
+        return Conversation(speakers, id="talk", max_turns=2)
+
+    form: Any = {"type": "json_schema", "json_schema": {"name": "s", "schema": FORM}}
+    asked: Any = {"messages": [{"role": "user", "content": "2+3"}], "response_format": form}
+    good, bad = '```json\n{"sum": 5}\n```', "five"
+
+    def answered(agent: Any) -> str:
+        made = client(serve(asgi(agent))).chat.completions
+        if not stream:
+            return made.create(model=str(agent.id), **asked).choices[0].message.content or ""
+        chunks = made.create(model=str(agent.id), stream=True, **asked)
+        return "".join(each.choices[0].delta.content or "" for each in chunks if each.choices)
+
+    for agent in (pair(good), talk("hm", '{"sum": 5}'), talk("hm", good)):
+        assert json.loads(answered(agent)) == {"sum": 5}
+    for agent in (pair(bad, bad, bad), talk("hm", bad), talk("hm", '{"sum": "5"}')):
+        with pytest.raises(openai.APIError, match=r"JSON|schema"):
+            answered(agent)
 
 
 # -- responses -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from dataclasses import dataclass
@@ -11,10 +12,11 @@ from moothall.doors.checks import Send, as_json, sent_event
 from moothall.doors.openai_input import Asked, Wrong
 from moothall.doors.refusals import refusal_of
 from moothall.errors import ConfigError, ContextOverflow, UnknownPrice
-from moothall.jsonvalue import json_text
+from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.protocol import Usage
 from moothall.reasoning.loop.run import CUT
 from moothall.reasoning.reply import Reply, gives
+from moothall.reasoning.reply_request import AnswerSchema
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 _REASONS: Final = {text: reason for reason, text in CUT.items()}
@@ -47,14 +49,26 @@ def outcome_of(reply: Reply, asked: Asked, agent: Any) -> Outcome:
     if not gives(agent, reply.stop_reason, reply.text):
         raise failure(reply)
     text = reply.text
-    if asked.schema is not None and reply.stop_reason == "done":
-        text = json_text(reply.value)
+    if asked.schema is not None and reply.stop_reason != "terminal":
+        text = _by_schema(reply, asked.schema)
     names, calls = {each.name for each in asked.tools}, []
     if reply.stop_reason == "terminal":
         last = [each for each in reply.messages if each.get("tool_calls")][-1]
         calls = [each for each in last["tool_calls"] if each["name"] in names]
         text = "" if calls else text
     return Outcome(text, calls, _REASONS.get(reply.detail, ""), reply.usage)
+
+
+def _by_schema(reply: Reply, schema: dict[str, Any]) -> str:
+    """Return the JSON of an answer; raise `Wrong` if it follows no schema, as a group's may not."""
+    wanted, fault = AnswerSchema(schema), ""
+    texts = [reply.text] if reply.value is None else [json.dumps(reply.value), reply.text]
+    for each in texts:
+        try:
+            return json_text(wanted.parse(each))
+        except Unreadable as unreadable:
+            fault = fault or str(unreadable)
+    raise Wrong(f"the answer {fault}", None, "unreadable", 500, "server_error")
 
 
 def failure(reply: Reply) -> Wrong:
