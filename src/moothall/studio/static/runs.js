@@ -38,7 +38,7 @@ export function mount(root) {
   const view = h("section", { class: "s-runs-view s-scroll", "aria-label": "Run" });
   const back = button("All runs", () => go(["runs"]), "quiet");
   replace(root, h("aside", { class: "s-side" },
-    h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, since, sort), costs, total), rows), view);
+    h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, since, sort), h("div", { class: "s-row" }, total, costs)), rows), view);
   back.classList.add("s-to-list");
   fillWindow(root);
 
@@ -55,7 +55,7 @@ export function mount(root) {
   let stop = null;
   const item = (each) => h("li", {}, h("button", { type: "button", tabindex: each.id === stop ? 0 : -1, "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => go(["runs", each.id]) },
     h("span", { class: "s-row" }, h("b", { class: "s-one" }, each.task || "(no task)"), stateBadge(...stands(each))),
-    h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, [each.agent, each.thread, entries(each.entries), +each.usd ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, short(made(each)))),
+    h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, [each.agent, each.thread, entries(each.entries), +each.usd && sort.value !== "cost" ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, short(made(each)))),
     h("span", { class: "s-id s-one" }, each.forked_from ? `${each.id}, a fork of ${each.forked_from}` : each.id)));
 
   let asked = 0;
@@ -124,7 +124,7 @@ export function mount(root) {
 
   // What each run has spent, by model once that is known; of a cost of 0 it is not known whether there is a price.
   function spent(shown) {
-    if (by.value !== "model") return shown.map((each) => ({ run: each.id, at: made(each), of: each[by.value] || "(none)", calls: each.model_calls, tokens: each.tokens, usd: +each.usd || (each.tokens ? null : 0) }));
+    if (by.value !== "model") return shown.map((each) => ({ run: each.id, at: made(each), of: each[by.value] || "(none)", calls: each.model_calls, tokens: each.tokens, usd: +each.usd || null }));
     learnModels(shown);
     return shown.flatMap((each) => (models.get(each.id)?.spent || []).map((one) => ({ ...one, run: each.id, of: one.model, usd: one.usd && +one.usd })));
   }
@@ -133,9 +133,9 @@ export function mount(root) {
     if (!shown.length) return void replace(view);
     const all = spent(shown), word = by.selectedOptions[0].text;
     const drawn = chart(`${what.selectedOptions[0].text} ${word}`, all.map(({ at, of, [what.value]: value }) => ({ at, of, value: value ?? 0 })), what.value === "usd" ? dollars : number, by.value === "model" ? 3600 : 1);
-    const summed = (key) => {
+    const summed = (key, of = all) => {
       const sums = new Map();
-      for (const each of all) {
+      for (const each of of) {
         const sum = sums.get(key(each)) || { runs: new Set(), tokens: 0, usd: null, calls: 0 };
         sum.runs.add(each.run);
         sum.tokens += each.tokens;
@@ -149,7 +149,7 @@ export function mount(root) {
       const top = Math.max(1, ...all.map(([, sum]) => sum.tokens));
       return h("section", {}, h("h2", {}, title), h("table", { class: "s-table s-costs" },
         h("thead", {}, h("tr", {}, [title[3].toUpperCase() + title.slice(4), "Runs", "Model calls", "Tokens", "Cost", "Share"].map((each, at) => h("th", { class: at && at < 5 ? "number" : null }, each)))),
-        h("tbody", {}, all.slice(0, 31).map(([name, sum]) => h("tr", {}, h("th", { scope: "row" }, name || "(none)"), [sum.runs.size, sum.calls, sum.tokens].map((each) => h("td", { class: "number" }, number(each))), h("td", { class: "number" }, sum.usd === null && sum.tokens ? "no price" : dollars(sum.usd ?? 0)),
+        h("tbody", {}, all.slice(0, 31).map(([name, sum]) => h("tr", {}, h("th", { scope: "row" }, name || "(none)"), [sum.runs.size, sum.calls, sum.tokens].map((each) => h("td", { class: "number" }, number(each))), h("td", { class: "number" }, sum.usd === null && sum.tokens ? (by.value === "model" ? "no price" : "–") : dollars(sum.usd ?? 0)),
           h("td", { class: "s-share" }, h("i", { style: `width: ${(100 * sum.tokens) / top}%` })))))));
     };
     const doubtful = shown.filter((each) => each.state === "in_doubt" && !each.job);
@@ -157,7 +157,7 @@ export function mount(root) {
       doubtful.length > 0 && h("section", { class: "s-card", "aria-label": "In doubt" }, h("h2", {}, "In doubt"), h("p", {}, "These ended during an action. Whether it took effect is not known: decide about each."),
         h("ul", { class: "s-list" }, doubtful.slice(0, 31).map((each) => h("li", {}, button(each.task.slice(0, 120) || "(no task)", () => go(["runs", each.id]), "s-link"), " ", h("span", { class: "s-soft" }, `${each.agent} · ${day(each.changed)}`))))),
       h("section", {}, h("div", { class: "s-row" }, h("h2", {}, "Over time"), what, by), drawn || h("p", { class: "s-soft" }, what.value === "usd" && all.some((each) => each.tokens) ? "No price of their models is known: look at their tokens." : "These runs have spent nothing that is known.")),
-      table(`B${word.slice(1)}`, summed((each) => each.of).sort((one, two) => two[1][what.value] - one[1][what.value] || two[1].tokens - one[1].tokens)), table("By day", summed((each) => date(each.at)).slice(0, 31))));
+      table(`B${word.slice(1)}`, summed((each) => each.of).sort((one, two) => two[1][what.value] - one[1][what.value] || two[1].tokens - one[1].tokens)), table("By day", summed((each) => date(each.at), all.toSorted((one, two) => two.at - one.at))), by.value !== "model" && h("p", { class: "s-soft" }, "–: the models are free, or their price is not known.")));
   }
 
   async function show([tab, id, step, more]) {
