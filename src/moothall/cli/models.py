@@ -93,23 +93,18 @@ def fetch(name: str, as_json: bool) -> None:
     if name.startswith("hf:"):
         click.echo(f'use it as: model("gguf:{path}")')
     else:
-        click.echo(f'use it as: model("{_spelling(weights.named(name))}")')
-
-
-def _spelling(listed: weights.Listed) -> str:
-    return "local" if listed is weights.DEFAULT else f"local:{listed.name}"
+        click.echo(f'use it as: model("{weights.named(name).spelling}")')
 
 
 def _rows() -> list[_Row]:
-    rows, known = [], {listed.path for listed in weights.LISTED}
+    rows = []
     for listed in weights.LISTED:
         size = listed.path.stat().st_size if listed.path.exists() else listed.size
-        rows.append(_row(_spelling(listed), listed.title, listed.license, size))
-    others = (path for path in sorted(weights.folder().glob("*.gguf")) if path not in known)
+        rows.append(_row(listed.spelling, listed.title, listed.license, size))
     here = " on this machine" if is_offline() else ""
     return [
         *rows,
-        *(_row(f"gguf:{path}", "fetched", size=path.stat().st_size) for path in others),
+        *(_row(f"gguf:{path}", "fetched", size=path.stat().st_size) for path in weights.fetched()),
         _row("openai:NAME", "OpenAI's, by its key", url=os.environ.get("OPENAI_BASE_URL")),
         _row("http://HOST/v1#NAME", f"of any server{here} with OpenAI's chat interface"),
         _row("litellm:PROVIDER/NAME", "of many providers, by the key of each", url=None),

@@ -46,6 +46,11 @@ class Listed:
         """The file of the weights, which may not exist yet."""
         return folder() / f"{self.name}.gguf"
 
+    @property
+    def spelling(self) -> str:
+        """The name by which `model` knows them."""
+        return "local" if self is DEFAULT else f"local:{self.name}"
+
     def require(self) -> Path:
         """Return the file; raise `WeightsError` if it does not exist, or is not whole."""
         is_wrong = "are not there yet"
@@ -102,6 +107,12 @@ def folder() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME")
     base = Path(cache) if cache and os.path.isabs(cache) else Path.home() / ".cache"
     return base / "moothall" / "models"
+
+
+def fetched() -> list[Path]:
+    """Return the other weights in the folder, which are not listed."""
+    known = {each.path for each in LISTED}
+    return [each for each in sorted(folder().glob("*.gguf")) if each not in known]
 
 
 def path_or_default(path: str | Path | None) -> Path:

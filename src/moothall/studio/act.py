@@ -86,14 +86,7 @@ class ActTab(Tab):
 
 def usable_models() -> list[str]:
     """Return the names of models that a form offers: those on this machine or with a key."""
-    listed = [
-        "local" if each is weights.DEFAULT else f"local:{each.name}"
-        for each in weights.LISTED
-        if each is weights.DEFAULT or each.path.exists()
-    ]
-    known = {each.path for each in weights.LISTED}
-    fetched = [
-        f"gguf:{each}" for each in sorted(weights.folder().glob("*.gguf")) if each not in known
-    ]
+    here = (each for each in weights.LISTED if each is weights.DEFAULT or each.path.exists())
+    fetched = (f"gguf:{each}" for each in weights.fetched())
     served = ["openai:gpt-4o-mini"] if os.environ.get("OPENAI_API_KEY") else []
-    return [*listed, *fetched, *served]
+    return [*(each.spelling for each in here), *fetched, *served]
