@@ -229,7 +229,7 @@ def attachment(data: bytes | str, name: str, ending: str, media_type: str) -> Re
     """Return data as a file that a browser keeps, by a name that every system has room for."""
     from fastapi import Response
 
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80].strip("-.") or "file"
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", name)[:80].strip("-") or "file"
     headers = {"Content-Disposition": f'attachment; filename="{name}.{ending}"'}
     return Response(data, media_type=media_type, headers=headers)
 
