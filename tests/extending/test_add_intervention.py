@@ -22,7 +22,10 @@ ADDED = (
     ),
 )
 OFFERED = (
-    ("_KINDS: Final = {\n", '    "rain": _Kind("Have it rain", {}, lambda *_: {"rain": True}),\n'),
+    (
+        "_KINDS: Final = {\n",
+        '    "rain": _Kind("Have it rain", {}, "", lambda *_: {"rain": True}),\n',
+    ),
 )
 USES = """
 from moothall import Society
