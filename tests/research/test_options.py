@@ -73,6 +73,15 @@ The largest number of letters that a bird carries.
 
 Locks the boxes while a bird is away. If `letters-max` is 0, the boxes are not locked.
 """
+COMMANDS = """\
+# Commands
+
+* clean:
+  Empty the boxes of a bird that is away.
+
+* check:
+  Verify the boxes, and mend what is broken.
+"""
 
 
 @pytest.mark.parametrize(
@@ -106,6 +115,7 @@ def test_which_option_of_a_manual_page_is_answered_by_its_own_line(
         (REST, "Which option drops letters?", "--drop … Drops letters"),
         (MARKDOWN, "Which option locks the boxes?", "`box-lock` … Locks the boxes"),
         (MARKDOWN, "Which setting limits the letters of a bird?", "`letters-max` … The largest"),
+        (COMMANDS, "Which command verifies the boxes?", "check: Verify the boxes"),
     ),
 )
 def test_which_option_of_a_list_is_answered_by_the_one_whose_description_fits(
@@ -122,3 +132,9 @@ def test_what_names_the_thing_but_says_nothing_that_is_asked_is_no_answer(questi
         "2002-10-02 Niels Moller <nisse@birds.example>: Comment on the tern in the file.\n"
     )
     assert not report_of(text, question).citations
+
+
+def test_the_default_of_an_option_is_quoted_with_its_name_and_what_it_is() -> None:
+    report = report_of(MARKDOWN, "How many letters does a bird carry by default?")
+    quote = "`letters-max` … Default: 10 … The largest number of letters that a bird carries."
+    assert report.citations[0].sentence == f"“{quote}”"

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from moothall.research.extractive.asked import Asked
 from moothall.research.extractive.needed import is_contents, is_licence
-from moothall.research.extractive.units import Unit
+from moothall.research.extractive.units import PROPERTY, Unit
 from moothall.research.extractive.windows import (
     NOTHING,
     Prepared,
@@ -32,6 +32,7 @@ _COPULA: Final = re.compile(
 )
 _LATER: Final = 0.7  # how much a later sentence about an option has it, against the first
 _MENTIONED: Final = 0.3  # the same of a sentence that names it beside several, or beside its own
+_PROPERTIES: Final = 5  # lines of an option before what it is, at most
 _SEVERAL: Final = 4  # options of one sentence that answer no question for one
 # What a line such as `#tries = 20` is, which does not say so.
 _OF_SETTINGS: Final = frozenset(terms("default value setting set option parameter directive"))
@@ -86,8 +87,7 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
             lead = None
         of_lead = frozenset(terms(text[lead[0] : lead[1]])) if lead else NOTHING
         own = read.has[place]
-        tells = called = 0.0
-        worth = 0.0
+        tells = called = worth = 0.0
         if entry:
             name = frozenset(terms(text[slice(*entry)]))
             worth = asked.fits(text[slice(*entry)]) * (1.0 if unit.is_first else _LATER)
@@ -110,6 +110,9 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
         before, because = reasons(asked, text, read, first, last)
         if before:
             lead, of_lead = before, frozenset(terms(text[slice(*before)]))
+        told = _told(read, place, said)  # what has this value
+        if told is not None:
+            lead, own = unit.entry, own | read.has[told]
         window = read.units[first].start, read.units[last].end
         if is_contents(text[slice(*window)]):
             continue
@@ -198,8 +201,19 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
             )
         )
         shown = lead if is_shown else None
-        led = because or following(text, read, last, wanted - says)
+        of_value = () if told is None else (read.units[told],)
+        led = of_value or because or following(text, read, last, wanted - says)
         yield Candidate(passage, unit, window, shown, led, facts, says, above | read.title)
+
+
+def _told(read: Prepared, place: int, said: str) -> int | None:
+    """Return which unit says what an option is, of a line such as `Default: 10` before that."""
+    unit = read.units[place]
+    if not unit.entry or unit.is_first or not PROPERTY.fullmatch(said):
+        return None
+    after = range(place + 1, min(place + 1 + _PROPERTIES, len(read.units)))
+    same = (at for at in after if read.units[at].entry == unit.entry)
+    return next((at for at in same if read.units[at].is_first), None)
 
 
 def _lists(asked: Asked, said: str) -> bool:

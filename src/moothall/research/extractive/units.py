@@ -42,12 +42,13 @@ _BESIDE: Final = re.compile(r"[ \t]*(?:[#;].*|\[[^\]]*\][ \t]*)?$")  # a comment
 _FEWEST: Final = 3  # lines of words alone that are settings
 # What a list of options explains: `-x, --extract`, `save-exact`, `max_files (integer)`.
 _WORD: Final = re.compile(r"[`*-]*[A-Za-z]\S*")
-_PROPERTY: Final = re.compile(r"[A-Z]\w*: [^.]*")  # of an option, such as `Default: 10`
+PROPERTY: Final = re.compile(r"[A-Z]\w*: [^.]*")  # of an option, such as `Default: 10`
 _ENTRY: Final = re.compile(
     r"[`*]*(?:--?[\w?]|[+/]\w\b)[^\n]*"
     r"|[`*]*[A-Za-z][\w.-]*(?:[a-z0-9][A-Z]|\w[_.-]\w)[\w.-]*[`*]*(?:\s*[(<\[=][^\n]*)?|`+[\w.-]+`+"
 )
 # The same where an item begins with it: `-x: extracts`, `-x    extracts`.
+_NAMED: Final = re.compile(r"[`*]*[a-z][\w.-]*[`*]*(?=:\n)")  # of an item: `verify:`
 _BEGINS: Final = re.compile(r"[`*]*--?[\w?][^\n:]{0,80}?(?=:{1,2}\s|[ \t]{2,}|\s[–—-]\s|\n)")
 _MARKS: Final = re.compile(r"[ \t]*(?:[#;]+[ \t]+)?")
 
@@ -111,11 +112,11 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
         if begun:
             goes_on = about and about[1] == before and not text[before:start].strip(" ")[1:]
             about, lasts, told = (about[0] if about and goes_on else start, end), 0, False
-        elif kind != "row" and (found := _BEGINS.match(said)):
+        elif kind != "row" and (found := _BEGINS.match(said) or (marker and _NAMED.match(said))):
             about, lasts, told = (start, start + found.end()), block, False
         elif kind == "head" or (lasts and lasts != block):
             about = None
-        is_first = bool(about) and not (begun or told or _PROPERTY.fullmatch(said))
+        is_first = bool(about) and not (begun or told or PROPERTY.fullmatch(said))
         told = told or is_first
         dangles = bool(_DANGLING.match(said))
         made.append(Unit(start, end, kind, own, block, dangles, sets, about, is_first))
