@@ -23,6 +23,9 @@ _LIGHT: Final = listed(
     "use uses used using need needs needed want wants take takes give gives happen happens "
     "offer offers provide provides work works"
 )
+_IN_LISTS: Final = re.compile(
+    r"(?i)\b(?:which|what)\s(?:\S+\s){0,2}(?:setting|parameter|command)s?\b"
+)
 # The same of an option: `sets the label`, `Specify the label`.
 _SETTING: Final = listed("set sets setting specify specifies define defines give gives control")
 # Of `when was version 1.2 released`: `1.2 (2019-04-01)`.
@@ -60,7 +63,10 @@ class Asked:
         self.kind: Kind = kind_of(question)
         self.is_strong: bool = self.kind.name in STRONG
         self.is_exact: bool = self.kind.name in EXACT
-        self.is_listed: bool = self.kind.name in ("option", "code")  # what lists explain
+        # What lists explain.
+        self.is_listed: bool = self.kind.name == "option" or (
+            self.kind.name == "code" and bool(_IN_LISTS.search(question))
+        )
         self.weights: dict[str, float] = index.weights(question)
         said = words(subject(question))
         verbs = _LIGHT | _SETTING if self.is_listed else _LIGHT
@@ -113,7 +119,10 @@ class Asked:
         """Return whether none of some texts says anything that is asked of the named thing.
 
         `curl -V` follows no redirects; an option fits whose text says half of what it shall do.
+        A path says itself what it is.
         """
+        if self.kind.name == "path":
+            return False
         whole = sum(self.weights[term] for term in self.asks)
         most = max((sum(self.weights[t] for t in self.asks & each) for each in all), default=0.0)
         return bool(self.asks) and most <= (whole / 2 if self.kind.name == "option" else 0.0)
