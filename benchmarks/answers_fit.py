@@ -74,7 +74,7 @@ def weights(asked: list[Asking], names: list[str]) -> dict[str, float]:
 
 def likely(rows: list[tuple[dict[str, float], bool, float]]) -> dict[str, float]:
     names = [*next(facts for facts, _, _ in rows if facts)]
-    names.remove("unbound")  # chosen by hand
+    names = [each for each in names if each not in ("unbound", "silent")]  # by hand; a rule
     kept = [row for row in rows if row[0]]
     given = np.array([[facts[name] for name in names] for facts, _, _ in kept])
     is_right = np.array([right for _, right, _ in kept], float)
