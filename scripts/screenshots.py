@@ -116,7 +116,7 @@ def space(page: Page) -> None:
 
 def act(page: Page) -> None:
     """A run waits for a decision, whose card is open."""
-    page.get_by_text("You are the reviewer").wait_for()
+    page.get_by_text("You are the reviewer").filter(visible=True).first.wait_for()
     page.get_by_role("log", name="Steps").get_by_text("search_in_file").first.wait_for()
 
 
