@@ -5,9 +5,13 @@ Each gives the same values as the numpy code beside its only call, which says wh
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from typing import Any, Final
 
 from moothall.society.arrays import np
+
+logger: logging.Logger = logging.getLogger("moothall.society")
 
 LEAST: Final = 50_000
 """Populations of fewer citizens gain less than it takes to load what was compiled."""
@@ -19,11 +23,7 @@ ACTIVE = False
 def use(citizens: int) -> None:
     """Compile the loops at their first calls, if numba is there and a population is large."""
     global ACTIVE
-    if ACTIVE or citizens < LEAST:
-        return
-    try:
-        from numba import njit
-    except ImportError:
+    if ACTIVE or citizens < LEAST or (njit := _njit()) is None:
         return
     for each in (mix, draw, order, total, choice, strength, slot_of, best_of):
         try:
@@ -32,6 +32,23 @@ def use(citizens: int) -> None:
             made = njit(nogil=True)(each)
         globals()[each.__name__] = made
     ACTIVE = True
+
+
+@cache
+def _njit() -> Any:
+    """Return numba's compiler; None without numba, or if it cannot be loaded."""
+    try:
+        from numba import njit
+    except ModuleNotFoundError:
+        return None
+    except Exception as error:  # it does not fit another package that is installed
+        logger.warning(
+            "numba cannot be loaded (%s: %s): numpy computes the same, more slowly",
+            type(error).__name__,
+            error,
+        )
+        return None
+    return njit
 
 
 # -- random numbers --------------------------------------------------------------------------------

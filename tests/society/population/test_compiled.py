@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 DAY = """
 import asyncio, hashlib, sys
@@ -29,6 +31,14 @@ asyncio.run(main())
 """
 
 
+MADE = """
+from examples.models.wealth import wealth
+from moothall.society import compiled
+
+print(len(wealth(1, citizens=50_000)), compiled.ACTIVE)
+"""
+
+
 def half_a_day(*missing: str) -> list[str]:
     """Return whether loops were compiled, and the hash of all columns after six hours."""
     done = subprocess.run(
@@ -43,3 +53,18 @@ def test_compiled_loops_come_to_the_same_bytes_as_numpy() -> None:
     was_compiled, without = half_a_day("numba")
     assert (is_compiled, was_compiled) == ("True", "False")
     assert with_numba == without
+
+
+def test_a_numba_that_cannot_be_loaded_is_named_and_left_out(tmp_path: Path) -> None:
+    """Installed beside a package that it does not fit, numba raises anything."""
+    (tmp_path / "numba.py").write_text("raise AttributeError('coverage has no types')")
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", MADE],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert (done.returncode, done.stdout) == (0, "50000 False\n"), done.stderr
+    assert "numba cannot be loaded (AttributeError: coverage has no types)" in done.stderr

@@ -398,7 +398,7 @@ class Bought(CitizenBlock):
         """It fits no item of a plan."""
 
 
-async def test_what_is_bought_in_a_day_hardly_depends_on_the_length_of_a_step() -> None:
+async def test_purchases_of_a_day_hardly_depend_on_the_step_length() -> None:
     async def bought(step: str) -> float:
         city = City.generate(seed=7, citizens=1000)
         services = make_economy(city, seed=7)
