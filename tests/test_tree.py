@@ -345,7 +345,6 @@ FLOORS = {
         "run_view",
         "comparison",
         "cards",
-        "research_view",
         "talk",
         "hub",
         "server",

@@ -8,21 +8,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moothall.errors import ConfigError
-from moothall.journal.entry import Entry, Outline
+from moothall.journal.entry import ROOT, Entry, Outline
 from moothall.orders.named_models import budget_of, made_model
 from moothall.orders.order import ResearchOrder, order_in
 from moothall.research.recording import KIND
-from moothall.research.report import FORMS
+from moothall.research.report import ENDED, FORMS
 from moothall.research.web.catalogues import CATALOGUES
 from moothall.studio.act import usable_models
 from moothall.studio.page import Field, Form, Tab, attachment, filled, limits, report_page
-from moothall.studio.research_view import research_view
-from moothall.threads import guard
+from moothall.studio.run_view import cut
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fastapi import APIRouter, Response
 
-    from moothall.journal.journal import Journal
     from moothall.research.findings import Citation
     from moothall.research.report import Report
     from moothall.studio.hub import Hub
@@ -33,6 +33,11 @@ _QUOTES: Final = "none: quotes and cites"
 _SEARXNG: Final = "http://localhost:8888"
 _LINKS: Final = " allow-popups allow-popups-to-escape-sandbox"
 """The links of a report open elsewhere."""
+_FOUND: Final = 10_000
+"""The most resources of a task, or citations of a narrative, that a page counts."""
+_FEW: Final = 100
+_DEEP: Final = 6
+"""How deep what is shown of a resource stands in the entry that found it."""
 _CITED: Final = 500
 """The most footnotes that a page lists."""
 _PASSAGE: Final = 4_000
@@ -48,14 +53,13 @@ class ResearchTab(Tab):
     def __init__(self, hub: Hub, jobs: Jobs) -> None:
         self._hub = hub
         self._jobs = jobs
-        self._guard = guard()
-        self._read: tuple[Journal, str, list[Entry]] | None = None
 
-    def state(self, run: str) -> dict[str, Any]:
-        """Return the progress of a run by `research_view`; `here` is its job's state, or None."""
-        outline, entries = self._recorded(run)
-        forms = {end: form.title for end, form in FORMS.items()}
-        return {**research_view(outline, entries), "here": self._jobs.state(run), "forms": forms}
+    def entries(self, run: str, after: int = 0) -> dict[str, Any]:
+        """Return the entries of a run after a number, cut, and what ends and forms are called."""
+        _, found = self._recorded(run, after)
+        forms = {ending: form.title for ending, form in FORMS.items()}
+        entries = [told(each) for each in found if each.path == ROOT]
+        return {"entries": entries, "ended": ENDED, "forms": forms}
 
     def report(self, run: str) -> Report:
         """Return the report of a run, as far as it is written."""
@@ -64,19 +68,12 @@ class ResearchTab(Tab):
         outline, entries = self._recorded(run)
         return report_so_far(run, entries, under_way=outline.under_way)
 
-    def _recorded(self, run: str) -> tuple[Outline, list[Entry]]:
+    def _recorded(self, run: str, after: int = 0) -> tuple[Outline, Sequence[Entry]]:
         journal = self._hub.journal
         outline = journal.run(run)  # before its entries: none of a run that has ended is missed
         if outline.kind != KIND:
             raise ConfigError(f"run {run!r} records no research: look at it in the tab Runs")
-        with self._guard:  # of the run requested last, only new entries are read
-            known = self._read
-            if known is None or known[:2] != (journal, run):
-                known = (journal, run, [])
-            read = known[2]
-            read += journal.entries(run, read[-1].sequence if read else 0)
-            self._read = known
-            return outline, [*read]
+        return outline, journal.entries(run, after)
 
     def routes(self, router: APIRouter) -> None:
         """Add the routes that pages call; without `async`, each runs in a thread to read files."""
@@ -84,7 +81,7 @@ class ResearchTab(Tab):
 
         from moothall.research.page import page
 
-        router.get("/state")(self.state)
+        router.get("/entries")(self.entries)
 
         @router.get("/page")
         def shown(run: str, scheme: Literal["light", "dark"] = "light") -> Response:
@@ -174,6 +171,13 @@ class ResearchTab(Tab):
         is_first = not self._hub.journal.runs(kind=KIND, limit=1)
         title = "New research"
         return [Form(name="new", title=title, fields=fields, start=self.start, is_open=is_first)]
+
+
+def told(entry: Entry) -> dict[str, Any]:
+    """Return an entry as pages make the progress of it: with all that was found, each cut."""
+    data = {name: each for name, each in entry.data.items() if name != "prompt"}
+    seen = cut(data, _FOUND if entry.kind == "ended" else _FEW, _DEEP)
+    return {"sequence": entry.sequence, "kind": entry.kind, "data": seen}
 
 
 def _narrative(markdown: str) -> str:

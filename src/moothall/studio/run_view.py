@@ -20,7 +20,7 @@ _TEXT: Final = 2_000
 """The most characters of a text in an entry that is not sent whole."""
 _VALUES: Final = 100
 """The most values of a list or object in such an entry."""
-_DEPTH: Final = 40
+_DEPTH: Final = 41
 _LINE: Final = 400
 _PRICES: Final = Prices()
 _OUTLINE: Final = tuple(each.name for each in fields(Outline))
@@ -32,7 +32,7 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
     row = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
     row["line"] = shorten(line_of(entry), _LINE)
     if not whole:
-        row["data"] = _cut(seen := {k: v for k, v in entry.data.items() if k != "prompt"})
+        row["data"] = cut(seen := {k: v for k, v in entry.data.items() if k != "prompt"})
         if row["data"] != seen:
             row["cut"] = True
     if spent := _spent(entry):
@@ -175,13 +175,13 @@ def _fault(entry: Entry) -> str:
     return "" if fault is None or not about else fault_line(str(fault))
 
 
-def _cut(value: Any, depth: int = 0) -> Any:
-    """Return a JSON value with long texts, long collections and deep nesting cut."""
+def cut(value: Any, most: int = _VALUES, deep: int = _DEPTH) -> Any:
+    """Return a JSON value with long texts, collections of over `most` values and deep ones cut."""
     if isinstance(value, str):
         return value if len(value) <= _TEXT else value[:_TEXT] + " …"
     if not isinstance(value, dict | list):
         return value
-    some: Iterable[Any] = [] if depth > _DEPTH else islice(value, _VALUES)
+    some: Iterable[Any] = islice(value, most if deep > 0 else 0)
     if isinstance(value, dict):
-        return {key[:_TEXT]: _cut(value[key], depth + 1) for key in some}
-    return [_cut(each, depth + 1) for each in some]
+        return {key[:_TEXT]: cut(value[key], most, deep - 1) for key in some}
+    return [cut(each, most, deep - 1) for each in some]

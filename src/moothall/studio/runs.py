@@ -204,7 +204,8 @@ class RunsTab(Tab):
             for entry in self._journal.entries(outline.id, sums.totals.sequence):
                 sums.totals.add(entry)
                 order = order_in(entry)
-                sums.order = sums.order if order is None else asdict(order)
+                if order is not None:
+                    sums.order = {**asdict(order), "in_words": order.in_words}
             self._sums_of[outline.id] = sums
             if len(self._sums_of) > _KNOWN:
                 del self._sums_of[next(iter(self._sums_of))]

@@ -67,7 +67,7 @@ def test_a_download_is_a_file_of_a_safe_name(port: Port, run: str, ending: str) 
     assert told.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize("path", ("state", "page", "report.md"))
+@pytest.mark.parametrize("path", ("entries", "page", "report.md"))
 def test_a_run_that_is_not_there_is_said(port: Port, run: str, path: str) -> None:
     """With what is there, and without a page."""
     told = got(port, f"{path}?run=%3Cb%3E")
@@ -75,7 +75,7 @@ def test_a_run_that_is_not_there_is_said(port: Port, run: str, path: str) -> Non
     assert "json" in told.headers["content-type"]
 
 
-@pytest.mark.parametrize("path", ("state", "page", "report.md", "report.html"))
+@pytest.mark.parametrize("path", ("entries", "page", "report.md", "report.html"))
 def test_a_run_of_another_kind_has_no_report(port: Port, path: str) -> None:
     ReActAgent("a", model=ScriptedModel(["Yes."]), journal=port.studio.journal).reply_sync(
         "go", run_id="other"

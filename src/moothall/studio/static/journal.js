@@ -35,6 +35,12 @@ export function toFind() {
   return words;
 }
 
+// All that the server knows of a run, its totals and its order too.
+export async function known(id) {
+  const at = `run=${encodeURIComponent(id)}`, found = await call(`runs/run?${at}`);
+  return found.totals.input === null ? { ...found, ...await call(`runs/sums?${at}`) } : found;
+}
+
 // What is known of a run, and this.
 export function learn(outline) {
   runs.set(outline.id, { ...(runs.get(outline.id) || jobs.get(outline.id)), ...outline });

@@ -1,11 +1,12 @@
-// The tab Research: how far a run is, made at the server of what is recorded of it, and the report.
+// The tab Research: how far a run is, made of what is recorded of it, and the report.
 
 import { attempt, button, call, count, day, duration, empty, fillWindow, h, keyed, meter, oneAtATime, replace, request, runState, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { fold } from "./forms.js";
-import { further, listed, runs, stands } from "./journal.js";
+import { further, known, listed, runs, stands } from "./journal.js";
 import { arrange, cardSlot } from "./inbox.js";
 import { go, onPlace, place as address } from "./place.js";
+import { Progress } from "./progress.js";
 import { besideReport } from "./report.js";
 
 const STEPS = { plan: "Plan", research: "Research", update: "Update", narrate: "Narrate", evaluate: "Evaluate" };
@@ -87,25 +88,33 @@ export function mount(root) {
 
   // -- how far it is -------------------------------------------------------------------------------
 
+  let progress = new Progress(null);
   const soon = oneAtATime(async () => {
     const wanted = run;
-    const state = wanted === null ? null : await call(`research/state?run=${encodeURIComponent(wanted)}`);
-    if (state && wanted === run) draw(state);
+    if (wanted === null) return;
+    const about = await known(wanted); // before its entries: none of a run that has ended is missed
+    const { entries, ended, forms } = await call(`research/entries?run=${encodeURIComponent(wanted)}&after=${progress.run === wanted ? progress.last : 0}`);
+    if (wanted !== run) return;
+    if (progress.run !== run) progress = new Progress(run);
+    progress.want(about.order?.objectives || []);
+    entries.forEach((each) => progress.take(each));
+    draw({ ...about, ...progress.told(about.state === "running"), words: ended, forms });
   }, PAUSE);
 
   function draw(state) {
     const { over } = state;
-    const isRunning = state.run.state === "running";
+    const isRunning = state.state === "running";
     if (drawn.run !== run) {
       drawn = { run };
       for (const each of [report, tools]) replace(each);
       body.firstChild.scrollTop = 0;
     }
-    const how = stands({ id: run, state: state.run.state, job: state.here });
+    state.here = runs.get(run)?.job;
+    const how = stands({ id: run, state: state.state, job: state.here });
     const { word, kind } = runState(...how);
     state.waits = how[1] === "waiting";
     badge.className = `s-badge ${kind}`;
-    badge.textContent = over && over.reason !== "error" && !isRunning ? `${word}: ${over.words}` : word;
+    badge.textContent = over && over.reason !== "error" && !isRunning ? `${word}: ${state.words[over.reason] || over.reason}` : word;
     drawTools(state, isRunning);
     for (const [name, make] of Object.entries(PARTS)) update(parts[name], make(state, isRunning));
     drawReport(state, isRunning);
@@ -113,7 +122,7 @@ export function mount(root) {
   }
 
   function drawTools(state, isRunning) {
-    const goesOn = !isRunning && (state.run.state === "stopped" || GOES_ON.has(state.over?.reason));
+    const goesOn = !isRunning && (state.state === "stopped" || GOES_ON.has(state.over?.reason));
     const query = `?run=${encodeURIComponent(run)}`;
     update(tools,
       h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Steps and cost"),
@@ -121,7 +130,7 @@ export function mount(root) {
       isRunning && !state.here ? h("span", { class: "s-soft" }, "begun by a command or program, which alone can stop it") : null,
       goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
       isRunning ? null : further(run, state.over?.reason, state.order, { done: state.done, why: state.over?.detail }),
-      state.run.state === "in_doubt" ? button("Decide what is in doubt", () => go(["runs", run]), "primary") : null);
+      state.state === "in_doubt" ? button("Decide what is in doubt", () => go(["runs", run]), "primary") : null);
     files.hidden = !state.narrative;
     update(files, state.narrative ? [h("span", { class: "s-soft" }, "The report:"), button("Copy", () => copied(query)), Object.entries(state.forms).map(([kind, title]) =>
       h("a", { class: "s-button", href: keyed(`research/report.${kind}${query}`), download: true, "aria-label": `Download ${title}` }, `↓ ${title}`))] : null);
@@ -269,9 +278,8 @@ function facts({ totals, order }) {
     ["US dollars", totals.unpriced ? "not known" : `${Number(totals.usd).toFixed(4)}${of(order?.max_usd)}`],
     ["Time", `${duration(totals.seconds)}${order?.max_seconds ? ` of ${duration(order.max_seconds)}` : ""}`],
     ["Calls", `${count(totals.model_calls, "model call")}, ${count(totals.tool_calls, "task")}`],
-    order && ["Model", order.model || "none: extractive"],
+    order && ["Set up", order.in_words],
     order?.role && ["Role", order.role],
-    order?.where && ["Searches", order.where + (order.site ? `, only ${order.site}` : "")],
   ].filter(Boolean);
   return [h("h2", {}, "Spent, and set up"), h("dl", { class: "s-args" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))];
 }
