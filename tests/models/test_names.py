@@ -65,7 +65,7 @@ def test_listed_weights_that_are_not_here_say_how_to_get_them(
 
 
 def test_importing_models_loads_nothing_heavy() -> None:
-    heavy = ("xllamacpp", "huggingface_hub", "pydantic", "jsonschema", "asyncio")
+    heavy = ("xllamacpp", "huggingface_hub", "pydantic", "jsonschema_rs", "asyncio")
     code = (
         "import sys, moothall.models; "
         f"print([name for name in {heavy} if name in sys.modules]); "

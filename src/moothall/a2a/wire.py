@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from moothall.jsonvalue import json_text
-from moothall.signature.schema import checked
+from moothall.signature.schema import SchemaValidator, checked
 from moothall.text import render_path, shorten
 
 VERSION: Final = "1.0"
@@ -135,18 +135,16 @@ _PARAMS: Final[dict[str, Any]] = {
 
 
 @functools.cache
-def _checks(method: str) -> Any:
+def _checks(method: str) -> SchemaValidator:
     return checked(json.dumps(_PARAMS[method]))
 
 
 def check_params(method: str, params: Any) -> dict[str, Any]:
     """Return the parameters of a method, or refuse them."""
-    from jsonschema.exceptions import best_match
-
-    wrong = best_match(_checks(method).iter_errors(params))
+    wrong = _checks(method).wrong(params)
     if wrong is not None:
-        where = render_path([*wrong.absolute_path], "params")
-        raise Fault("INVALID_PARAMS", f"{where} is wrong: {shorten(wrong.message, 200)}")
+        where = render_path(wrong[0], "params")
+        raise Fault("INVALID_PARAMS", f"{where} is wrong: {shorten(wrong[1], 200)}")
     found: dict[str, Any] = params
     return found
 

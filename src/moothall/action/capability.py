@@ -18,7 +18,7 @@ from moothall.action.marking import (
 from moothall.arguments import unknown_argument
 from moothall.errors import ConfigError, DefinitionError, InvalidArguments
 from moothall.signature import Signature, check_parameters, check_returns
-from moothall.signature.schema import WrongSchema, check_schema, validator, wrong_in
+from moothall.signature.schema import SchemaValidator, WrongSchema
 from moothall.text import shorten
 from moothall.threads import is_async
 
@@ -103,8 +103,7 @@ class Action(Options):
         if not isinstance(parameters, dict):
             raise ConfigError(f"{where} must be a JSON schema (a dict), not {parameters!r}")
         try:
-            if parameters:
-                check_schema(parameters)
+            self._validator = SchemaValidator(parameters) if parameters else None
         except WrongSchema as error:
             raise DefinitionError(f"{where} is not a JSON schema: {error}") from None
         if (kind := parameters.get("type", "object")) != "object":
@@ -184,7 +183,6 @@ class Action(Options):
     def parameters(self, schema: dict[str, Any]) -> None:
         self._check_parameters(schema)
         self._parameters = schema
-        self._validator = None
 
     @property
     def help(self) -> Any:
@@ -212,14 +210,11 @@ class Action(Options):
         """
         if self._parameters is None:
             return self.signature.check(args, where or self.name)
+        if not self._parameters:
+            return args
         if self._validator is None:
-            self._validator = validator(self._parameters)
-        try:
-            wrong = wrong_in(self._validator, args)
-        except RecursionError:
-            raise InvalidArguments(
-                f'"{where or self.name}": the arguments are nested too deep'
-            ) from None
+            self._validator = SchemaValidator(self._parameters)
+        wrong = self._validator.wrong(args)
         if wrong is None:
             return args
         path = ".".join(map(str, wrong[0]))

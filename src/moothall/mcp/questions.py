@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.mcp.listing import checked_schema
-from moothall.signature.schema import WrongSchema, check_schema, validator
+from moothall.signature.schema import SchemaValidator, WrongSchema
 from moothall.text import one_line
 
 if TYPE_CHECKING:
@@ -33,12 +33,16 @@ async def answered(
     if params.mode != "form" or schema is None:  # it would open a page of the server's
         return ElicitResult(action="decline")
     schema = schema if isinstance(schema, dict) else schema.model_dump(exclude_none=True)
-    try:
-        check_schema(schema)
-    except WrongSchema:
-        return ElicitResult(action="decline")
     schema = checked_schema(schema)
     fields = schema.get("properties") or {}
+    try:
+        checks = SchemaValidator(schema)
+        asked = {
+            name: SchemaValidator(about if isinstance(about, dict) else {})
+            for name, about in list(fields.items())[:20]
+        }
+    except WrongSchema:
+        return ElicitResult(action="decline")
     said = f"the MCP server {server!r} asks: {one_line(params.message, 1000)}"
     if not fields:
         line = await ask(f"{said} (yes or no)")
@@ -47,29 +51,33 @@ async def answered(
             ElicitResult(action="accept", content={}) if agreed else ElicitResult(action="decline")
         )
     content: dict[str, Any] = {}
-    for name, about in list(fields.items())[:20]:
+    for name, check in asked.items():
         needed = name in (schema.get("required") or ())
-        found = await _field(said, name, about if isinstance(about, dict) else {}, needed, ask)
+        found = await _field(said, name, check, needed, ask)
         if found is None:
             return ElicitResult(action="decline")
         content |= found
-    if next(validator(schema).iter_errors(content), None) is not None:
+    if not checks.holds(content):
         return ElicitResult(action="cancel")
     return ElicitResult(action="accept", content=content)
 
 
 async def _field(
-    said: str, name: str, about: dict[str, Any], needed: bool, ask: Callable[[str], Awaitable[str]]
+    said: str,
+    name: str,
+    check: SchemaValidator,
+    needed: bool,
+    ask: Callable[[str], Awaitable[str]],
 ) -> dict[str, Any] | None:
     """Return the value of a field, nothing if it is left empty, or None if the person declines."""
+    about = check.schema
     choices = about.get("enum") or [
         each.get("const") for each in about.get("oneOf") or () if isinstance(each, dict)
     ]
     kind = ", ".join(map(str, choices[:50])) if choices else str(about.get("type", "string"))
     label = one_line(str(about.get("description") or about.get("title") or ""), 300)
     shown = f"{one_line(name, 100)}{f', {label}' if label else ''} ({one_line(kind, 500)})"
-    check = validator(about)
-    has_default = "default" in about and next(check.iter_errors(about["default"]), None) is None
+    has_default = "default" in about and check.holds(about["default"])
     empty = "" if needed else "; empty to leave it out"
     if has_default:
         empty = f"; empty for {one_line(str(about['default']), 100)!r}"
@@ -85,7 +93,7 @@ async def _field(
         if not line and not needed:
             return {}
         value = _read(line, about.get("type"))
-        if next(check.iter_errors(value), None) is None:
+        if check.holds(value):
             return {name: value}
         fault = f"{one_line(line, 80)!r} is none of that. "
     return None

@@ -14,7 +14,7 @@ from moothall.context import Context
 from moothall.errors import InvalidArguments
 from moothall.mcp.listing import Definition, Offered, checked_schema, without_texts
 from moothall.mcp.results import contents_of, messages_of, value_of
-from moothall.signature.schema import object_schema, validator
+from moothall.signature.schema import SchemaValidator, object_schema
 from moothall.text import one_line, printable
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class ToolAction(Action):
         if self._fault:
             raise InvalidArguments(f'"{where or self.name}" cannot be called: {self._fault}')
         if self._validator is None:
-            self._validator = validator(checked_schema(self.parameters))
+            self._validator = SchemaValidator(checked_schema(self.parameters))
         return super().check(args, where)
 
 

@@ -18,6 +18,7 @@ from moothall.models import weights
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.engine import Engine, Job, patient_threads
 from moothall.models.protocol import ModelReply, TextPiece, Usage
+from moothall.signature.schema import WrongSchema, checked
 from moothall.text import one_line
 from moothall.threads import renewed
 
@@ -162,16 +163,12 @@ class ChatEngine(Llama):
         )
 
     def _grammar(self, schema: dict[str, Any]) -> str:
-        import jsonschema
-
         # Its error differs from one of the runtime.
         text = json.dumps(schema, allow_nan=False)
         try:
             return _grammar_of(text)
-        except jsonschema.SchemaError as error:
-            raise self._refused(
-                f"that is not a JSON schema: {error.json_path}: {error.message:.200}"
-            ) from error
+        except WrongSchema as error:
+            raise self._refused(f"that is not a JSON schema: {error}") from error
         except (RuntimeError, ValueError) as error:
             raise self._refused(str(error)) from error
 
@@ -234,10 +231,7 @@ def _is_json(text: str) -> bool:
 @lru_cache(64)
 def _grammar_of(schema: str) -> str:
     """Return the grammar of a schema: made once, as an agent's actions differ little in a run."""
-    import jsonschema
-
-    read = json.loads(schema)
-    jsonschema.validators.validator_for(read).check_schema(read)
+    checked(schema)
     # No free whitespace: small models repeat it without end. Lenient: the caller checks what a
     # grammar cannot express (`uniqueItems`, unknown formats).
     options = {

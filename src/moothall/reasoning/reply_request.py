@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_check
 from moothall.errors import ConfigError, DefinitionError
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json, json_text, read_json, readable
 from moothall.signature.annotation import Mismatch, form_of, read, schemas_of, spelled, validator_of
-from moothall.signature.schema import WrongSchema, checked, wrong_in
+from moothall.signature.schema import WrongSchema, checked
 from moothall.text import cut, escaped, render_path, shorten
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], 
         raise DefinitionError(f"schema= is not a JSON schema: {shorten(str(error), 300)}") from None
 
     def convert(value: Any) -> Any:
-        wrong = wrong_in(checks, value)
+        wrong = checks.wrong(value)
         if wrong is not None:
             where = render_path(wrong[0], "answer")
             raise Mismatch((where, f"is wrong: {shorten(wrong[1], 300)}"))
