@@ -216,6 +216,10 @@ class Workflow:
             raise failure
         return result
 
+    def _callable(self, name: str) -> Action | None:
+        """Return the action of that name of those that it calls itself."""
+        return self.actions.get_action(name)
+
     async def before_forward(self) -> None:
         """Prepare for the step."""
 
@@ -282,7 +286,7 @@ def note_on(agent: Any, proposed: Mapping[str, Any]) -> str:
     """Return what whoever approves a proposed message is told besides."""
     name = proposed["action"]["name"]
     # Its model may call the action, or other agents.
-    found = (agent.actions.get_action(name), agent._offered().get(name))
+    found = (agent._callable(name), agent._offered().get(name))
     return "; ".join({note for each in found if (note := getattr(each, "_note", ""))})
 
 

@@ -193,3 +193,6 @@ def test_a_dual_act_in_a_dual_act_is_told_as_it_was(folder: Path) -> None:
     ] == [
         (each.kind, each.agent, getattr(each, "loop", None)) for each in shown if each.kind in kinds
     ]
+    assert {(each["agent"], each["decides"]) for each in told if each["kind"] == "text"} == {
+        (each.agent, each.decides) for each in shown if each.kind == "text"
+    }

@@ -1511,6 +1511,23 @@ def test_a_passage_with_one_word_of_an_objective_says_nothing_about_it() -> None
 # -- a conversational agent ------------------------------------------------------------------------
 
 
+def test_a_second_question_of_a_thread_reads_addresses_that_its_sources_name() -> None:
+    pages = {f"https://wiki.example/{n}": f"The {n} protocol uses port 47." for n in ("mu", "nu")}
+
+    @action(outside=True, idempotent=True)
+    def search(query: str) -> list[Resource]:
+        return [Resource(url) for url in pages]
+
+    @action(outside=True, idempotent=True, guard=("url",))
+    def read(url: str) -> Resource:
+        return Resource(url, visited=True, content=pages[url])
+
+    researcher = Researcher("r", None, tools=[search, read])
+    for name in ("mu", "nu"):
+        report = researcher.reply_sync(f"Which port does {name} use?", thread="ann").value
+        assert [each.passage.url for each in report.citations] == [f"https://wiki.example/{name}"]
+
+
 def test_a_reply_takes_its_text_as_the_objective_each_thread_its_own() -> None:
     researcher = Researcher("r", None, tools=tools())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,6 +33,9 @@ from moothall.reasoning.events import (
 from moothall.reasoning.loop.recording import call_events
 from moothall.reasoning.reply import Reply
 from moothall.text import escaped
+
+_TURN_OF_H = re.compile(r"H\d+(\.again)?")
+"""The part of a dual act's run that is a turn of its H."""
 
 
 @click.command()
@@ -90,6 +94,7 @@ def show_replay(recorded: Recorded, as_json: bool, *, resumed: bool = False) -> 
 def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
     """Yield the recorded events in order, those of members' turns too."""
     names = {"": agent}  # the agent of each part
+    kinds: dict[str, str] = {}
     researchers = set()  # their parts; their steps say what their models answer
     begun: set[tuple[str, str]] = set()
     rounds: Counter[tuple[str, str]] = Counter()
@@ -100,7 +105,7 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
         if entry.kind == "state":
             yield from _grown(by, path, data["appended"], rounds)
         elif entry.kind == "begun":
-            names[path] = data["agent"]
+            names[path], kinds[path] = data["agent"], data["kind"]
             if data["kind"] == "Researcher":
                 researchers.add(path)
         elif entry.kind == "over" and entry is entries[-1] and "progress" in data:
@@ -117,10 +122,19 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
             answer = data["result"]
             for piece, name in ((ReasoningPiece, "reasoning"), (TextPiece, "text")):
                 if isinstance(text := answer.get(name), str) and text:
-                    yield piece(text, by)
+                    yield piece(text, by, decides=_decides(path, kinds))
         else:
             for event, *parts in call_events(by, entry, begun):
                 yield event(*parts)
+
+
+def _decides(path: str, kinds: dict[str, str]) -> bool:
+    """Return whether a part is a turn of a dual act's H, or lies in one, as its stream says."""
+    parts = path.split("/")
+    return any(
+        kinds.get("/".join(parts[:depth])) == "DualActAgent" and _TURN_OF_H.fullmatch(part)
+        for depth, part in enumerate(parts)
+    )
 
 
 def _grown(

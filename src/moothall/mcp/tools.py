@@ -173,6 +173,7 @@ class Actions:
             "access_policy": self._policy("read_resource"),
             "idempotent": "read_resource" in self._idempotent,
             "outside": True,
+            "named_values": True,
             "described_by": _source(self._id) if known else "",
         }
         return call, options, ""
@@ -204,6 +205,7 @@ class Actions:
             "access_policy": self._policy("get_prompt"),
             "idempotent": "get_prompt" in self._idempotent,
             "outside": True,
+            "named_values": True,
             "described_by": _source(self._id) if known else "",
         }
         return call, options, ""
@@ -212,10 +214,11 @@ class Actions:
 def _made(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Action:
     given = dict(options)
     note, described_by = given.pop("note", ""), given.pop("described_by", "")
+    named_values = given.pop("named_values", False)
     made = ToolAction._described(
         name, call, given.pop("description"), given.pop("parameters"), **given
     )
-    made._note, made._described_by = note, described_by
+    made._note, made._described_by, made._named_values = note, described_by, named_values
     made._fault = fault  # type: ignore[attr-defined]
     return made
 

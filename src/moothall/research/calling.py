@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -21,19 +22,50 @@ from moothall.research.pool import ResourcePool
 from moothall.research.scope import Scope
 from moothall.threads import awaited
 
+_OF_URLS = re.compile("ur[il]", re.IGNORECASE)
+"""What the name of a parameter has that takes an address."""
 
-def tools_of(given: Any, id: str | int) -> dict[str, Action]:
-    """Return the tools that a researcher was given, by name."""
-    if isinstance(given, ActionRegistry):
-        check_actions(given.get_actions(), id)
-        return {each.name: each for each in given.get_actions()}
+
+class Tools:
+    """What a researcher may call: its tools and searchers, within its sites, exclude and since.
+
+    Those of an agent whose actions come and go, such as a server's, are as it has them now.
+    """
+
+    def __init__(self, tools: Any, searchers: Any, chosen: Any, id: str | int) -> None:
+        self._given = registry_of(tools, id), registry_of(searchers, id)
+        sites, exclude, since = chosen
+        self._scope = Scope(sites, exclude, since, f"agent {id!r}: ")
+        self._sources = [each for registry in self._given for each in registry._sources]
+        self._at_first = self._found()
+
+    def now(self) -> dict[str, Action]:
+        """Return the tools by name."""
+        return self._found() if self._sources else self._at_first
+
+    async def get_ready(self) -> None:
+        """Connect with the servers whose tools are not known yet."""
+        for source in self._sources:
+            await source._get_ready()
+
+    def _found(self) -> dict[str, Action]:
+        given = {each.name: each for registry in self._given for each in registry.get_actions()}
+        scope = self._scope
+        return {name: within(tool, scope) for name, tool in given.items()} if scope else given
+
+
+def registry_of(given: Any, id: str | int) -> ActionRegistry:
+    """Return the tools that a researcher was given."""
     registry = ActionRegistry()
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if isinstance(given, ActionRegistry):
+        registry = given
+    elif isinstance(given, str) or not isinstance(given, Iterable):
         raise ConfigError(f"agent {id!r}: tools= must be a list of actions, got {given!r:.80}")
-    for each in given:
-        registry.register(each)
+    else:
+        for each in given:
+            registry.register(each)
     check_actions(registry.get_actions(), id)
-    return dict(registry.actions)
+    return registry
 
 
 def check_tools(tools: dict[str, Action], id: str | int, *, extractive: bool) -> None:
@@ -56,7 +88,8 @@ def taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:
         properties = tool.parameters.get("properties", {})
         needed = tool.parameters.get("required", list(properties))
         is_text = len(needed) == 1 and properties.get(needed[0], {}).get("type") == "string"
-        if is_text and ("url" in needed[0].lower()) is (what == "url"):
+        kind = "url" if is_text and _OF_URLS.search(needed[0]) else "query"
+        if is_text and kind == what and not tool._named_values:
             yield name, needed[0]
 
 
@@ -105,14 +138,6 @@ def without(tool: Action, urls: Collection[str]) -> Action:
     return _changed(tool, lambda found, _: [each for each in found if each.url not in urls])
 
 
-def tools_within(tools: Any, searchers: Any, chosen: Any, id: str | int) -> dict[str, Action]:
-    """Return a researcher's tools and searchers by name, within its sites, exclude and since."""
-    sites, exclude, since = chosen
-    scope = Scope(sites, exclude, since, f"agent {id!r}: ")
-    given = {**tools_of(tools, id), **tools_of(searchers, id)}
-    return {name: within(tool, scope) for name, tool in given.items()} if scope else given
-
-
 def within(tool: Action, scope: Scope) -> Action:
     """Return a copy of a tool that reads no URL outside a scope, and finds none."""
 
@@ -155,12 +180,14 @@ def _changed(
         args = before(kwargs)
         return await later(tool.execute(**args), args)
 
-    return Action._described(
+    made = Action._described(
         function=functools.wraps(tool.function)(acall if tool.is_async else call),
         description=tool.description,
         parameters=tool.parameters,
         **tool._options,
     )
+    made._note, made._named_values = tool._note, tool._named_values
+    return made
 
 
 def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
@@ -182,7 +209,8 @@ def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, A
         value: Any = [[each.url, each.description] for each in found]
     else:
         value = as_json(given)
-        text = "" if value in (None, "", [], {}) else json_text(value)
+        said = value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
+        text = "" if said in (None, "", [], {}) else json_text(said)
         if text.strip() and not any(each.visited for each in changes):
             args = {name: json_text(value) for name, value in task.args.items()}
             url = f"action:{task.tool}{'?' * bool(args)}{urlencode(args)}"

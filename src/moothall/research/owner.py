@@ -16,7 +16,6 @@ class Owner(Protocol):
     """What a workbench needs of its researcher."""
 
     id: str | int
-    tools: dict[str, Action]
     steps: dict[str, Any]
     role: str
     target: float
@@ -27,6 +26,11 @@ class Owner(Protocol):
     outline: bool | list[str]
     context_tokens: int | None
     review_plan: Reviewer | None
+
+    @property
+    def tools(self) -> dict[str, Action]:
+        """What it may call, by name."""
+        ...
 
     @property
     def judge(self) -> Model | None:

@@ -13,11 +13,12 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from moothall.action import Action, ActionRegistry
+from moothall.action import ACCESS_PERMITTED, Action, ActionRegistry
 from moothall.arguments import check_integer
 from moothall.environment import Environment
 from moothall.errors import ConfigError, DefinitionError, JournalError, SearchError
 from moothall.jsonvalue import json_text
+from moothall.models.names import model as by_name
 from moothall.reasoning.checked_parts import check_model, check_part
 from moothall.reasoning.loop.recording import catch_up_models, mark_known
 from moothall.reasoning.record import NULL_RECORD, Record
@@ -29,7 +30,7 @@ from moothall.reasoning.resume import guarded
 from moothall.reasoning.state import dumped, loaded, opened, state
 from moothall.reasoning.threaded import describe
 from moothall.research import recording
-from moothall.research.calling import check_tools, tools_within
+from moothall.research.calling import Tools, check_tools
 from moothall.research.findings import (
     Findings,
     Narrative,
@@ -51,6 +52,7 @@ from moothall.threads import refuse_on_loop
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from moothall.action import AccessPolicy
     from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
@@ -60,7 +62,6 @@ if TYPE_CHECKING:
     from moothall.workflow import AgentParts
 
 logger: logging.Logger = logging.getLogger("moothall.research")
-
 
 _ASKING: Final = frozenset(("plan", "narrate", "evaluate"))
 """The steps that ask a model."""
@@ -114,7 +115,6 @@ class Researcher(RecordedAgent):
 
     Attributes:
         steps: the blocks of the five steps, by name
-        iterations: how many iterations it may make
         workbench: what is known of its own objectives, and what their steps work with
 
     Raises:
@@ -129,6 +129,7 @@ class Researcher(RecordedAgent):
     _state_type = Progress
     _gives = GIVEN | {"budget", "deadline"}
     _untracked = True  # a report has what its sources say
+    outside_policy: ClassVar[AccessPolicy] = ACCESS_PERMITTED  # it reads what its sources name
 
     def __init__(
         self,
@@ -181,7 +182,7 @@ class Researcher(RecordedAgent):
         if judge is not None:
             check_model(judge, id)
         self._judge = judge
-        self.tools: dict[str, Action] = tools_within(tools, searchers, (sites, exclude, since), id)
+        self._tools = Tools(tools, searchers, (sites, exclude, since), id)
         check_integer(f"agent {id!r}: iterations=", iterations)
         check_integer(f"agent {id!r}: max_tasks=", max_tasks)
         self.iterations: int = iterations
@@ -237,17 +238,21 @@ class Researcher(RecordedAgent):
     def judge(self) -> Model | None:
         """The model that judges citations; None for the learned judge."""
         if isinstance(self._judge, str):
-            from moothall.models.names import model as by_name
-
             self._judge = by_name(self._judge)
         return self._judge
+
+    @property
+    def tools(self) -> dict[str, Action]:
+        """What it may call, by name."""
+        return self._tools.now()
+
+    def _callable(self, name: str) -> Action | None:
+        return self.tools.get(name)
 
     def model_of(self, step: str) -> Model | None:
         """Return the model of a step, by its name; None in the extractive form."""
         known = self._models.get(step, self._model)
         if isinstance(known, str):
-            from moothall.models.names import model as by_name
-
             known = by_name(known)
             if step in self._models:
                 self._models[step] = known
@@ -439,6 +444,13 @@ class Researcher(RecordedAgent):
         describe(self.tools.values())
         return super()._load()
 
+    async def _respond(self, request: ReplyRequest) -> Reply:
+        await self._get_ready()  # before its tools are checked
+        return await super()._respond(request)
+
+    async def _get_ready(self) -> None:
+        await self._tools.get_ready()
+
     def _program(self) -> dict[str, Any]:
         return recording.program_of(self)
 
@@ -451,9 +463,8 @@ class Researcher(RecordedAgent):
         if request.answer is not None:
             raise DefinitionError(f"agent {self.id!r} gives a report: leave schema= out")
         if type(self.steps["plan"]) is Plan:  # one of the user's own may need no tools
-            check_tools(
-                self.tools, self.id, extractive=self._models.get("plan", self._model) is None
-            )
+            by_rules = self._models.get("plan", self._model) is None
+            check_tools(self.tools, self.id, extractive=by_rules)
         # A run of its own objectives also resumes with more of them.
         request.resumed = (
             request.thread is None
