@@ -124,6 +124,10 @@ def _message(error: Any) -> str:
         return f"{kind.property!r} is a required property"
     if kind.name == "anyOf":
         return f"{error.instance!r} is not valid under any of the given schemas"
+    if kind.name == "const":
+        return f"{kind.expected_value!r} was expected"
+    if kind.name == "pattern" and hasattr(kind, "pattern"):  # else it took too many steps
+        return f"{error.instance!r} does not match {kind.pattern!r}"
     return str(error.message)
 
 
