@@ -114,7 +114,7 @@ def test_a_review_is_told_turn_by_turn(folder: Path) -> None:
     called = f"→ run_command(command={json.dumps(COMMAND[1]['command'])})"
     told = replayed(folder).splitlines()
     assert told[:2] == ["Do it", called]
-    assert told[2].startswith("  ✗ skipped: the process ended while it was executed")
+    assert told[2].startswith("  ✗ skipped: the run was cut off while it was executed")
     assert told[3:] == [
         "I guess.",
         "the review asks for more: Look",

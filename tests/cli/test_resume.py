@@ -80,6 +80,24 @@ def test_in_doubt_it_says_what_is_and_what_to_do(folder: Path) -> None:
     assert (folder / "log.txt").read_text() == "ran\n"
 
 
+def test_interrupted_in_a_command_it_names_the_ways_to_decide(folder: Path) -> None:
+    os.mkfifo(folder / "alive")
+    command = ("run_command", {"command": "echo begun >alive; echo ran >>log.txt; sleep 300"})
+    with OpenAIServer(does(command), streamed("Well.")) as server:
+        with at_terminal(*act(server), cwd=folder) as terminal:
+            terminal.until("Permit this? [y/N/always] ")
+            terminal.type("y\n")
+            assert (folder / "alive").read_text() == "begun\n"
+            terminal.type(CONTROL_C)
+            assert terminal.end() == 130
+        ways = [line for line in terminal.seen.splitlines() if "and resume: moothall" in line]
+        assert [line.partition(" r --")[2] for line in ways] == ["repeat", "skip", "done 1=RESULT"]
+        assert moothall("runs", "--needs-me", cwd=folder).stdout.splitlines()[0] == "r"
+        done = moothall("resume", "r", "--skip", cwd=folder)
+    assert (done.returncode, (folder / "log.txt").read_text()) == (0, "ran\n")
+    assert "Well.\n" in done.stdout
+
+
 def test_in_doubt_for_programs(folder: Path) -> None:
     with OpenAIServer(does(COMMAND)) as server:
         killed_in_a_command(server, folder)
@@ -96,8 +114,8 @@ def test_in_doubt_for_programs(folder: Path) -> None:
 
 
 SKIPPED = (
-    "  ✗ skipped: the process ended while it was executed, and a person has decided not to execute "
-    "it again; whether it had an effect is not known"
+    "  ✗ skipped: the run was cut off while it was executed, and a person has decided not to "
+    "execute it again; whether it had an effect is not known"
 )
 
 
@@ -511,7 +529,7 @@ def test_each_of_several_calls_is_decided_by_its_number(folder: Path) -> None:
     killed_program(folder, THREE)
     shown = moothall("runs", "letters", cwd=folder).stdout.splitlines()[-8:]
     assert shown[:5] == [
-        "outcome unknown, the process ended while these were running:",
+        "outcome unknown, the run was cut off while these were running:",
         *(f'  {n}  send(to="{to}")' for n, to in enumerate("ABC", 1)),
         "Look whether each took effect, and then:",
     ]

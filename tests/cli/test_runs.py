@@ -145,7 +145,7 @@ def test_runs_id_shows_calls_in_doubt_with_what_to_do(folder: Path) -> None:
     assert done.returncode == 0
     assert "  in doubt: the outcome of an action is unknown; ReActAgent files" in done.stdout
     *_, heading, called, look, repeat, skip, gave = done.stdout.splitlines()
-    assert heading == "outcome unknown, the process ended while this was running:"
+    assert heading == "outcome unknown, the run was cut off while this was running:"
     assert called.startswith("  1  run_command(command=")
     assert look == "Look whether it took effect, and then:"
     assert repeat.endswith(" moothall resume r --repeat")

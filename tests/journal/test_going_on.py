@@ -529,37 +529,6 @@ def test_a_journal_that_nobody_uses_any_more_leaves_no_file_open(tmp_path: Path)
 
 
 @on_a_loop
-async def test_a_cancelled_action_is_not_executed_again(tmp_path: Path) -> None:
-    began = asyncio.Event()
-    called: list[int] = []
-
-    async def act() -> None:
-        """Act."""
-        called.append(1)
-        began.set()
-        await asyncio.Event().wait()
-
-    with Journal(tmp_path / "j") as journal, SQLiteMemory(tmp_path / "m") as memory:
-        script = [call("act"), "Yes."]
-        agent = ReActAgent(
-            "a", ScriptedModel(script), actions=[act], memory=memory, journal=journal
-        )
-        task = asyncio.ensure_future(agent.reply("go", run_id="R"))
-        await began.wait()
-        task.cancel()
-        await settled()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert journal.run("R").state == "cancelled"
-        reply = await agent.reply("go", run_id="R")
-        assert (reply.text, called) == ("Yes.", [1])
-        assert reply.steps[0].error is not None
-        assert "cancelled" in reply.steps[0].error
-        assert list(memory.messages()) == reply.messages
-        assert journal.replay("R") == reply
-
-
-@on_a_loop
 async def test_an_idempotent_action_that_was_cancelled_is_executed_again_as_after_a_kill(
     tmp_path: Path,
 ) -> None:
@@ -594,12 +563,14 @@ async def test_an_idempotent_action_that_was_cancelled_is_executed_again_as_afte
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert journal.run("R").state == "cancelled"
+        assert [each.action for each in journal.in_doubt("R")] == ["pay"]
+        journal.decide("R", "skip")
         ended.set()
         reply = await agent().reply("go", run_id="R")
         assert (reply.text, called) == ("Yes.", ["look", "pay", "look"])
-        assert reply.steps[0].result["result"] == "look is done"
-        assert "cancelled before it ended" in (reply.steps[1].error or "")
+        looked, paid = reply.steps[-2:]
+        assert looked.result["result"] == "look is done"
+        assert "skipped: the run was cut off" in (paid.error or "")
         assert list(memory.messages()) == reply.messages
         assert journal.replay("R") == reply
 

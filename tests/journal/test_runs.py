@@ -29,6 +29,7 @@ from moothall import (
     TokenBoundedMemory,
 )
 from moothall.action import Action, action
+from moothall.journal import Done as Ended
 from moothall.models.protocol import Call, ModelReply
 from moothall.reasoning.events import (
     CallEnded,
@@ -443,10 +444,11 @@ async def test_a_terminal_action_that_succeeded_ends_a_run_cancelled_beside_it(
         reply = asyncio.create_task(agent.reply("Go.", run_id="R"))
         agent.watch(lambda event: isinstance(event, CallEnded) and reply.cancel())
         await asyncio.wait([reply])
-        assert journal.run("R").state == "cancelled"
+        assert (await make().reply("Go.", run_id="R")).stop_reason == "in_doubt"
+        journal.decide("R", "skip")
         again = await make().reply("Go.", run_id="R")
         assert (again.stop_reason, again.value) == ("terminal", "finished")
-        assert [step.action for step in again.steps] == ["wait", "finish"]
+        assert [step.action for step in again.steps[-2:]] == ["wait", "finish"]
         assert journal.replay("R") == again
 
 
@@ -477,16 +479,14 @@ async def test_a_dual_act_that_was_cancelled_goes_on(tmp_path: Path) -> None:
         await settled()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert journal.run("R").state == "cancelled"
+        assert journal.run("R").state == "in_doubt"
+        assert (await pair.reply("go", run_id="R")).stop_reason == "in_doubt"
+        journal.decide("R", {1: Ended("acted")})
         reply = await pair.reply("go", run_id="R")
         assert (reply.stop_reason, reply.text, called) == ("terminated", "One.", [1])
-        messages = list(memory.messages())
-        assert [message["role"] for message in messages] == [
-            "user",
-            "assistant",
-            "tool",
-            "assistant",
-        ]
+        told = [(each["role"], str(each["content"])) for each in memory.messages()]
+        assert [role for role, _ in told[1:]] == ["assistant", "tool"] * 2 + ["assistant"]
+        assert [text for role, text in told if role == "tool"][1:] == ["acted"]
         assert journal.replay("R") == reply
 
 

@@ -61,11 +61,11 @@ class Recorded:
         agent = ("--agent", self.agent) if self.agent and name == "resume" else ()
         return shlex.join(("moothall", name, self.run_id, *options, *journal, *agent))
 
-    def ways(self, stop_reason: str, doubts: Sequence[int] = (1,)) -> list[tuple[str, str]]:
+    def ways(self, stop_reason: str) -> list[tuple[str, str]]:
         """Return the ways to continue after a stop reason, as (words, command); none if over."""
         if stop_reason in ENDED:
             return []
-        if stop_reason == "in_doubt":
+        if doubts := [each.number for each in self.journal.in_doubt(self.run_id)]:
             return self._decisions(doubts)
         # The limit is shown as N: nobody knows how much more the run needs.
         limits = [
@@ -131,8 +131,7 @@ def refused(recorded: Recorded, why: Refusal | None, as_json: bool) -> bool:
             f"`{recorded.command('resume', '--force')}`"
         )
     if as_json:
-        numbers = [each.number for each in why.doubts]
-        ways = [command for _, command in recorded.ways("in_doubt", numbers)]
+        ways = [command for _, command in recorded.ways("in_doubt")]
         found = {"kind": why.reason, "run_id": recorded.run_id}
         actions = [asdict(each) for each in why.doubts]
         print(json.dumps({**found, "actions": actions, "resume": ways}))
@@ -145,11 +144,11 @@ def refused(recorded: Recorded, why: Refusal | None, as_json: bool) -> bool:
 def print_doubts(doubts: Sequence[Doubt], recorded: Recorded, *, to_stderr: bool = False) -> None:
     """Print the calls in doubt with their numbers, and what to type to decide."""
     these, each = ("this was", "it") if len(doubts) == 1 else ("these were", "each")
-    click.echo(f"outcome unknown, the process ended while {these} running:", err=to_stderr)
+    click.echo(f"outcome unknown, the run was cut off while {these} running:", err=to_stderr)
     for doubt in doubts:
         click.echo(f"  {doubt.number}  {doubt_line(doubt)}", err=to_stderr)
     click.echo(f"Look whether {each} took effect, and then:", err=to_stderr)
-    ways = recorded.ways("in_doubt", [doubt.number for doubt in doubts])
+    ways = recorded.ways("in_doubt")
     width = max(len(words) for words, _ in ways) + 1
     for words, command in ways:
         click.echo(f"  {words + ':':<{width}} {escaped(command)}", err=to_stderr)

@@ -96,7 +96,7 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
     names = {"": agent}  # the agent of each part
     kinds: dict[str, str] = {}
     researchers = set()  # their parts; their steps say what their models answer
-    begun: set[tuple[str, str]] = set()
+    begun: dict[tuple[str, str], str] = {}
     rounds: Counter[tuple[str, str]] = Counter()
     for entry in entries:
         data, path = entry.data, entry.path

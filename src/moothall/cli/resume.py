@@ -93,7 +93,7 @@ def command(
 ) -> int:
     """Resume the run with this ID where it stopped.
 
-    Actions that ended are not repeated. An action that was running when the process died is in
+    Actions that ended are not repeated. An action that was running when the run was cut off is in
     doubt: it may or may not have taken effect. Check, then decide with --repeat, --skip or --done
     N=RESULT. `moothall runs ID` shows the number N of each.
 

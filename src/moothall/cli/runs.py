@@ -110,13 +110,13 @@ def command(
     """List the runs of a journal, the oldest first; with ID, show what happened in that run.
 
     A run is shown with one line for each entry of its record. Calls in doubt (actions that were
-    running when their process died) are numbered; `moothall resume` takes these numbers.
+    running when the run was cut off) are numbered; `moothall resume` takes these numbers.
 
     A list ends with sums of all runs that were found. The states are running, waiting (for a
-    person's permission), in_doubt (it ended during an action, and a person decides), stopped (its
-    process ended otherwise), done, and the other reasons for which a run ends. --needs-me lists
-    those that are waiting, in_doubt or stopped. A TIME is a date such as 2026-11-24, with a time
-    (2026-11-24T18:00) or without, or how long ago: 90s, 30m, 12h, 7d, 2w.
+    person's permission), in_doubt (it was cut off during an action, and a person decides), stopped
+    (its process ended otherwise), done, and the other reasons for which a run ends. --needs-me
+    lists those that are waiting, in_doubt or stopped. A TIME is a date such as 2026-11-24, with a
+    time (2026-11-24T18:00) or without, or how long ago: 90s, 30m, 12h, 7d, 2w.
 
     \b
     Examples:

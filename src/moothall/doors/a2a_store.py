@@ -264,7 +264,10 @@ class Tasks:
         if run.state in ("running", "stopped"):
             return WORKING
         if run.state == "in_doubt":
-            return INPUT_REQUIRED
+            journal = _journal_of(self._served.agents[run.agent])
+            last = journal.entries(run.id, run.entries - 1) if journal is not None else []
+            is_cancelled = bool(last) and last[-1].data.get("reason") == "cancelled"
+            return CANCELED if is_cancelled else INPUT_REQUIRED
         if run.state == "cancelled":
             return CANCELED
         return COMPLETED if gives(self._served.agents[run.agent], run.state) else FAILED

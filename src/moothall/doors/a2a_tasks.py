@@ -39,7 +39,7 @@ from moothall.text import one_line
 
 ANSWER_S: Final = 86_400.0
 """How long a task waits for an answer to its question."""
-IN_DOUBT: Final = "a call was running when the process ended: who runs this agent must decide"
+IN_DOUBT: Final = "a call was running when the run was cut off: who runs this agent must decide"
 _MOST_UNREAD: Final = 10_000
 """How many updates a reader may be behind before its stream ends."""
 

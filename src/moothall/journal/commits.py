@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from moothall.database import RUNS, Database
 from moothall.errors import JournalError, TooManyThreads
 from moothall.journal.entry import Entry
+from moothall.journal.stop_reason import ENDED, REASONS
 from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.tally import Tally
 from moothall.threads import WORKERS, guard, renewed
@@ -24,6 +25,9 @@ from moothall.threads import WORKERS, guard, renewed
 Relied: TypeAlias = tuple[int | None, Callable[[], dict[str, bytes]]]
 """How many deletions were known when values were kept, and what makes the values again."""
 
+
+_RESUMED: Final = frozenset(REASONS) - ENDED
+"""The states of runs that the next call resumes."""
 
 _TRIES: Final = 5
 """So often a commit is made again after the connection to a server was lost."""
@@ -157,8 +161,11 @@ class OpenRun:
             if not entries and self._told == self.waiting:
                 return None
             self._entries, self._kept, self._relied, self._tally = [], {}, [], Tally()
-            # While it is worked on, the file has the state that it is in if this process dies.
-            state = self.state or ("in_doubt" if self.open_calls else None)
+            # While it is worked on, the file has the state that it is in if this process dies. A
+            # run that was cancelled during an action is in doubt as well.
+            state = self.state
+            if self.open_calls and (state is None or state in _RESUMED):
+                state = "in_doubt"
             return Taken(entries, kept, relied, state, tally, self.waiting)
 
     def wrote(self, taken: Taken, place: Place, at: float) -> None:

@@ -51,9 +51,9 @@ class Outline:
         changed: when the last entry was written, likewise
         entries: how many there are
         state: `running` while a process works on it, or `waiting` while that waits for a person's
-            permission; `in_doubt` if that ended during an action, so that a person has to decide;
-            `stopped` if it ended otherwise and recorded no end; else the reason for which the run
-            ended, such as `done`
+            permission; `in_doubt` if it was cut off during an action, so that a person has to
+            decide; `stopped` if its process ended otherwise and recorded no end; else the reason
+            for which the run ended, such as `done`
         forked_from: the id of the run that it was forked from, or None
         thread: the id of the conversation that it belongs to; None for the agent's own
         tokens: how many tokens its model calls took; a fork counts only its own

@@ -27,8 +27,8 @@ StopReason: TypeAlias = Literal[
 * `unreadable`: two answers in a row could not be used
 * `budget`: the budget does not cover the next call, which was not begun
 * `deadline`: the seconds of the run are over; the call under way was cancelled
-* `in_doubt`: an action was running when the process ended, so its outcome is unknown; nobody has
-decided yet whether to execute it again
+* `in_doubt`: an action was running when the process ended or the run was cancelled, so its outcome
+is unknown; nobody has decided yet whether to execute it again
 * `terminated`: in a dual act, H accepted
 * `max_loops`: in a dual act, R ran as often as it may, and H did not accept
 * `cancelled`: the model's answer was cancelled, though the run was not

@@ -60,7 +60,7 @@ def refusal(
         return None
     text = (
         f"run {run_id!r} cannot be resumed before you decide: it is unknown whether "
-        f"{', '.join(each.action for each in doubts)} took effect when the process ended: "
+        f"{', '.join(each.action for each in doubts)} took effect when it was cut off: "
         f"decide in the studio's tab Runs, or as `moothall runs {run_id}` shows"
     )
     return Refusal("in_doubt", text, doubts=doubts)

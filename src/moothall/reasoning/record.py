@@ -167,8 +167,8 @@ class Record(ReadRecord[S]):
     def _decided(self, past: Past, decided: Callable[[Past], T] | None, of: Any) -> T:
         if past.decision is None:
             raise InDoubt(
-                f"step {past.key!r} of run {self.run_id!r} was running when the process died, and "
-                f"its outcome is unknown: look whether it took effect, and decide by `moothall "
+                f"step {past.key!r} of run {self.run_id!r} was running when the run was cut off, "
+                f"and its outcome is unknown: look whether it took effect, and decide by `moothall "
                 f"resume {self.run_id} --repeat`, --skip or --done 1=RESULT (journal.decide)"
             )
         if decided is not None:

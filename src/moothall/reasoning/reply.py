@@ -154,7 +154,7 @@ class Reply(_InCell, Generic[T_co]):
 
         Raises:
             BudgetExceeded: the run reached its budget; `DeadlineExceeded` for its time
-            InDoubt: the outcome of an action is unknown: it was running when the process ended
+            InDoubt: the outcome of an action is unknown: it was running when the run was cut off
             ModelError: there is no answer for another reason, which the text states
             Exception: the error, if `stop_reason` is `error`
         """

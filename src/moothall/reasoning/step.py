@@ -48,7 +48,7 @@ class Step:
         self._beside = beside
         self.begun: bool = False  # whether its effect has begun
         self.past = past
-        # The arguments with which it began before the process died: they hold.
+        # The arguments with which it began before the run was cut off: they hold.
         self.args: Any = past.args if past.state == "started" else None
 
     async def permitted(
@@ -101,9 +101,15 @@ class Step:
         record = self._record
         record.note("started", data)
         noted = record.noted
-        if self._beside or record.open > 1:
-            await asyncio.sleep(0)  # let concurrent steps begin in the same commit
-        await record.commit(noted)
+        try:
+            if self._beside or record.open > 1:
+                await asyncio.sleep(0)  # let concurrent steps begin in the same commit
+            await record.commit(noted)
+        except asyncio.CancelledError:
+            if "asks" in data:  # its effect has not begun: no person need decide about it
+                self.begun = False
+                self.end("failed", {"error": "cancelled", "cancelled": True})
+            raise
 
     def charge(self, charged: Callable[[], Mapping[str, Any]]) -> None:
         """Set the function that returns, at the end of the step, what it has spent."""

@@ -46,8 +46,8 @@ _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 _CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"
 _NEVER_BEGUN: Final = "not executed: cancelled before it began"
 _SKIPPED: Final = (
-    "skipped: the process ended while it was executed, and a person has decided not to execute it "
-    "again; whether it had an effect is not known"
+    "skipped: the run was cut off while it was executed, and a person has decided not to execute "
+    "it again; whether it had an effect is not known"
 )
 
 
@@ -63,8 +63,8 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
     were = "was" if len(doubts) == 1 else "were"
     decide = shlex.join(("moothall", "resume", record.run_id, "--journal", record.file.path))
     return (
-        f"outcome unknown: {', '.join(doubts)} {were} running when the process died. Look whether "
-        f"it took effect, and decide: `{decide} --repeat`, --skip or --done N=RESULT "
+        f"outcome unknown: {', '.join(doubts)} {were} running when the run was cut off. Look "
+        f"whether it took effect, and decide: `{decide} --repeat`, --skip or --done N=RESULT "
         "(journal.decide)"
     )
 
@@ -115,27 +115,25 @@ class Calls:
         finally:
             held._ledger.settle(held, (0, 0, 0, sum(call.begun for call in self.wanted)))
 
-    def is_kept_when_cancelled(self) -> bool:
-        """Return whether a recorded turn that was cancelled is over; else it is repeated later.
+    @property
+    def in_doubt(self) -> bool:
+        """Return whether a call has begun and not ended, and may not be repeated unasked."""
+        return any(
+            call.begun and call.result is None and not Call(self, place).may_repeat
+            for place, call in enumerate(self.wanted)
+        )
 
-        A resumed run repeats it if it waited for approvals alone, or if an idempotent action was
-        under way; the end of each other action under way is recorded then, so that it runs once.
-        """
-        began = [n for n, call in enumerate(self.wanted) if call.begun and call.result is None]
-        once = [n for n in began if not Call(self, n).may_repeat]
-        if began == once:
-            return bool(began)
-        for place in once:
-            self.cut_off(place)
-        return False
-
-    def cut_off(self, place: int) -> dict[str, Any]:
-        """Record and emit the result of a call that was cut off, and return it."""
+    def cut_off(self, place: int, ends: bool = True) -> dict[str, Any]:
+        """Emit the result of a call that was cut off, and return it; record it if the call ends."""
         call, wanted = Call(self, place), self.wanted[place]
         past = self.record.find(call.key) if self.record is not NULL_RECORD else None
         began = wanted.begun or (past is not None and past.state == "started")
         error = wanted.fault or (_CUT_OFF if began else _NEVER_BEGUN)
-        result = call.end_as({"tool_executed": False, "error": error})
+        result = {"tool_executed": False, "error": error}
+        if ends:
+            call.end_as(result)
+        else:
+            wanted.result = result
         call.tell_end(result)
         return result
 
@@ -213,11 +211,10 @@ class Call:
             self.tell_end(result)
         self._wanted.result = result
 
-    def end_as(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Record the result of a call that was not executed or was cut off, and return it."""
+    def end_as(self, result: dict[str, Any]) -> None:
+        """Record the result of a call that was not executed or was cut off."""
         self._record.mark(self.key, self._dump(result), **self._about)
         self._wanted.result = result
-        return result
 
     def tell_end(self, result: dict[str, Any]) -> None:
         """Emit that the call has ended."""
@@ -334,11 +331,11 @@ async def execute(
             decision = await permits(agent, call, request, step)
             if decision is not True:
                 return failed(not_permitted(call.name, decision))
-        call.begun = True
         if call.foreign and (texts := request.state.texts) is not None:
             begins(call, texts)
         if step is not NULL_STEP:
             await step.begins(call.args)
+        call.begun = True
         kwargs = call.kwargs
         if kinds := injected(chosen):
             context = context_of(agent, request, call)

@@ -190,7 +190,7 @@ def call_ids(messages: Iterable[Any]) -> set[str]:
 
 def tell_past(agent: str, request: ReplyRequest, entries: Sequence[Entry]) -> None:
     """Emit the recorded calls and messages as past events."""
-    begun: set[tuple[str, str]] = set()
+    begun: dict[tuple[str, str], str] = {}
     for entry in entries:
         if entry.kind == "state":
             for message in entry.data["appended"].get("messages", ()):
@@ -199,22 +199,26 @@ def tell_past(agent: str, request: ReplyRequest, entries: Sequence[Entry]) -> No
             request.tell(event, *parts, past=True)
 
 
-def call_events(agent: str, entry: Entry, begun: set[tuple[str, str]]) -> Iterator[tuple[Any, ...]]:
+def call_events(
+    agent: str, entry: Entry, begun: dict[tuple[str, str], str]
+) -> Iterator[tuple[Any, ...]]:
     """Yield the events of an action's call from its entry, each as its class and what it takes.
 
-    `begun` has the calls that have begun so far.
+    `begun` has the ids of the calls that have begun so far: one that was cut off and is executed
+    again has another id then.
     """
     data, about = entry.data, entry.data.get("about", {})
     if entry.kind not in ("started", "ended") or not {"action", "iteration", "id"} <= about.keys():
         return
-    common = (agent, about["iteration"], about["id"], about["action"])
+    key = (entry.path, data["key"])
+    common = (agent, about["iteration"], begun.get(key, about["id"]), about["action"])
     is_over = entry.kind == "ended"
     # A refused call has no recorded start.
-    if (entry.path, data["key"]) not in begun:
+    if key not in begun:
         args = data["result"]["args"] if is_over else data.get("args")
         known = args if isinstance(args, dict) else {}
         yield CallStarted, *common, known, origins_of(data.get("origins"))
-    begun.add((entry.path, data["key"]))
+        begun[key] = about["id"]
     if is_over:
         result = data["result"]["result"]
         yield CallEnded, *common, result, error_of(result)

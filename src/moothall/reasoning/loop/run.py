@@ -46,6 +46,7 @@ from moothall.reasoning.loop.recording import (
     tell_past,
 )
 from moothall.reasoning.loop.results import MAX_RESULT_CHARS, NOT_RUN, error_of, result_content
+from moothall.reasoning.loop.steering import Steering
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Record
 from moothall.reasoning.record import Step as RecordedStep
 from moothall.reasoning.reply import Reply, Step, Stop
@@ -53,7 +54,7 @@ from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.resume import ended, guarded
 from moothall.reasoning.state import ANSWER
 from moothall.text import counted, error_message, log_failure
-from moothall.threads import awaited
+from moothall.threads import awaited, is_cancelled
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -103,20 +104,13 @@ class Run:
         self._remembered = 0  # how many messages are in the memory
         self._saved = 0  # how many messages are recorded
         self._ids: set[str] = set()  # of the calls
-        # For interruptions: our own cancellations of this task are undone with `uncancel`, as
-        # asyncio.timeout does.
-        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        self._cancels = 0
-        self._under_way = False
-        self._told: list[str] = []
+        self._steering = Steering()
 
     async def reply(self) -> Reply:
         """Ask the model and execute its calls until there is a reason to stop."""
+        steering = self._steering
         if self.thread.underway is None:
-            self.thread.underway = self
+            self.thread.underway = steering
         record = self.record
         try:
             if record is NULL_RECORD:
@@ -126,9 +120,9 @@ class Run:
         except Stop as stop:  # its memory failed between two turns, or at the end
             return self.end(stop)
         finally:
-            if self.thread.underway is self:
+            if self.thread.underway is steering:
                 self.thread.underway = None
-            self.thread.unheard.extend(self._told)  # what came after the last turn
+            self.thread.unheard.extend(steering.told)  # what came after the last turn
         with suppress(Stop):  # its memory failed
             self._resume()
         return as_it_ended(record, self.schema)
@@ -138,39 +132,41 @@ class Run:
         return await self._reply()
 
     async def _reply(self) -> Reply:
-        agent, state, request = self.agent, self.state, self.request
+        agent, state, request, steering = self.agent, self.state, self.request, self._steering
         is_new = not state.messages
         if self.thread.unheard:
-            self._told.extend(self.thread.hear())
+            steering.told.extend(self.thread.hear())
             if not self.record.past(f"{state.iteration + 1}"):
                 self._hear()
         if is_new:
             self._add(**marked({"role": "user", "content": request.content}, request.outside))
             self.save()
         elif state.messages[-1]["role"] == "tool":
-            # A run that was cancelled beside a terminal action that had succeeded.
+            # A run whose process died after a terminal action had succeeded.
             last = (step for step in state.steps if step.iteration == state.iteration)
             reply = self._terminal((self.action(step.action), step) for step in last)
             if reply is not None:
                 return reply
         while state.iteration < agent.max_iterations or self._is_told():
+            if steering.is_cancelled():
+                raise asyncio.CancelledError  # swallowed by an action
             state.iteration += 1
-            self._under_way = True
+            steering.in_turn = True
             try:
                 reply = await self.turn()
             except Stop as stop:
                 reply = self.end(stop)
             except asyncio.CancelledError:
                 reply = None
-                if self._interrupted():
+                if steering.interrupted():
                     self.save()
-                elif self._task.cancelling():
+                elif is_cancelled():
                     raise
                 else:
                     reply = self.end(Stop("cancelled", "the model's answer was cancelled"))
             finally:
-                self._under_way = False
-                if self._told or self._cancels:
+                steering.in_turn = False
+                if steering.told:
                     self._hear()
             if reply is not None:
                 return reply
@@ -181,7 +177,7 @@ class Run:
 
     async def turn(self) -> Reply | None:
         """Handle one answer of the model and its calls; return the reply, or None to continue."""
-        agent, state = self.agent, self.state
+        agent, state, self._spent = self.agent, self.state, self.state.usage
         given = await self.ask()
         answer = read_answer(given, self._ids, self.find, self.known)
         if answer.text:
@@ -214,12 +210,12 @@ class Run:
             state.messages.append(said if self.thread.texts is None else said | self._after_reading)
             state.same, state.before = 0, []
             self.save()
-            if self._told:
+            if self._steering.told:
                 return None  # the user has interrupted meanwhile
             return self.end(Stop("done", cut), value)
         contents = await self.act(answer)
         reply = None
-        if not self._told:
+        if not self._steering.told:
             actions = [call.action for call in answer.calls]
             reply = self._terminal(zip(actions, state.steps[-len(actions) :], strict=True))
             reply = reply or self._unless_progress(answer, contents)
@@ -279,29 +275,13 @@ class Run:
 
     # -- being interrupted -------------------------------------------------------------------------
 
-    def interrupt(self, text: str) -> None:
-        """Stop the current turn and continue with this text. Call it on the run's own loop."""
-        self._told.append(text)
-        # In the run's own task, an action interrupts its own run: do not cancel it.
-        if self._under_way and asyncio.current_task() is not self._task:
-            self._cancels += 1
-            self._task.cancel()
-
     def _is_told(self) -> bool:
-        """Return whether the user has said something since the last answer: it gets one, always."""
-        return not self.state.faults and self.state.messages[-1]["role"] == "user"
-
-    def _interrupted(self) -> bool:
-        """Undo our own cancellations; return whether there were any, and none from outside."""
-        cancels, self._cancels = self._cancels, 0
-        for _ in range(cancels):
-            self._task.uncancel()
-        return cancels > 0 and not self._task.cancelling()
+        """Return whether there is one more turn: the user has spoken, or the last was cut off."""
+        told = not self.state.faults and self.state.messages[-1]["role"] == "user"
+        return told or bool(self.record.past(f"{self.state.iteration + 1}."))
 
     def _hear(self) -> None:
-        self._interrupted()  # the turn may have ended in spite of our cancellation
-        told, self._told = self._told, []
-        for text in told:
+        for text in self._steering.leave():  # the turn may have ended in spite of our cancellation
             self._add(role="user", content=text)
         self.state.faults, self.state.unusable = "", 0
         self.state.same, self.state.before = 0, []
@@ -479,9 +459,11 @@ class Run:
             else:
                 calls = self._calls(answer)
                 await (calls.execute() if self.budget is None else calls.within(self.budget))
-        except BaseException:
-            kept = self._told or record is NULL_RECORD or not self._task.cancelling()
-            if kept or self._calls(answer).is_kept_when_cancelled():
+        except BaseException as error:
+            open = any(call.result is None for call in wanted) and self._steering.is_cut_off(error)
+            if open and record is not NULL_RECORD:
+                self._leave_open(answer, isinstance(error, Stop))
+            else:
                 self._keep(answer)
                 self.save()
             raise
@@ -490,7 +472,18 @@ class Run:
     def _calls(self, answer: Answer) -> Calls:
         return Calls(self.agent, answer.calls, self.request, self.record, self.state.iteration)
 
-    def _keep(self, answer: Answer) -> list[str]:
+    def _leave_open(self, answer: Answer, late: bool) -> None:
+        """Tell memory of a turn that was cut off; the resumed run has it again, or a person."""
+        self.thread.unheard.extend(self._steering.leave())
+        if late or self._calls(answer).in_doubt:
+            self._keep(answer, ends=False)
+            state = self.state
+            iteration, usage = state.iteration, state.usage
+            state.iteration, state.usage = iteration - 1, self._spent
+            self.save()
+            state.iteration, state.usage = iteration, usage
+
+    def _keep(self, answer: Answer, ends: bool = True) -> list[str]:
         """Add the calls and their results, together: memory has no call without its result."""
         contents = []
         limit = self._room(len(answer.calls))
@@ -499,7 +492,7 @@ class Run:
         for place, wanted in enumerate(answer.calls):
             result = wanted.result
             if result is None:
-                result = self._calls(answer).cut_off(place)
+                result = self._calls(answer).cut_off(place, ends)
             error = error_of(result)
             made = (iteration, wanted.name, wanted.args, result, error, run_id, thread)
             self.state.steps.append(Step(*made, dict(wanted.origins)))

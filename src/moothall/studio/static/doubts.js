@@ -1,8 +1,8 @@
-// The calls of a run in doubt: its process ended while they ran, and a person decides about each.
+// The calls of a run in doubt: it was cut off while they ran, and a person decides about each.
 
 import { button, call, count, h, parsed, update } from "./dom.js";
 
-const DOUBT = "The process ended while this was running, so nobody knows whether it took effect. Look, and decide what becomes of it when the run is resumed. Repeat: it runs again. Skip: it does not, and the model is told that its outcome is unknown. Done: it took effect, with the result that you write.";
+const DOUBT = "The run was cut off while this was running, so nobody knows whether it took effect. Look, and decide what becomes of it when the run is resumed. Repeat: it runs again. Skip: it does not, and the model is told that its outcome is unknown. Done: it took effect, with the result that you write.";
 
 // Show in `root` those of run `id` that are open, and those decided; `decided` gets what is known of the run then.
 export function showDoubts(root, id, all, decided) {

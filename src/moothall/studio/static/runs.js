@@ -154,7 +154,7 @@ export function mount(root) {
     };
     const doubtful = shown.filter((each) => each.state === "in_doubt" && !each.job);
     update(view, h("div", { class: "s-overview" }, empty("Choose a run: its steps, what each was given and gave, what it cost."),
-      doubtful.length > 0 && h("section", { class: "s-card", "aria-label": "In doubt" }, h("h2", {}, "In doubt"), h("p", {}, "These ended during an action. Whether it took effect is not known: decide about each."),
+      doubtful.length > 0 && h("section", { class: "s-card", "aria-label": "In doubt" }, h("h2", {}, "In doubt"), h("p", {}, "These were cut off during an action. Whether it took effect is not known: decide about each."),
         h("ul", { class: "s-list" }, doubtful.slice(0, 31).map((each) => h("li", {}, button(each.task.slice(0, 120) || "(no task)", () => go(["runs", each.id]), "s-link"), " ", h("span", { class: "s-soft" }, `${each.agent} · ${day(each.changed)}`))))),
       h("section", {}, h("div", { class: "s-row" }, h("h2", {}, "Over time"), what, by), drawn || h("p", { class: "s-soft" }, what.value === "usd" && all.some((each) => each.tokens) ? "No price of their models is known: look at their tokens." : "These runs have spent nothing that is known.")),
       table(`B${word.slice(1)}`, summed((each) => each.of).sort((one, two) => two[1][what.value] - one[1][what.value] || two[1].tokens - one[1].tokens)), table("By day", summed((each) => date(each.at), all.toSorted((one, two) => two.at - one.at))), by.value !== "model" && h("p", { class: "s-soft" }, "–: the models are free, or their price is not known.")));

@@ -1,0 +1,236 @@
+"""Runs that are cancelled, or whose seconds are over, while an action is executed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal.crash import on_a_loop, settled
+from moothall import (
+    Action,
+    Agent,
+    Budget,
+    Call,
+    Context,
+    Journal,
+    ModelReply,
+    NativeSpace,
+    ReActAgent,
+    Reply,
+    ScriptedModel,
+    SQLiteMemory,
+    Usage,
+    action,
+)
+from moothall.journal import Done
+from moothall.reasoning.events import CallStarted
+
+Stopped = Callable[["asyncio.Task[Reply]"], Awaitable[None]]
+UNKNOWN = "cancelled before it ended; whether it had an effect is not known"
+
+
+class Till:
+    """An agent that pays, and what happened to its action."""
+
+    def __init__(self, journal: Journal, memory: Any = None) -> None:
+        self.journal, self.memory = journal, memory
+        self.began = asyncio.Event()
+        self.ended = threading.Event()
+        self.paid: list[int] = []
+        self.asked = 0
+
+    def agent(self, pay: Any, *calls: Call, **options: Any) -> ReActAgent:
+        def answer(messages: Any, actions: Any) -> ModelReply:
+            self.asked += 1
+            return ModelReply("Paid.", (), Usage(20, 1))
+
+        first = ModelReply("", calls or (Call("c", "pay", {"coins": 3}),), Usage(10, 5))
+        made = Action("pay", pay, "Pay.")
+        more = {"memory": self.memory, "journal": self.journal, **options}
+        return ReActAgent("a", ScriptedModel([first, answer]), actions=[made], **more)
+
+    async def waits(self, coins: int) -> str:
+        self.paid.append(coins)
+        self.began.set()
+        if len(self.paid) < 2:
+            await asyncio.Event().wait()
+        return "paid"
+
+    async def cut_off(self, agent: ReActAgent) -> None:
+        """Cancel its run while it pays."""
+        task = asyncio.ensure_future(agent.reply("go", run_id="R"))
+        await self.began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.parametrize("how", ("cancelled", "a thread", "deadline"))
+@on_a_loop
+async def test_action_that_is_cut_off_with_its_run_is_in_doubt_until_a_person_decides(
+    tmp_path: Path, how: str
+) -> None:
+    with Journal(tmp_path / "j") as journal, SQLiteMemory(tmp_path / "m") as memory:
+        till = Till(journal, memory)
+        loop = asyncio.get_running_loop()
+
+        def pay(coins: int) -> str:
+            till.paid.append(coins)
+            loop.call_soon_threadsafe(till.began.set)
+            till.ended.wait(10)
+            return "paid"
+
+        does: Any = pay if how == "a thread" else till.waits
+        if how == "deadline":
+            reply = await till.agent(does, budget=Budget(seconds=0.05)).reply("go", run_id="R")
+            assert (reply.stop_reason, reply.usage) == ("deadline", Usage(10, 5))
+            assert [step.error for step in reply.steps] == [UNKNOWN]
+            assert journal.replay("R") == reply
+        else:
+            await till.cut_off(till.agent(does))
+        till.ended.set()
+        assert journal.run("R").state == "in_doubt"
+        assert journal.entries("R")[-1].data["reason"] == how.replace("a thread", "cancelled")
+        assert UNKNOWN in [*memory.messages()][-1]["content"]  # for the thread's next reply
+
+        for _ in range(2):
+            reply = await till.agent(does).reply("go", run_id="R")
+            assert (reply.stop_reason, till.paid, till.asked) == ("in_doubt", [3], 0)
+        (doubt,) = journal.in_doubt("R")
+        assert (doubt.action, doubt.args) == ("pay", {"coins": 3})
+        journal.decide("R", {1: Done("paid by hand")})
+        reply = await till.agent(does).reply("go", run_id="R")
+        assert (reply.text, till.paid, till.asked) == ("Paid.", [3], 1)
+        assert [step.result.get("result") for step in reply.steps] == [None, "paid by hand"]
+        assert reply.usage == Usage(30, 6)
+        assert list(memory.messages()) == reply.messages
+        assert journal.replay("R") == reply
+
+
+@on_a_loop
+async def test_action_that_is_cut_off_in_the_last_turn_is_decided_about_all_the_same(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        till = Till(journal)
+        await till.cut_off(till.agent(till.waits, max_iterations=1))
+        agent = till.agent(till.waits, max_iterations=1)
+        assert (await agent.reply("go", run_id="R")).stop_reason == "in_doubt"
+        journal.decide("R", "repeat")
+        agent = till.agent(till.waits, max_iterations=1)
+        assert (await agent.reply("go", run_id="R")).stop_reason == "max_iterations"
+        assert till.paid == [3, 3]
+
+
+@pytest.mark.parametrize("journalled", (True, False))
+@pytest.mark.parametrize("ends_by", ("returning", "raising"))
+@on_a_loop
+async def test_action_that_ends_when_it_is_cancelled_has_ended_and_its_run_is_cancelled(
+    tmp_path: Path, ends_by: str, journalled: bool
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        till = Till(journal)
+
+        async def pay(coins: int) -> str:
+            till.paid.append(coins)
+            till.began.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if ends_by == "raising":
+                    raise RuntimeError("given back") from None
+            return "paid"
+
+        if not journalled:
+            await till.cut_off(till.agent(pay, journal=None))
+            assert till.asked == 0
+            return
+        await till.cut_off(till.agent(pay))
+        assert (journal.run("R").state, till.asked) == ("cancelled", 0)
+        reply = await till.agent(pay).reply("go", run_id="R")
+        assert (reply.text, till.paid) == ("Paid.", [3])
+        (step,) = reply.steps
+        assert (step.error or step.result["result"]) == (
+            "given back" if ends_by == "raising" else "paid"
+        )
+
+
+@on_a_loop
+async def test_action_that_is_cancelled_before_it_begins_runs_when_the_run_is_resumed(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        till = Till(journal)
+        paid: list[int] = []
+
+        async def pay(coins: int) -> str:
+            paid.append(coins)
+            return "paid"
+
+        calls = [Call(str(n), "pay", {"coins": n}) for n in (1, 2)]
+        agent = till.agent(pay, *calls)
+        task = asyncio.ensure_future(agent.reply("go", run_id="R"))
+        agent.watch(lambda event: isinstance(event, CallStarted) and task.cancel())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (journal.run("R").state, paid, journal.in_doubt("R")) == ("cancelled", [], [])
+        reply = await till.agent(pay, *calls).reply("go", run_id="R")
+        assert (reply.text, sorted(paid), len(reply.steps)) == ("Paid.", [1, 2], 2)
+        assert journal.replay("R") == reply
+
+
+@on_a_loop
+async def test_reply_in_a_task_that_was_cancelled_before_goes_on(tmp_path: Path) -> None:
+    async def cleaning_up() -> Reply:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+        till = Till(Journal(tmp_path / "j"))
+
+        async def pay(coins: int) -> str:
+            return "paid"
+
+        return await till.agent(pay).reply("go", run_id="R")
+
+    task = asyncio.ensure_future(cleaning_up())
+    await settled()
+    task.cancel()
+    assert (await task).text == "Paid."
+
+
+@on_a_loop
+async def test_request_that_is_cut_off_with_its_run_is_in_doubt(tmp_path: Path) -> None:
+    began, cancelled = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    class Shop(Agent):
+        @action
+        async def buy(self, context: Context) -> str:
+            """Buy."""
+            loop.call_soon_threadsafe(began.set)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+            return "bought"
+
+    script = [Call("c", "shop.buy", {}), "Bought."]
+    with Journal(tmp_path / "j") as journal, NativeSpace() as space:
+        space.add(Shop("shop"))
+        buyer = space.add(ReActAgent("a", ScriptedModel(script), discover="*", journal=journal))
+        task = asyncio.ensure_future(buyer.reply("go", run_id="R"))
+        await began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(cancelled.wait, 10)
+        assert (await buyer.reply("go", run_id="R")).stop_reason == "in_doubt"
+        assert [each.action for each in journal.in_doubt("R")] == ["shop.buy"]
+        journal.decide("R", {1: Done("bought")})
+        assert (await buyer.reply("go", run_id="R")).text == "Bought."
