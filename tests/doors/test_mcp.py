@@ -8,7 +8,9 @@ import random
 import re
 import threading
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
 
 import mcp
 import mcp_types as types
@@ -123,6 +125,101 @@ def test_mcp_door_offers_actions_as_tools_with_their_schemas(serve: Serve, mode:
             result = await client.call_tool("price", {"item": "lamp", "pieces": 2})
             assert result.structured_content == {"item": "lamp", "price": 6}
             assert json.loads(text(result)) == {"item": "lamp", "price": 6}
+
+    asyncio.run(main())
+
+
+@dataclass
+class Parcel:
+    to: str
+    sent: datetime
+    within: Parcel | None = None
+
+
+@dataclass
+class Fragile(Parcel):
+    glass: bool = True
+
+
+class Post(Agent):
+    """An agent whose actions return values of many types."""
+
+    @action
+    async def weigh(self, kilos: int) -> int:
+        """Weigh something."""
+        return kilos
+
+    @action
+    async def names(self) -> list[str] | None:
+        """Tell who has a parcel."""
+        return ["Ann"]
+
+    @action
+    async def drop(self) -> None:
+        """Drop everything."""
+
+    @action
+    async def pack(self, to: str) -> Parcel:
+        """Pack a parcel, with another in it."""
+        at = datetime(2026, 1, 2, 3, 4)
+        return Fragile(to, at, Parcel("Bo", at))
+
+    @action
+    async def shelf(self) -> dict[str, int]:
+        """Tell what is on the shelf."""
+        return {"Ann": 1}
+
+    @action
+    async def anything(self) -> Any:
+        """Return something."""
+        return 5
+
+    @action
+    async def lie(self) -> int:
+        """Return what it does not say."""
+        return cast(int, "five")
+
+
+@MODES
+def test_mcp_door_results_are_structured_as_their_output_schemas_say(
+    serve: Serve, mode: str
+) -> None:
+    async def main() -> None:
+        async with mcp.Client(f"{serve(asgi(Post('post')))}/mcp", mode=mode) as client:
+            tools = {each.name: each.output_schema for each in (await client.list_tools()).tools}
+            assert tools["anything"] is None
+            assert tools["weigh"] == {
+                "type": "object",
+                "properties": {"result": {"type": "integer"}},
+                "required": ["result"],
+            }
+            assert tools["shelf"] == {
+                "type": "object",
+                "additionalProperties": {"type": "integer"},
+            }
+            packed = {"to": "Cy", "sent": "2026-01-02T03:04:00", "glass": True}
+            packed["within"] = {"to": "Bo", "sent": "2026-01-02T03:04:00", "within": None}
+            for name, args, expected in (
+                ("weigh", {"kilos": 3}, {"result": 3}),
+                ("names", {}, {"result": ["Ann"]}),
+                ("drop", {}, {"result": None}),
+                ("pack", {"to": "Cy"}, {"result": packed}),
+                ("shelf", {}, {"Ann": 1}),
+                ("anything", {}, None),
+            ):
+                # The client checks the content by the schema that the server has stated.
+                result = await client.call_tool(name, args)
+                assert (name, result.structured_content) == (name, expected)
+                assert not result.is_error
+                assert json.loads(text(result)) == (
+                    5 if expected is None else expected.get("result", expected)
+                )
+            wrong = await client.call_tool("lie", {})
+            assert wrong.is_error
+            assert text(wrong) == (
+                "TypeError: it ended, with a value that its return annotation does not allow at "
+                "result: 'five' is not of type 'integer'"
+            )
 
     asyncio.run(main())
 

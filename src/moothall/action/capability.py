@@ -186,6 +186,14 @@ class Action(Options):
         self._parameters = schema
 
     @property
+    def returned(self) -> dict[str, Any] | None:
+        """The JSON schema of what it returns; None if the function's annotation does not say it."""
+        try:
+            return self.signature.returned
+        except DefinitionError:  # a type of its parameters, for which a schema is given
+            return None
+
+    @property
     def help(self) -> Any:
         """What `help` shows of the action."""
         if self._help is not None:

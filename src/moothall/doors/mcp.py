@@ -20,7 +20,7 @@ from moothall.doors.refusals import REFUSED, fault_of
 from moothall.doors.served import Caller, Served, in_lines
 from moothall.errors import MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
-from moothall.mcp.results import content_of
+from moothall.mcp.results import ResultSchema, content_of
 from moothall.reasoning.events import CallEnded, CallProgress, CallStarted, Event
 from moothall.reasoning.loop.answer import safe_names
 from moothall.text import one_line
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from mcp import MCPError
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
+
+    from moothall.action import Action
 
 _PERMIT: Final = {
     "type": "object",
@@ -173,14 +175,14 @@ class MCPDoor:
     ) -> types.ListToolsResult:
         import mcp_types as types
 
+        hint = types.ToolAnnotations(idempotent_hint=True)
         tools = [
             types.Tool(
                 name=name,
                 description=action.description,
                 input_schema={"type": "object", **action.parameters},
-                annotations=types.ToolAnnotations(idempotent_hint=True)
-                if action.idempotent
-                else None,
+                output_schema=None if (gives := _gives(action)) is None else gives.schema,
+                annotations=hint if action.idempotent else None,
             )
             for name, (_, action) in self._tools().items()
         ]
@@ -220,23 +222,23 @@ class MCPDoor:
         capabilities = ctx.session.client_capabilities
         can_ask = capabilities is not None and capabilities.elicitation is not None
         job = _Job(sender, caller, params.name, params.arguments or {}, can_ask)
-        job.task = asyncio.create_task(self._done(job, id, action.name, args, meta))
+        job.task = asyncio.create_task(self._done(job, id, action, args, meta))
         job.task.add_done_callback(lambda task: job.news.put_nowait(None))
         return await self._followed(ctx, job)
 
     async def _done(
-        self, job: _Job, to: str, action: str, args: dict[str, Any], meta: Any
+        self, job: _Job, to: str, action: Action, args: dict[str, Any], meta: Any
     ) -> types.CallToolResult:
         """Call an action, and return its outcome as a result."""
         loop, tell = asyncio.get_running_loop(), job.news.put_nowait
         caller = Caller(loop, job.approve, job.answer, tell, name=job.caller)
         try:
-            value = await self._served.call(job.sender, to, action, args, caller, tell)
+            value = await self._served.call(job.sender, to, action.name, args, caller, tell)
+            return _result(value, action, f"{to}.{action.name}", meta)
         except REFUSED as refused:
             raise _refused(refused) from None
         except MoothallError as error:
             return _failed(str(error))
-        return _result(value, meta)
 
     async def _followed(
         self, ctx: ServerRequestContext[Any], job: _Job
@@ -372,12 +374,22 @@ def _refused(error: Exception) -> MCPError:
     return MCPError(fault_of(error).code, str(error))
 
 
-def _result(value: Any, meta: Any) -> types.CallToolResult:
+def _gives(action: Action) -> ResultSchema | None:
+    """Return the schema of the results of an action's tool; None if its type is not known."""
+    return ResultSchema.of(action.returned)
+
+
+def _result(value: Any, action: Action, where: str, meta: Any) -> types.CallToolResult:
     import mcp_types as types
 
+    gives = _gives(action)
+    if gives is None:
+        structured = value if isinstance(value, dict) else None
+    else:
+        structured = gives.content(value, where)
     return types.CallToolResult(
         content=content_of(value) or [types.TextContent(text=json_text(value))],
-        structured_content=value if isinstance(value, dict) else None,
+        structured_content=structured,
         _meta=meta,
     )
 

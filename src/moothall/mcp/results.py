@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from typing import Any
 
 from moothall.errors import ActionError
+from moothall.signature.schema import WrongSchema, checked
+from moothall.text import shorten
 
 
 def value_of(result: Any, where: str) -> Any:
@@ -39,6 +43,52 @@ def content_of(value: Any) -> list[Any] | None:
         return None
     made = [_content(each) for each in value]
     return None if None in made else made
+
+
+@dataclass(frozen=True)
+class ResultSchema:
+    """The schema of a tool's results, which are objects.
+
+    Attributes:
+        schema: the schema
+        wraps: whether the tool's value is the `result` of such an object, and not the object itself
+    """
+
+    schema: dict[str, Any]
+    wraps: bool
+
+    @classmethod
+    def of(cls, returned: dict[str, Any] | None) -> ResultSchema | None:
+        """Return that of the schema of an action's values; None if that is None, or is wrong."""
+        if returned is None:
+            return None
+        wraps = returned.get("type") != "object"
+        if wraps:
+            definitions = returned.pop("$defs", None)
+            properties = {"type": "object", "properties": {"result": returned}}
+            returned = {**properties, "required": ["result"]}
+            if definitions is not None:
+                returned["$defs"] = definitions
+        try:
+            checked(json.dumps(returned))
+        except WrongSchema:  # a type of the user's own says so
+            return None
+        return cls(returned, wraps)
+
+    def content(self, value: Any, where: str) -> dict[str, Any]:
+        """Return a value as the structured content of a result.
+
+        Raises:
+            ActionError: the schema does not allow it; `where` names the tool
+        """
+        made: dict[str, Any] = {"result": value} if self.wraps else value
+        wrong = checked(json.dumps(self.schema)).wrong(made)
+        if wrong is None:
+            return made
+        path = ".".join(map(str, wrong[0]))
+        at = f" at {path}" if path else ""
+        text = f"it ended, with a value that its return annotation does not allow{at}: {wrong[1]}"
+        raise ActionError("TypeError", shorten(text, 500), where)
 
 
 def _content(block: Any) -> Any:

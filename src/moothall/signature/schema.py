@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from moothall.jsonvalue import NotJSON, copy_json
 from moothall.text import excerpt, json_type, render_path, shorten
@@ -168,3 +168,27 @@ def checked(schema: str) -> SchemaValidator:
     """Return the validator of a schema given as JSON; WrongSchema if it cannot be used."""
     # A service or a dual act is given the same schema each time.
     return SchemaValidator(json.loads(schema))
+
+
+_VALUES: Final = frozenset(("const", "default", "enum", "examples"))
+_OF_SCHEMAS: Final = frozenset(("$defs", "properties"))
+_ZONED: Final = frozenset(("date-time", "time"))
+
+
+def opened(schema: Any) -> Any:
+    """Return a schema of values given out: they may have more keys, and times without a zone."""
+    if isinstance(schema, list):
+        return [opened(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made: dict[str, Any] = {}
+    for key, item in schema.items():
+        if key in _VALUES:
+            made[key] = item
+        elif key in _OF_SCHEMAS:
+            made[key] = {name: opened(each) for name, each in item.items()}
+        elif (key, item) != ("additionalProperties", False) and (
+            key != "format" or item not in _ZONED
+        ):
+            made[key] = opened(item)
+    return made

@@ -31,6 +31,7 @@ from moothall.signature.annotation import (
     validator_of,
 )
 from moothall.signature.docstring import Docstring, Entry, read_docstring, read_type
+from moothall.signature.schema import opened
 from moothall.text import error_text, excerpt, printable
 
 _MOST_TOLD = 8  # the most names in one error
@@ -148,6 +149,7 @@ class Signature:
         # As JSON text: to read it is the cheapest copy.
         self._help_text: str | None = None
         self._schema_text: str | None = None
+        self._returned_text: str | None = None
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, bound_to_self: bool) -> Signature:
@@ -184,6 +186,20 @@ class Signature:
                 schema["$defs"] = definitions
             self._schema_text = json.dumps(copy_json(schema))
         return json.loads(self._schema_text)  # type: ignore[no-any-return]
+
+    @property
+    def returned(self) -> dict[str, Any] | None:
+        """The JSON schema of what it returns; None if its annotation does not say it.
+
+        It is each time a new copy. Values may have more keys than it names: those of a subclass.
+        """
+        if self._returned_text is None:
+            annotation, _ = split_annotated(Any if self._returns is _NOTHING else self._returns)
+            schema, definitions = _schema_of_returned(annotation, cut=False)
+            if schema and definitions:
+                schema["$defs"] = definitions
+            self._returned_text = json.dumps(copy_json(opened(schema)))
+        return json.loads(self._returned_text) or None
 
     @property
     def help(self) -> dict[str, Any]:
@@ -239,11 +255,7 @@ class Signature:
         hint = self._returns
         annotation = read_type(entry.type_name) if hint is _NOTHING else hint
         annotation, description = split_annotated(annotation)
-        schema: dict[str, Any] = {}
-        # A value without a JSON form may be returned to Python callers.
-        with contextlib.suppress(Exception):
-            form = form_of(annotation)
-            schema = schemas_of({"return": form}, returned=True, cut=True)[0]["return"]
+        schema, _ = _schema_of_returned(annotation, cut=True)
         return _annotated_schema(schema, description or entry.description)
 
     # -- checks of arguments -----------------------------------------------------------------------
@@ -329,6 +341,15 @@ def _annotated_schema(schema: dict[str, Any], description: str | None) -> dict[s
     if text:
         described["description"] = printable(text)
     return described | {key: item for key, item in schema.items() if key != "description"}
+
+
+def _schema_of_returned(annotation: Any, *, cut: bool) -> tuple[dict[str, Any], _Defs]:
+    """Return the schema of returned values, with its definitions; empty if there is none."""
+    # A value without a JSON form may be returned to Python callers.
+    with contextlib.suppress(Exception):
+        schemas, definitions = schemas_of({"return": form_of(annotation)}, returned=True, cut=cut)
+        return schemas["return"], definitions
+    return {}, {}
 
 
 def _named(what: str, names: list[str]) -> str:
