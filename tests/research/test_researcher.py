@@ -1511,6 +1511,18 @@ def test_a_passage_with_one_word_of_an_objective_says_nothing_about_it() -> None
 # -- a conversational agent ------------------------------------------------------------------------
 
 
+def test_a_fork_of_an_ended_run_is_over_when_its_program_has_called_it(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "runs.db")
+    researcher = Researcher("r", None, tools=tools(), iterations=1, journal=journal)
+    ended = researcher.reply_sync("the port of alpha", run_id="run")
+    fork = journal.fork("run")
+
+    assert researcher.reply_sync("the port of alpha", run_id=fork).text == ended.text
+
+    assert journal.run(fork).state == "done"
+    assert journal.replay(fork).text == ended.text
+
+
 def test_a_second_question_of_a_thread_reads_addresses_that_its_sources_name() -> None:
     pages = {f"https://wiki.example/{n}": f"The {n} protocol uses port 47." for n in ("mu", "nu")}
 

@@ -479,9 +479,7 @@ class Researcher(RecordedAgent):
         self._attach(bench, request, record)
         bench.running = True
         try:
-            reply = await self._research(bench, request, record)
-            await record.commit()
-            return reply
+            return await self._research(bench, request, record)
         finally:
             note_sources(request, [each.url for each in bench.resources.get_all() if each.visited])
             bench.running, bench.record = False, NULL_RECORD
@@ -494,6 +492,7 @@ class Researcher(RecordedAgent):
                 await iterate(bench)
             except Stop as stop:
                 self._stopped(bench, stop).value.raise_for_error()
+            await record.commit()
             return recording.reply_of(self._report(bench), request.run_id)
         if request.state.underway is None:
             loop = asyncio.get_running_loop()
