@@ -166,6 +166,24 @@ def test_a_models_failure_is_the_senders_error_and_is_not_remembered() -> None:
     assert said(model, 1) == [("user", "Again")]
 
 
+@pytest.mark.parametrize("watched", (False, True))
+def test_chatty_says_nothing_for_a_model_that_gives_no_answer(watched: bool) -> None:
+    class Mute:
+        name, context_tokens = "mute", None
+
+        async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+            return None
+
+    chatty = ChattyAI("Chatty", Mute())
+    if watched:
+        chatty.watch(lambda event: None)
+    with NativeSpace() as space:
+        space.add(chatty)
+        asked = space.add(Agent("me")).ask("Chatty", "say", content="Hi")
+        with pytest.raises(ActionError, match="'Chatty' gave no answer but NoneType"):
+            asked.result(10)
+
+
 def test_a_failure_comes_to_a_mere_sender_as_an_error_message() -> None:
     with NativeSpace() as space:
         space.add(ChattyAI("Chatty", ScriptedModel([])))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from moothall.journal import Journal
 from moothall.memory.bounded import TokenBoundedMemory
 from moothall.models.protocol import Call, ModelReply, Usage
 from moothall.reasoning.loop.answer import MAX_NAME, is_safe, safe_names
@@ -37,8 +39,10 @@ an_answer = st.builds(
     ModelReply,
     text=st.text(st.characters(), max_size=12) | anything,
     calls=st.lists(a_call | anything, max_size=4).map(tuple) | anything,
-    usage=st.just(Usage(1, 1)) | anything,
+    usage=st.just(Usage(1, 1)) | st.builds(Usage, anything, anything, anything) | anything,
     finish_reason=st.sampled_from(["stop", "calls", "length"]) | anything,
+    reasoning=st.text(max_size=4) | anything,
+    thinking=st.lists(st.just({"type": "thinking"}) | anything, max_size=2) | anything,
 )
 
 
@@ -74,6 +78,34 @@ def test_any_model_answer_ends_in_a_reply(answers: list[Any], bound: int) -> Non
             assert call["id"]
     model.answers = [use("add", {"a": 1, "b": 2}), say("3")]
     assert thinker.reply_sync("1 + 2").text == "3"
+
+
+@settings(max_examples=20)
+@given(st.lists(an_answer | anything, min_size=1, max_size=4))
+@example([ModelReply(None, (Call("1", "add", {"a": 1}),)), say("2")])  # type: ignore[arg-type]
+@example([ModelReply("2", usage=None)])  # type: ignore[arg-type]
+@example([ModelReply("2", usage=Usage(3, None))])  # type: ignore[arg-type]
+@example([None, [Call("1", "add", None)], say("2")])  # type: ignore[arg-type]
+def test_any_model_answer_is_recorded_so_that_the_run_can_be_read(answers: list[Any]) -> None:
+    with TemporaryDirectory() as folder, Journal(f"{folder}/runs.db") as journal:
+        thinker = ReActAgent("thinker", Answers(*answers), actions=[add], journal=journal)
+        thinker.max_iterations = 3
+        reply = thinker.reply_sync("go", run_id="run")
+        assert journal.replay("run").to_json() == reply.to_json()
+        read = journal.fork("run", upto=_last_answer(journal))  # as after a crash there
+        assert journal.in_doubt(read) == []
+        again = ReActAgent("thinker", Answers(*answers), actions=[add], journal=journal)
+        again.max_iterations = 3
+        assert again.reply_sync("go", run_id=read).stop_reason == reply.stop_reason
+
+
+def _last_answer(journal: Journal) -> int:
+    """The number of the entry with the last answer of the model."""
+    return max(
+        each.sequence
+        for each in journal.entries("run")
+        if each.kind in ("ended", "failed") and "model" in each.data.get("about", {})
+    )
 
 
 @given(st.lists(st.text(st.characters(), min_size=1, max_size=90), unique=True, max_size=12))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import tracing
 from moothall.action import action
 from moothall.context import Context, SystemPrompt, check_system_prompt, prompt_for
-from moothall.errors import ContextOverflow, DefinitionError
+from moothall.errors import ContextOverflow, DefinitionError, ModelError
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.memory import Memory
 from moothall.message import REPLYING
 from moothall.models.base import answer_of, streamed
-from moothall.models.protocol import Model, ModelReply
+from moothall.models.protocol import Model, ReasoningPiece, TextPiece, is_answer
 from moothall.reasoning.checked_parts import (
     MemoryPart,
     check_model,
@@ -27,6 +27,7 @@ from moothall.reasoning.record import NULL_RECORD
 from moothall.reasoning.reply_context import Replying, within
 from moothall.reasoning.thread import Thread
 from moothall.reasoning.threaded import Threaded
+from moothall.text import shorten
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -154,12 +155,18 @@ class ChattyAI(Threaded):
         if system:
             prompt.insert(0, {"role": "system", "content": system})
         if not self._watchers:
-            return str((await answer_of(self.model, prompt)).text).strip()
-        text = ""
+            return self._text_of(await answer_of(self.model, prompt))
+        given: Any = None
         async with aclosing(streamed(self.model, prompt)) as parts:
             async for part in parts:
-                if isinstance(part, ModelReply):
-                    text = part.text
-                else:
+                if isinstance(part, TextPiece | ReasoningPiece):
                     self._watchers.tell(replace(part, agent=str(self.id)))
-        return text.strip()
+                else:
+                    given = part
+        return self._text_of(given)
+
+    def _text_of(self, given: Any) -> str:
+        if not is_answer(given):
+            made = shorten(type(given).__name__)
+            raise ModelError(f"the model of agent {self.id!r} gave no answer but {made}")
+        return (given.text or "").strip()

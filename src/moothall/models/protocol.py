@@ -17,6 +17,8 @@ from typing import (
     runtime_checkable,
 )
 
+from moothall.jsonvalue import json_text
+
 if TYPE_CHECKING:
     from moothall.action import Action
 
@@ -135,27 +137,72 @@ def usage_json(usage: Usage) -> list[int]:
     return [usage.input_tokens, usage.output_tokens, *(special if any(special) else ())]
 
 
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """What a model gave that is no answer, as its record says it.
+
+    Attributes:
+        made: the name of its class
+    """
+
+    made: str
+
+
+def is_answer(given: Any) -> bool:
+    """Return whether what a model gave can be read as its answer."""
+    text, calls = getattr(given, "text", None), getattr(given, "calls", None)
+    return (text is None or isinstance(text, str)) and isinstance(calls, tuple | list)
+
+
+def stated_usage(given: Any) -> Usage:
+    """Return the tokens that an answer states; what is no number of tokens counts as none."""
+    usage = getattr(given, "usage", None)
+    if not isinstance(usage, Usage):
+        return NO_USAGE
+    counts = [getattr(usage, name) for name in Usage.__slots__]
+    if all(type(each) is int and each >= 0 for each in counts):
+        return usage
+    return Usage(*(each if type(each) is int and each >= 0 else 0 for each in counts))
+
+
+def thinking_of(given: Any) -> list[dict[str, Any]]:
+    """Return the provider's blocks of reasoning of an answer."""
+    blocks = getattr(given, "thinking", ())
+    whole = blocks if isinstance(blocks, tuple | list) else ()
+    return [each for each in whole if isinstance(each, dict)]
+
+
 def answer_json(answer: Any) -> dict[str, Any]:
-    """Return what is recorded of a model's answer; an invalid one is invalid when read back."""
-    usage = getattr(answer, "usage", None)
-    calls = getattr(answer, "calls", None)
-    if isinstance(calls, tuple | list):
-        names = ("id", "name", "args")
-        calls = [{name: getattr(call, name, None) for name in names} for call in calls]
-    thinking = getattr(answer, "thinking", ())
+    """Return what is recorded of a model's answer; one that is none is none when read back."""
+    usable, thinking = is_answer(answer), thinking_of(answer)
+    finish_reason = getattr(answer, "finish_reason", None)
+    reasoning = getattr(answer, "reasoning", "")
     return {
-        "type": type(answer).__name__,
-        "text": getattr(answer, "text", None),
-        "calls": calls,
-        "usage": usage_json(usage) if isinstance(usage, Usage) else None,
-        "finish_reason": getattr(answer, "finish_reason", None),
-        "reasoning": getattr(answer, "reasoning", ""),
-        **({"thinking": list(thinking)} if thinking else {}),
+        "type": answer.made if isinstance(answer, NoAnswer) else type(answer).__name__,
+        "text": (usable and answer.text) or "",
+        "calls": [_call_json(each) for each in answer.calls] if usable else [],
+        "usage": usage_json(stated_usage(answer)),
+        "finish_reason": finish_reason if isinstance(finish_reason, str) else None,
+        "reasoning": reasoning if isinstance(reasoning, str) else "",
+        **({"thinking": thinking} if thinking else {}),
+        **({} if usable else {"unusable": True}),
     }
 
 
-def answer_of_json(given: dict[str, Any]) -> ModelReply:
+def _call_json(call: Any) -> dict[str, Any]:
+    id, name, args = (getattr(call, each, None) for each in ("id", "name", "args"))
+    return {
+        "id": id if isinstance(id, str) else "",
+        "name": name if isinstance(name, str) else "",
+        # As JSON text, other data is refused as it was: arguments are an object.
+        "args": args if isinstance(args, dict | str) else json_text(args),
+    }
+
+
+def answer_of_json(given: dict[str, Any]) -> Any:
     """Return a model's answer from its JSON data; raise `KeyError` or `TypeError` for others."""
+    if given.get("unusable"):
+        return NoAnswer(str(given["type"]))
     calls, usage = given["calls"], given["usage"]
     if isinstance(calls, list):
         calls = tuple(Call(**call) for call in calls)

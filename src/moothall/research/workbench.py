@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from moothall.action import Action
 from moothall.errors import BudgetExceeded, JournalError, ModelError
 from moothall.models.ask import Messages, Unusable, ask_json
-from moothall.models.protocol import Usage
+from moothall.models.protocol import Usage, stated_usage
 from moothall.reasoning.charging import completed
 from moothall.reasoning.loop.calls import Calls, doubts_of
 from moothall.reasoning.record import NULL_RECORD, Record
@@ -387,11 +387,10 @@ class Workbench:
 
     def note_usage(self, answer: Any, name: str | None) -> None:
         """Add to the report's foot what an answer of a model took."""
-        usage = getattr(answer, "usage", None)
-        if isinstance(usage, Usage):
-            self.progress.usage = self.progress.usage + usage
-            used = self.progress.used
-            used[str(name)] = used.get(str(name), Usage()) + usage
+        usage = stated_usage(answer)
+        self.progress.usage = self.progress.usage + usage
+        used = self.progress.used
+        used[str(name)] = used.get(str(name), Usage()) + usage
 
 
 def _key(task: ResearchTask) -> str:

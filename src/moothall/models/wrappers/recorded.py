@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from moothall.errors import ConfigError, ModelError
 from moothall.models.base import Answering, Closing, Request, in_pieces, prepare
 from moothall.models.names import model as named
-from moothall.models.protocol import Model, ModelReply, StreamPart, answer_json, answer_of_json
+from moothall.models.protocol import (
+    Model,
+    ModelReply,
+    StreamPart,
+    answer_json,
+    answer_of_json,
+    is_answer,
+)
 from moothall.text import one_line
 from moothall.threads import guard, in_child
 
@@ -246,6 +253,8 @@ class _File:
         return head
 
     def add(self, key: str, reply: ModelReply, about: str) -> None:
+        if not is_answer(reply):  # whoever asks again gets another one
+            return
         answer = answer_json(reply)
         del answer["type"]
         if not reply.reasoning:

@@ -13,7 +13,7 @@ from moothall.message import address
 from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.names import check_name
 from moothall.models.names import model as by_name
-from moothall.models.protocol import Usage
+from moothall.models.protocol import Usage, stated_usage
 from moothall.reasoning.charging import completed
 from moothall.reasoning.conversation.conversation_state import ConversationState
 from moothall.reasoning.conversation.speaking_order import Choice, NoChoice, Order
@@ -111,8 +111,7 @@ class ChosenBy(Order):
                 of=ANSWER,
                 model=getattr(self.model, "name", None),
             )
-            spent = getattr(given, "usage", None)
-            usage = usage + spent if isinstance(spent, Usage) else usage
+            usage = usage + stated_usage(given)
             return given
 
         def read(text: str) -> str | None:

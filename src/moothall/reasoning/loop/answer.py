@@ -22,6 +22,7 @@ from moothall.action import Action
 from moothall.context import Context
 from moothall.errors import AskAgain, InvalidArguments
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readable
+from moothall.models.protocol import NoAnswer, is_answer, thinking_of
 from moothall.provenance import Origins, origins_of
 from moothall.text import json_type, shorten
 from moothall.threads import awaited
@@ -193,10 +194,10 @@ def read_answer(
     known: Callable[[], list[str]],
 ) -> Answer:
     """Read a model's answer; `ids` are those of the reply's calls so far."""
-    text = getattr(answer, "text", None)
-    calls = getattr(answer, "calls", None)
-    if not (isinstance(text, str) or text is None) or not isinstance(calls, (tuple, list)):
-        return Answer("", [], f"the model gave no answer but {shorten(type(answer).__name__)}")
+    if not is_answer(answer):
+        made = answer.made if isinstance(answer, NoAnswer) else type(answer).__name__
+        return Answer("", [], f"the model gave no answer but {shorten(made)}")
+    text, calls = getattr(answer, "text", None), answer.calls
     text = readable(text) if text and not text.isspace() else ""
     if not calls:
         if text:
@@ -212,7 +213,7 @@ def read_answer(
         return Answer(text, [], fault)
     wanted = [_read_call(call, ids, find, known) for call in calls]
     faults = "; ".join([each.fault for each in wanted if each.fault])
-    return Answer(text, wanted, faults, list(getattr(answer, "thinking", ())))
+    return Answer(text, wanted, faults, thinking_of(answer))
 
 
 def _read_call(

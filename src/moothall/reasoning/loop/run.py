@@ -18,7 +18,7 @@ from moothall.goal import format_goals
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.memory.memory import Memory
 from moothall.models.base import answer_of, streamed
-from moothall.models.protocol import Model, ModelReply, ReasoningPiece, TextPiece, Usage
+from moothall.models.protocol import Model, ModelReply, ReasoningPiece, TextPiece, stated_usage
 from moothall.reasoning.charging import begun, budgeted
 from moothall.reasoning.events import MessageAdded
 from moothall.reasoning.hooks import as_hooked, expect_answer, expect_messages, run_hooks
@@ -303,8 +303,8 @@ class Run:
                 name = getattr(self.model, "name", None)
                 given = await record.step(f"{iteration}", self._ask, of=ANSWER, model=name)
             # Count usage before reading: an unreadable answer costs tokens too.
-            usage = getattr(given, "usage", None)
-            if isinstance(usage, Usage) and usage.total:
+            usage = stated_usage(given)
+            if usage.total:
                 self.state.usage = self.state.usage + usage
             if not self.agent._hooks.get("post_reasoning"):
                 return given

@@ -78,7 +78,8 @@ class Asking:
             outcome = await self._ask(key, asked, prompt)
         if "failed" in outcome:
             raise ModelError(f"the model did not answer agent {id!r}: {outcome['failed']}")
-        return answer_of_json(outcome["answer"])
+        answer: ModelReply = answer_of_json(outcome["answer"])
+        return answer
 
     def fell_back(self, id: str, why: str) -> None:
         """Record that the last answer to an agent was unusable; warn of the first."""
