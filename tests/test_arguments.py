@@ -16,21 +16,33 @@ from moothall import (
     Agent,
     AMQPSpace,
     Budget,
+    ChosenBy,
+    CitizenMemory,
+    Clock,
     ConfigError,
     Conversation,
     DefinitionError,
     DualActConfig,
+    FileError,
     Goal,
+    HandOver,
+    Host,
     Journal,
+    LocalModel,
     Memory,
     NativeSpace,
     OpenAIModel,
     ReActAgent,
+    RecordedModel,
+    RemoteAgent,
     Researcher,
+    ResourcePool,
     RuleApprover,
     ScriptedModel,
     Society,
     SQLiteMemory,
+    TokenBoundedMemory,
+    check_skill,
     parse_slash,
     show,
     workflow,
@@ -133,7 +145,36 @@ CALLS: dict[str, Callable[[], Any]] = {
     "memory's thread": lambda: Memory().thread(5),  # type: ignore[arg-type]
     "rules": lambda: RuleApprover(5),  # type: ignore[arg-type]
     "slash line": lambda: parse_slash(5),  # type: ignore[arg-type]
+    "half a character as a thread": lambda: agent().reply_sync("x", thread="\ud800"),
+    "roles of a chooser": lambda: ChosenBy(ScriptedModel(), about=["a"]),  # type: ignore[arg-type]
+    "prompt of a chooser": lambda: ChosenBy(ScriptedModel(), prompt=5),  # type: ignore[arg-type]
+    "end of a chooser": lambda: ChosenBy(ScriptedModel(), may_end="no"),  # type: ignore[arg-type]
+    "roles of a hand-over": lambda: HandOver(about="ab"),  # type: ignore[arg-type]
+    "stay of a hand-over": lambda: HandOver(stay=1),  # type: ignore[arg-type]
+    "timeout of a remote agent": lambda: RemoteAgent(Agent("a"), "b", timeout=-1),
+    "name of a script": lambda: ScriptedModel(name=5),  # type: ignore[arg-type]
+    "count of a memory": lambda: TokenBoundedMemory(9, count=5),  # type: ignore[arg-type]
+    "resources": lambda: ResourcePool("http://a.example/"),  # type: ignore[arg-type]
+    "stream of a citizen": lambda: CitizenMemory(stream="x"),
+    "seconds before a clock": lambda: Clock(before="1"),  # type: ignore[arg-type]
+    "durability": lambda: Journal("r.db", durability=[]),  # type: ignore[arg-type]
 }
+
+PATHS: dict[str, Callable[[str], Any]] = {
+    "journal": Journal,
+    "memory": SQLiteMemory,
+    "recording": lambda path: RecordedModel(ScriptedModel(), path),
+    "weights": LocalModel,
+    "skill": check_skill,
+    "host": lambda path: Host("h", path),
+}
+
+
+@pytest.mark.parametrize("path", ("a\0b", "\ud800"), ids=ascii)
+@pytest.mark.parametrize("what", PATHS)
+def test_a_path_that_no_file_can_have_is_refused(what: str, path: str) -> None:
+    with pytest.raises(ConfigError if what != "host" else FileError, match="must be"):
+        PATHS[what](path)
 
 
 @pytest.mark.parametrize("what", CALLS)
@@ -172,6 +213,9 @@ def test_a_recall_or_a_journal_refuses_a_value_as_a_config_error(tmp_path: Path)
             lambda: journal.fork("r", "r"),
             lambda: journal.kept("../r.db"),
             lambda: journal.kept(5),  # type: ignore[arg-type]
+            lambda: journal.run(10**30),  # type: ignore[arg-type]
+            lambda: journal.decide("r", "repeet"),  # type: ignore[arg-type]
+            lambda: journal.decide("r", {1: []}),  # type: ignore[dict-item]
         )
         for call in calls:
             with pytest.raises(ConfigError):

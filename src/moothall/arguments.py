@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, TypeVar
@@ -131,8 +132,25 @@ def check_boolean(name: str, value: object) -> None:
         raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
 
 
-def check_text(name: str, value: object) -> None:
+def check_function(name: str, value: object, *, optional: bool = False) -> None:
+    """Raise ConfigError unless a value can be called."""
+    if not callable(value) and not (value is None and optional):
+        raise ConfigError(f"{name} must be a function, got {excerpt(value)}")
+
+
+def is_path(value: object) -> bool:
+    """Return whether a value can be the path of a file: a text, or an object with one."""
+    name = os.fspath(value) if isinstance(value, os.PathLike) else value
+    try:
+        return isinstance(name, str) and name != "" and b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:  # half a character
+        return False
+
+
+def check_text(name: str, value: object, *, optional: bool = False) -> None:
     """Raise ConfigError unless a value is 1–255 printable characters."""
+    if value is None and optional:
+        return
     if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
         raise ConfigError(f"{name} must be 1–255 printable characters, got {excerpt(value)}")
 

@@ -70,6 +70,7 @@ class Clock:
         object.__setattr__(self, "start", _moment(start))
         object.__setattr__(self, "step_s", seconds_of(step))
         check_integer("a number of steps", index, 0)
+        check_integer("before", before, 0)
         object.__setattr__(self, "index", index)
         object.__setattr__(self, "before", before)
         try:

@@ -22,7 +22,7 @@ from moothall.action import ACCESS_REQUESTED, AccessPolicy, Action
 from moothall.agents import shell
 from moothall.agents.folder import Folder
 from moothall.agents.sandbox import SandboxChoice, sandbox_for
-from moothall.arguments import names_checked
+from moothall.arguments import is_path, names_checked
 from moothall.errors import (
     ConfigError,
     DefinitionError,
@@ -242,6 +242,8 @@ class Skills:
 
 def check_skill(folder: str | os.PathLike[str]) -> list[str]:
     """Return what is wrong with a skill's folder, by the format's rules; empty if nothing is."""
+    if not is_path(folder):
+        raise ConfigError(f"folder= must be the path of a folder, got {folder!r:.80}")
     path = Path(folder)
     if not path.is_dir():
         return [f"{path} is not a folder" if path.exists() else f"{path} does not exist"]

@@ -9,11 +9,13 @@ import gc
 import json
 import re
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moothall.errors import DefinitionError, InvalidId, MailboxFull, ModelError, StateError
+from moothall.models.protocol import Usage
 from moothall.models.wrappers.scripted import ScriptedModel
 from moothall.reasoning.conversation.chosen_by import ChosenBy
 from moothall.reasoning.conversation.conversation import Conversation
@@ -67,6 +69,8 @@ def speakers(talk: Conversation) -> list[str]:
         lambda: Reply,
         lambda: answer(None),  # type: ignore[arg-type]
         lambda: answer("x", steps=None),
+        lambda: answer("x", steps=[{"action": "no step"}]),
+        lambda: answer("x", messages=None),
         lambda: answer("x", stop_reason="unreadable"),
         lambda: answer("x", stop_reason="no such reason"),
     ),
@@ -85,6 +89,17 @@ def test_conversation_failing_participant_ends_only_its_turn(act: Any) -> None:
     assert (reply.text, reply.stop_reason) == ("Bob 1", "done")
     assert speakers(talk) == ["Ann", "Bob"]
     assert talk.reply_sync("again").text == "Bob 2"
+
+
+@pytest.mark.parametrize("usage", (None, Usage(None, 3), Usage(-5, 3.5)))  # type: ignore[arg-type]
+def test_conversation_participant_with_a_usage_that_is_no_number_is_heard(
+    usage: Any, tmp_path: Path
+) -> None:
+    ann = Misbehaves("Ann", lambda: answer("I am here.", usage=usage))
+    talk = Conversation([ann], until=MaxTurns(1), journal=tmp_path / "runs.db")
+    reply = talk.reply_sync("go", run_id="run")
+    assert (reply.text, reply.stop_reason) == ("I am here.", "done")
+    assert reply.usage.input_tokens == 0
 
 
 def test_half_a_character_reaches_nobody() -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 
 from moothall.agents import text_file
 from moothall.agents.text_file import MAX_LINE, quoted
+from moothall.arguments import is_path
 from moothall.errors import FileError, NoSuchFile, NotAFile, OutsideFolder
 
 T = TypeVar("T")
@@ -56,10 +57,10 @@ class Folder:
     """
 
     def __init__(self, root: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
-        if not isinstance(root, str | os.PathLike):
-            raise NotAFile(f"the root folder must be a path, got {root!r:.80}")
-        if not os.fspath(root):  # realpath would return the current folder
+        if root == "":  # realpath would return the current folder
             raise NoSuchFile('the root folder must be a path, got "": it may be an unset variable')
+        if not is_path(root):
+            raise NotAFile(f"the root folder must be a path, got {root!r:.80}")
         path = os.path.realpath(root)
         if not os.path.exists(path):
             raise NoSuchFile(f"the root folder {quoted(str(root))} does not exist")

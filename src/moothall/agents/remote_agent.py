@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any, Final
 
 from moothall.agent import Agent
-from moothall.arguments import names_checked
+from moothall.arguments import check_seconds, names_checked
 from moothall.journal.stop_reason import StopReason
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.protocol import ChatMessage, Usage
@@ -41,6 +41,7 @@ class RemoteAgent(ConversationalAgent):
     def __init__(self, via: Agent, id: str | int, *, timeout: float | None = 300) -> None:
         super().__init__(id)
         check_part(via, ("request",), "via", self.id)
+        check_seconds(f"agent {self.id!r}: timeout=", timeout, optional=True)
         self._via = via
         self._timeout = timeout
         self._takes_threads: bool | None = None

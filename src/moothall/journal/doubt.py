@@ -77,15 +77,24 @@ def _args(data: dict[str, Any]) -> dict[str, Any]:
     return args if isinstance(args, dict) else {} if args is None else {"args": args}
 
 
+def _check(decision: object) -> None:
+    if not isinstance(decision, Done) and (not isinstance(decision, str) or decision not in WAYS):
+        raise ConfigError(
+            f'a decision must be "repeat", "skip" or Done(value), got {decision!r:.80}'
+        )
+
+
 def decisions_for(
     doubts: list[Doubt], wanted: Mapping[int, Decision] | Decision
 ) -> list[tuple[Doubt, dict[str, Any]]]:
     """Return the data to record of each decision, with its call; one may be for all calls."""
     if not isinstance(wanted, Mapping):
+        _check(wanted)
         wanted = {doubt.number: wanted for doubt in doubts}
     by_number = {doubt.number: doubt for doubt in doubts}
     made = []
     for number, decision in wanted.items():
+        _check(decision)
         if number not in by_number:
             there = f"1 to {len(doubts)}" if doubts else "none"
             raise ConfigError(f"no call in doubt has the number {number!r}: there are {there}")
@@ -95,11 +104,7 @@ def decisions_for(
                 data["value"] = to_json(decision.value)
             except NotJSON as error:
                 raise ConfigError(f"the result of call {number} is not JSON: {error}") from error
-        elif decision in WAYS:
-            data["decision"] = decision
         else:
-            raise ConfigError(
-                f'a decision must be "repeat", "skip" or Done(value), got {decision!r:.80}'
-            )
+            data["decision"] = decision
         made.append((by_number[number], data))
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from moothall.arguments import check_integer, names_checked
+from moothall.arguments import check_function, check_integer, names_checked
 from moothall.memory.memory import Memory, check_memory
 
 DEFAULT_TOKENS = 8192
@@ -52,6 +52,7 @@ class TokenBoundedMemory(Memory):
         self, max_tokens: int = DEFAULT_TOKENS, count: Callable[[str], int] | None = None
     ) -> None:
         check_integer(f"{type(self).__name__}: max_tokens=", max_tokens)
+        check_function(f"{type(self).__name__}: count=", count, optional=True)
         self.max_tokens = max_tokens
         self._count = count or estimate_tokens
         super().__init__()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, Self
 
 from moothall import tracing
-from moothall.arguments import check_integer
+from moothall.arguments import check_function, check_integer
 from moothall.database import Database
 from moothall.errors import ConfigError, DefinitionError, StateError
 from moothall.jsonvalue import copy_json
@@ -54,6 +54,7 @@ class StoredMemory(Memory):
         embedder: Embedder | None,
     ) -> None:
         check_integer(f"{type(self).__name__}: tokens=", tokens, optional=True)
+        check_function(f"{type(self).__name__}: count=", count, optional=True)
         if embedder is not None and not isinstance(embedder, Embedder):
             raise ConfigError(
                 f"embedder= must have name, dimensions and embed(texts), got {embedder!r}"

@@ -9,7 +9,14 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.arguments import check_integer, names_checked, none_of
+from moothall.arguments import (
+    check_boolean,
+    check_integer,
+    check_text,
+    is_path,
+    names_checked,
+    none_of,
+)
 from moothall.errors import ConfigError, MissingExtra, ModelError
 from moothall.models import choice, weights
 from moothall.models.base import Answering, Request
@@ -106,7 +113,9 @@ class LocalModel(InProcess, Answering):
         check_integer("LocalModel: threads=", threads, high=_MOST_THREADS, optional=True)
         check_sampling("LocalModel", temperature, seed)
         _check_options(options)
-        if path is not None and not isinstance(path, str | Path):
+        check_text("LocalModel: name=", name, optional=True)
+        check_boolean("LocalModel: deterministic=", deterministic)
+        if path is not None and not is_path(path):
             raise ConfigError(f"LocalModel: path= must be the path of a file, got {path!r}")
         self.path: Path = weights.path_or_default(path)
         own = weights.context_length(self.path)

@@ -6,17 +6,20 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from moothall.agent import Agent
 from moothall.errors import DeadlineExceeded, ModelError, StateError
 from moothall.journal.stop_reason import ANSWERED
+from moothall.models.protocol import stated_usage
 from moothall.reasoning.charging import budget_of, share_budget
 from moothall.reasoning.events import CallStarted, Done, Event
 from moothall.reasoning.record import NULL_RECORD, Record, Step, dumped, loaded
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply import Reply
+from moothall.reasoning.reply import Step as Called
 from moothall.reasoning.reply_context import JOINED, note_member, within
 from moothall.reasoning.state import REPLY, opened, state
 from moothall.reasoning.thread import Threads
@@ -239,9 +242,13 @@ async def _request(
                         reply = event.reply  # its members' replies come first, its own last
     if not isinstance(reply, Reply):
         raise ModelError(f"agent {agent.id!r} must give a Reply, got {reply!r:.80}")
-    if not isinstance(reply.text, str) or not isinstance(reply.steps, list):
-        raise ModelError(f"the Reply of agent {agent.id!r} has no text, or no list of steps")
-    return reply
+    whole = isinstance(reply.steps, list) and all(isinstance(each, Called) for each in reply.steps)
+    if not isinstance(reply.text, str) or not isinstance(reply.messages, list) or not whole:
+        raise ModelError(
+            f"the Reply of agent {agent.id!r} has no text, or no list of messages or of steps"
+        )
+    usage = stated_usage(reply)
+    return reply if usage is reply.usage else replace(reply, usage=usage)
 
 
 @contextmanager

@@ -137,9 +137,12 @@ def thread_id(thread: str | int | None) -> str | None:
 
 
 def _text(given: Any, what: str) -> str:
-    if not isinstance(given, str) or not 0 < len(given) <= 255:
-        raise ConfigError(f"{what}= must be a text of 1 to 255 characters, got {given!r:.80}")
-    return given
+    try:
+        if isinstance(given, str) and 0 < len(given) <= 255 and given.encode():
+            return given
+    except UnicodeEncodeError:  # half a character, which no store can keep
+        pass
+    raise ConfigError(f"{what}= must be a text of 1 to 255 characters, got {given!r:.80}")
 
 
 def check_changed(made: dict[str, Any], request: ReplyRequest) -> None:

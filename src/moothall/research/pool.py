@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic_core import Url
 
-from moothall.errors import InvalidArguments
+from moothall.errors import ConfigError, InvalidArguments
 from moothall.research.findings import Passage, Resource, Section
 from moothall.threads import guard
 
@@ -75,11 +75,15 @@ class ResourcePool:
         self._of: dict[str, Resource] = {}
         self._lock = guard()
         self._beyond = beyond
+        if isinstance(resources, str) or not isinstance(resources, Iterable):
+            raise ConfigError(f"resources= must be a list of resources, got {resources!r:.80}")
         for each in resources:
             self.add(each)
 
     def find(self, url: str) -> Resource | None:
         """Return the resource of a URL, however it is spelled; None if there is none."""
+        if not isinstance(url, str):
+            raise InvalidArguments(f"a resource's url must be a text, got {url!r:.80}")
         found = self._of.get(normalized(url))
         return self._beyond.find(url) if found is None and self._beyond is not None else found
 

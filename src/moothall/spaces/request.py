@@ -7,11 +7,11 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import get_ident
+from threading import TIMEOUT_MAX, get_ident
 from typing import Any
 
 from moothall.agent import CURRENT
-from moothall.errors import ActionError, RequestCancelled
+from moothall.errors import ActionError, ConfigError, RequestCancelled
 from moothall.provenance.reading import READ
 from moothall.spaces.delivery import Delivery, RouterPort
 from moothall.threads import guard
@@ -98,6 +98,8 @@ class Request:
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait in a thread; return the value or raise the error."""
+        if timeout is not None and (not isinstance(timeout, int | float) or timeout != timeout):
+            raise ConfigError(f"timeout= must be a number of seconds or None, got {timeout!r:.80}")
         delivery = self._delivery
         if not delivery.answered:
             if get_ident() == self._router.thread_id:
@@ -112,7 +114,9 @@ class Request:
             on_end(delivery, over)
             try:
                 with waiting(CURRENT.get(), delivery):
-                    ended.get(timeout=None if timeout is None else max(timeout, 0))
+                    ended.get(
+                        timeout=None if timeout is None else min(max(timeout, 0), TIMEOUT_MAX)
+                    )
             except Empty:
                 not_on_end(delivery, over)
                 late = f"the request to {delivery} has not ended in {timeout} s"

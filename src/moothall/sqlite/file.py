@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from moothall.arguments import is_path
 from moothall.errors import ConfigError, MoothallError
 from moothall.threads import guard, in_child
 
@@ -82,11 +83,10 @@ class SQLiteFile(Generic[E]):
         migrations: Sequence[Sequence[Migration]],
         error: Callable[[str, str], E],
     ) -> None:
-        name = os.fspath(path) if isinstance(path, os.PathLike) else path
-        if not isinstance(name, str) or not name or "\0" in name:
+        if not is_path(path):
             article = "an" if kind[0] in "aeiou" else "a"
             raise ConfigError(f"{article} {kind}'s path must be the name of a file, got {path!r}")
-        self.name = name
+        self.name = name = os.fspath(path)
         self._at = os.path.abspath(name)
         self.path: Path = Path(self._at)
         self.error: Callable[[str], E] = partial(error, name)

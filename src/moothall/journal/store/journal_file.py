@@ -93,7 +93,7 @@ class JournalFile(SQLitePool[JournalError], Store):
     look_s: float = 0.25  # SQLite signals nothing
 
     def __init__(self, path: str | os.PathLike[str], durability: str, timeout: float) -> None:
-        if durability not in DURABILITY:
+        if not isinstance(durability, str) or durability not in DURABILITY:
             raise ConfigError(
                 f"durability= must be {' or '.join(map(repr, DURABILITY))}, got {durability!r:.80}"
             )

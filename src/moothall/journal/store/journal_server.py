@@ -85,7 +85,7 @@ class JournalServer(PostgresPool[JournalError], Store):
     look_s: float = 1.0  # for a process that has died; what is written is told
 
     def __init__(self, url: str, durability: str, timeout: float) -> None:
-        if durability not in DURABILITIES:
+        if not isinstance(durability, str) or durability not in DURABILITIES:
             known = " or ".join(map(repr, DURABILITIES))
             raise ConfigError(f"durability= must be {known}, got {durability!r:.80}")
         self.files: NoFiles = NoFiles()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall.database import ALONE, Database, Lock
-from moothall.errors import JournalError, NoSuchRun
+from moothall.errors import ConfigError, JournalError, NoSuchRun
 from moothall.journal.entry import Entry
 from moothall.journal.shapes import Shapes
 from moothall.journal.store.leases import Leases
@@ -145,6 +145,9 @@ class Store(ABC):
 
     def number(self, db: Database, run_id: str) -> int:
         """Return the number of a run in the tables; raise NoSuchRun if there is no such run."""
+        row = None
+        if not isinstance(run_id, str):
+            raise ConfigError(f"the id of a run must be a text, got {run_id!r:.80}")
         try:
             # An id that is being deleted is not printable, so nobody asks for it by chance.
             row = db.execute(

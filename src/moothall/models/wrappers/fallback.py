@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
+from moothall.arguments import check_text
 from moothall.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
 from moothall.models.base import Answering, Request, prepare
 from moothall.models.names import model as named
@@ -49,6 +50,7 @@ class FallbackModel(Answering):
             raise DefinitionError(
                 f"FallbackModel takes a list of models, not one {type(models).__name__}"
             )
+        check_text("FallbackModel: name=", name, optional=True)
         self.models: tuple[Model, ...] = tuple(named(each) for each in models)
         if not self.models:
             raise DefinitionError("FallbackModel takes at least one model")

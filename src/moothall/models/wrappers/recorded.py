@@ -15,6 +15,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from moothall.arguments import check_integer, check_text, is_path
 from moothall.errors import ConfigError, ModelError
 from moothall.models.base import Answering, Closing, Request, in_pieces, prepare
 from moothall.models.names import model as named
@@ -75,7 +76,10 @@ class RecordedModel(Answering, Closing):
         context_tokens: int | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        if not path or not isinstance(path, str | os.PathLike):
+        check_text("RecordedModel: name=", name, optional=True)
+        check_integer("RecordedModel: context_tokens=", context_tokens, optional=True)
+        check_integer("RecordedModel: max_tokens=", max_tokens, optional=True)
+        if not is_path(path):
             raise ConfigError(f"RecordedModel: path= must be the path of a file, got {path!r:.80}")
         self.path: Path = Path(path).expanduser()
         self.model: Model | None = None if model is None else named(model)

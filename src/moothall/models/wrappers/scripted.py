@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
+from moothall.arguments import check_integer, check_text
 from moothall.errors import ConfigError, DefinitionError, ModelError
 from moothall.models.base import Answering, Request, in_pieces
 from moothall.models.protocol import Call, ModelReply, StreamPart, TextPiece
@@ -61,6 +62,9 @@ class ScriptedModel(Answering):
                 f"ScriptedModel: replies= must be a list of replies or a function, got "
                 f"{replies!r:.80}"
             )
+        check_text("ScriptedModel: name=", name)
+        check_integer("ScriptedModel: context_tokens=", context_tokens, optional=True)
+        check_integer("ScriptedModel: max_tokens=", max_tokens, optional=True)
         self.name = name
         self.context_tokens = context_tokens
         self._max_tokens = max_tokens

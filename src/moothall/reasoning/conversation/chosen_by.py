@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from moothall.errors import DefinitionError
+from moothall.arguments import check_boolean
+from moothall.errors import ConfigError, DefinitionError
 from moothall.jsonvalue import json_line
 from moothall.memory.bounded import DEFAULT_TOKENS, estimate_tokens
-from moothall.message import address
 from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.names import check_name
 from moothall.models.names import model as by_name
 from moothall.models.protocol import Usage, stated_usage
 from moothall.reasoning.charging import completed
 from moothall.reasoning.conversation.conversation_state import ConversationState
-from moothall.reasoning.conversation.speaking_order import Choice, NoChoice, Order
+from moothall.reasoning.conversation.speaking_order import Choice, NoChoice, Order, roles_of
 from moothall.reasoning.reply_request import AnswerSchema
 from moothall.reasoning.state import ANSWER
 from moothall.signature.schema import object_schema
@@ -64,9 +64,13 @@ class ChosenBy(Order):
             check_name(model)
         elif not hasattr(model, "complete"):
             raise DefinitionError(f"ChosenBy takes a model, or the name of one, got {model!r:.80}")
+        if not isinstance(prompt, str):
+            raise ConfigError(f"ChosenBy: prompt= must be a text, got {prompt!r:.80}")
+        check_boolean("ChosenBy: repeat=", repeat)
+        check_boolean("ChosenBy: may_end=", may_end)
         self._model = model
         self.prompt = prompt
-        self.about: dict[str, str] = {address(id): text for id, text in (about or {}).items()}
+        self.about = roles_of(about, "ChosenBy")
         self.repeat = repeat
         self.may_end = may_end
 

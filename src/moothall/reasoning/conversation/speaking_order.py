@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall.action import Action
-from moothall.errors import AskAgain, DefinitionError, MoothallError
+from moothall.arguments import check_boolean
+from moothall.errors import AskAgain, ConfigError, DefinitionError, MoothallError
 from moothall.message import address
 from moothall.models.protocol import Usage
 from moothall.reasoning.conversation.conversation_state import ConversationState
@@ -166,6 +167,14 @@ HAND_OVER: Final = "hand_over"
 """The name of the action."""
 
 
+def roles_of(about: Mapping[str | int, str] | None, order: str) -> dict[str, str]:
+    """Return the role of each participant, by id, of an `about=`."""
+    roles = {} if about is None else about
+    if not isinstance(roles, Mapping) or not all(isinstance(each, str) for each in roles.values()):
+        raise ConfigError(f"{order}: about= must be a text for each id, got {about!r:.80}")
+    return {address(id): text for id, text in roles.items()}
+
+
 class HandOver(Order):
     """The speaker hands over to another participant, by the action `hand_over(to, message)`.
 
@@ -186,9 +195,10 @@ class HandOver(Order):
         about: Mapping[str | int, str] | None = None,
         stay: bool = False,
     ) -> None:
+        check_boolean("HandOver: stay=", stay)
         self.stay = stay
         self.first: str | None = None if first is None else address(first)
-        self.about: dict[str, str] = {address(id): text for id, text in (about or {}).items()}
+        self.about = roles_of(about, "HandOver")
 
     def check(self, agents: dict[str, Any]) -> None:
         """Refuse ids that name no participant, and participants with an action of the same name."""

@@ -11,7 +11,14 @@ from pydantic import Field
 from moothall.action import action
 from moothall.agent import Agent
 from moothall.dispatch import DISPATCHER_PROMPT, named
-from moothall.errors import BudgetExceeded, DefinitionError, ModelError, NotInSpace, StateError
+from moothall.errors import (
+    BudgetExceeded,
+    ConfigError,
+    DefinitionError,
+    ModelError,
+    NotInSpace,
+    StateError,
+)
 from moothall.memory.memory import Memory, last
 from moothall.params import AgentParams
 from moothall.society.kernel.draw import Draws
@@ -87,6 +94,8 @@ class CitizenMemory(Memory):
             raise DefinitionError(f"status= must be a dict, got {type(status).__name__}")
         if most is not None and (type(most) is not int or most < 1):
             raise DefinitionError(f"most= must be 1 or more, got {most!r}")
+        if isinstance(stream, str) or not isinstance(stream, Iterable):
+            raise ConfigError(f"stream= must be a list of events, got {stream!r:.80}")
         self.status: dict[str, Any] = {} if status is None else status
         self._given = most is not None
         self.most: int = STREAM if most is None else most
