@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moothall.research.citations import check, fault, renumbered
+from moothall.research.citations.footnotes import without_source
 from moothall.research.findings import Passage
 from moothall.research.sentences import sentences
 
@@ -351,6 +352,13 @@ def test_headings_and_the_heads_of_tables_are_no_sentences_without_a_source() ->
     table = "| It | Holds |\n|---|---|\n| Queue | many |"
     text = f"# Queues\n\nTheir size\n----------\n\n{table}\n\nSo it is."
     assert check(text, PASSAGES).uncited == 2  # the row and the last sentence
+
+
+def test_sentences_without_a_source_are_listed_and_none_that_lost_its_source() -> None:
+    text = (
+        "## Size\n\nThe queue holds 10 items [^1^]. It holds 11 items [^1^]. It waits. So\nit is."
+    )
+    assert without_source(check(text, PASSAGES).markdown) == ["It waits.", "So it is."]
 
 
 @pytest.mark.parametrize(

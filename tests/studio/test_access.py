@@ -141,7 +141,7 @@ def test_each_tab_is_used_by_the_keyboard_alone(
         to(page, str(canvas.get_attribute("aria-label")))
         keys.press("+")
         keys.press("Enter")  # the citizen nearest to the middle
-        expect(page.get_by_text("Needs", exact=True)).to_be_visible()
+        expect(page.get_by_text("Needs, and how far they are met", exact=True)).to_be_visible()
 
         tab(page, "Runs")
         first = page.get_by_role("list", name="Runs").get_by_role("button").first

@@ -188,7 +188,10 @@ def test_a_run_at_its_limit_goes_on_with_more(
         limit(page, "Tokens", "0")
         limit(page, "Answers", "1")
         start(page, folder, server)
-        expect(steps(page)).to_contain_text("out of answers")
+        expect(steps(page)).to_contain_text("its model has answered once, the limit")
+        page.get_by_role("button", name="Begin again").click()  # with what the form may change
+        expect(page.locator("#tab-act").get_by_label("Answers")).to_have_value("2")
+        expect(page.get_by_label("Task", exact=True)).to_have_value(re.compile("Write b.txt as"))
         page.get_by_role("tab", name="Runs").click()
         page.get_by_role("list", name="Runs").get_by_role(
             "button", name="Write b.txt"
@@ -266,3 +269,35 @@ def test_act_run_is_paused_steered_and_stopped(
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_role("button", name="Resume")).to_be_visible()
         assert not studio.jobs.running()
+
+
+def test_a_stopped_run_begins_again_from_a_step_with_another_message(
+    folder: Path, studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """The copy has what was before the step, and what the person writes; so has a resumed one."""
+    with OpenAIServer(scripted(LIST, WRITE, "b.txt is written.")) as server:
+        page = open_page("Act and review")
+        start(page, folder, server)
+        expect(page.get_by_role("article", name="approval")).to_be_visible()
+        (run,) = studio.jobs.running()
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_role("button", name="Steps and cost").click()
+        view = page.get_by_role("region", name="Run", exact=True)
+        view.get_by_role("button").filter(has_text="call write_file").click()
+        expect(view.get_by_text("2 messages that it was given before")).to_be_visible()
+        view.get_by_role("button", name="Begin again from this step").click()
+        page.wait_for_url(f"**/runs/{run['run']}.1")
+        before = len(server.requests)
+        view.get_by_label("Message to the agent").fill("Call it c.txt")
+        view.get_by_role("button", name="Resume").click()
+        for _ in range(before + 1):
+            server.wait_for_request()
+        asked = server.requests[before].body["messages"]
+        assert asked[-1] == {"role": "user", "content": "Call it c.txt"}
+        assert [each["role"] for each in asked[-3:]] == ["assistant", "tool", "user"]
+        view.get_by_role("button", name="Stop").click()
+        view.get_by_role("button", name="Open in Act and review").click()
+        page.get_by_label("Tell the agent").fill("And be brief")
+        page.get_by_role("button", name="Send").click()
+        expect(steps(page)).to_contain_text("And be brief")
+        assert len(studio.journal.runs()) == 2

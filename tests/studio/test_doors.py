@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -128,15 +129,20 @@ def test_doors_say_why_calls_fail_where_agents_are_served_and_who_is_refused(
         studio.user.send({"to": "falls", "action": {"name": "fall", "args": {}}})
         page.get_by_role("article", name="approval").get_by_role("button", name="Permit").click()
         expect(page.get_by_role("log").first).to_contain_text("the disk is full")
-        asked = {"model": "Clerk", "messages": [{"role": "user", "content": "Hello"}]}
-        httpx2.post(f"{url}/v1/chat/completions", json=asked).raise_for_status()
+        httpx2.get(f"{url}/v1/models").raise_for_status()
         page.get_by_role("tab", name="Doors").click()
+        page.get_by_text("How to call it").click()
+        told = page.get_by_role("region", name="Served").locator("pre")
+        expect(told.first).to_contain_text(f"curl {url}/v1/chat/completions")
+        _, to, *_, asked = shlex.split(told.first.inner_text())
+        httpx2.post(to, json=json.loads(asked)).raise_for_status()  # what is shown works
+        settings = json.loads(told.last.inner_text())
+        assert settings == {"mcpServers": {"Clerk": {"url": f"{url}/mcp"}}}
         row.get_by_text("why").click()
         expect(row).to_contain_text("the disk is full")
         all_served = page.get_by_role("region", name="Served").get_by_role("row")
         served, caller = (all_served.filter(has_text=each) for each in ("Clerk", "local"))
         expect(caller).to_contain_text("is refused: ")
-        served.get_by_text("by protocol").click()
         for _ in range(2):  # when the page looks again, what is opened stays so
             with page.expect_response("**/doors/state"):
                 pass

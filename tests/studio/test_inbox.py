@@ -144,7 +144,7 @@ def test_a_card_is_in_the_inbox_or_where_its_run_is_shown(
             expect(card).to_be_in_viewport()
             inbox.click()
             panel = page.get_by_role("complementary", name="Inbox")
-            panel.get_by_role("button", name="files wants delete: path notes-1.md").click()
+            panel.get_by_role("button", name="The agent wants delete: path notes-1.md").click()
             expect(card).to_be_focused()
             expect(panel).to_be_hidden()
             card.get_by_role("button", name="Edit arguments").click()

@@ -143,7 +143,7 @@ def test_a_run_is_a_tree_of_parts_and_steps(studio: Studio, page: Page) -> None:
     view.get_by_role("button", name="Fork", exact=True).click()
     shows(view, "pair-1.1")
     expect(page.get_by_role("list", name="Runs")).to_contain_text("pair-1.1, a fork of pair-1")
-    expect(view).to_contain_text("Its original has finished, so nothing is left to resume.")
+    expect(view).to_contain_text("It has ended, so nothing is left to resume")
     view.get_by_role("button", name="pair-1", exact=True).click()
     shows(view, "pair-1")
     page.reload()
@@ -241,6 +241,8 @@ def test_the_run_of_a_killed_process(studio: Studio, page: Page, tmp_path: Path)
     """Its call in doubt is decided about, in a copy otherwise; gone on with, it is replayed."""
     with Processes("studio.killed") as processes:
         assert processes.run(tmp_path, journal=str(studio.journal.path)) == -9
+    with sqlite3.connect(studio.journal.path) as db:  # as an older moothall left it
+        db.execute("UPDATE runs SET state = NULL WHERE id = ?", (RUN,))
     listed = page.locator(f'[data-run="{RUN}"]')
     expect(listed).to_contain_text("in doubt")
     page.get_by_label("State").select_option("in doubt")
@@ -437,10 +439,18 @@ def test_what_runs_cost_is_drawn_over_time(studio: Studio, page: Page) -> None:
     listed = page.get_by_role("region", name="Run", exact=True).get_by_role("row")
     expect(listed.filter(has_text="openai:gpt-4.1")).to_contain_text("$")
     expect(listed.filter(has_text="openai:unknown")).to_contain_text("no price")
+    for name, price in (("openai:unknown", "not known"), ("scripted", "$0")):
+        model = ScriptedModel([ModelReply("Done.", usage=Usage(50, 5))])
+        model.name = name
+        agent = ReActAgent(name.partition(":")[2] or "free", model, journal=studio.journal)
+        aside(lambda agent=agent: agent.reply_sync("Do it.", run_id=f"of-{agent.id}"))
+        page.get_by_label("By what").select_option("by agent")
+        row = listed.filter(has=page.get_by_role("rowheader", name=str(agent.id), exact=True))
+        expect(row.get_by_role("cell").nth(3)).to_have_text(price)
     page.get_by_label("By what").select_option("by thread")
     page.get_by_label("What is added up").select_option("Cost")
     expect(chart).to_have_accessible_name(re.compile(r"Cost by thread: .*ann \$"))
-    page.get_by_label("When").select_option("in the last day")
+    page.get_by_label("When").select_option("last day")
     page.get_by_label("Order").select_option("the dearest first")
     expect(page.locator('[data-run="cost"]')).to_contain_text("$0.0036")
     page.set_viewport_size({"width": 390, "height": 844})  # nothing is wider than a phone
@@ -508,9 +518,9 @@ def test_a_run_has_an_address_and_is_compared(studio: Studio, page: Page) -> Non
     page.wait_for_url("**/act/tale")
     expect(page.locator("#tab-act")).to_contain_text("It is empty.")
     page.go_back()
-    expect(view.get_by_role("button", name="Fork from this step")).to_be_visible()
+    expect(view.get_by_role("button", name="Fork after this step")).to_be_visible()
     assert page.url == step
-    view.get_by_role("button", name="Fork from this step").click()
+    view.get_by_role("button", name="Fork after this step").click()
     shows(view, "tale.1")
     expect(view.locator("dl").first).to_contain_text("tokens0and 1,200 copied")
     assert studio.journal.entries("tale.1")[-1].sequence == int(step.rpartition("/")[2])

@@ -119,6 +119,11 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
     space.remove("Other")
     space.remove("Clerk")
     expect(page.get_by_text("Nobody else is in this space.")).to_be_visible()
+    write(page, "A long word. " * 300)
+    folded = page.get_by_role("article").filter(has_text="A long word.").first
+    height = (folded.bounding_box() or {})["height"]
+    folded.get_by_role("button", name="Show all of it").click()
+    assert (folded.bounding_box() or {})["height"] > 2 * height
 
 
 def test_space_tab_shows_an_agents_class_model_cost_and_help(
@@ -201,6 +206,9 @@ def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: 
     expect(choices.get_by_role("option")).to_have_text(["add "])
     field.press("Tab")
     expect(choices.get_by_role("option")).to_have_text(["a:", "b:"])
+    page.get_by_label("Filter messages").focus()
+    expect(choices).to_be_hidden()  # it would cover the cards
+    field.focus()
     field.press("Escape")
     expect(field).to_have_value("/Clerk.add ")
     page.get_by_role("list", name="Agents").get_by_text("Clerk").click()

@@ -42,7 +42,7 @@ class ActTab(Tab):
             more: dict[str, float] | None = Body(None),  # noqa: B008
         ) -> dict[str, str]:
             if change == "resume":
-                return {"run": self._jobs.resume(run, more or {})}
+                return {"run": self._jobs.resume(run, more or {}, text)}
             if change == "steer":
                 self._jobs.steer(run, text)
             else:

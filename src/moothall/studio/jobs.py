@@ -80,8 +80,8 @@ class Jobs:
         self._told: dict[str, list[str]] = {}
         self._starting = guard()  # two pages may resume a run at the same time
 
-    def start(self, order: _Order, *, run_id: str | None = None) -> str:
-        """Start or resume a run; return its id once it is under way.
+    def start(self, order: _Order, *, run_id: str | None = None, text: str = "") -> str:
+        """Start or resume a run; return its id once it is under way, and told `text`.
 
         An event loop in the calling thread is blocked until then. The outcome is in the journal.
         """
@@ -93,15 +93,17 @@ class Jobs:
             if run_id in self._jobs:
                 raise ConfigError(f"run {run_id!r} is under way already")
             job = _Job(run_id, order, self._told.setdefault(run_id, []))
+            if text:
+                job.told.append(text)
             job.resumed.set()
             in_thread(f"moothall-{run_id}", partial(self._run, job))
         return run_id
 
-    def resume(self, run_id: str, more: Mapping[str, float] = NO_MORE) -> str:
+    def resume(self, run_id: str, more: Mapping[str, float] = NO_MORE, text: str = "") -> str:
         """Resume a stopped run by its recorded order; return its id, or that of a copy.
 
         `more` has new limits, such as `max_usd`. With more `iterations`, a research run that has
-        used up its own is resumed too.
+        used up its own is resumed too. `text` is a message that an act run gets first.
         """
         journal = self._hub.journal
         order = recorded_order(journal, run_id)
@@ -112,6 +114,9 @@ class Jobs:
             )
         if more:
             order = _with_more(order, more)
+        text = text.strip()
+        if text and not isinstance(order, Order):
+            raise ConfigError(f"a run of moothall {order.command} takes no message")
         if isinstance(order, SimulateOrder):
             self._society.set_up(order, run_id)
             return run_id
@@ -119,9 +124,11 @@ class Jobs:
         if why is not None:
             raise StateError(why.text)
         try:
-            return self.start(order, run_id=run_id)
+            return self.start(order, run_id=run_id, text=text)
         except RunMismatch as error:
-            return self.start(order, run_id=forked_for(error, journal, run_id, order)[0])
+            copy = forked_for(error, journal, run_id, order)[0]
+            self._told[copy] = self._told.pop(run_id, [])
+            return self.start(order, run_id=copy)
 
     def stop(self, run_id: str) -> None:
         """Cancel a run; `resume` can continue it. Raise ConfigError if it is not under way here."""

@@ -99,6 +99,12 @@ class ResearchTab(Tab):
         def cited(run: str) -> list[dict[str, Any]]:
             return [_source(each) for each in self.report(run).citations[:_CITED]]
 
+        @router.get("/uncited")
+        def bare(run: str) -> list[str]:
+            from moothall.research.citations.footnotes import without_source
+
+            return without_source(_narrative(self.report(run).markdown))[:_CITED]
+
         @router.post("/ask")
         def asks(run: str = Body(), question: str = Body(max_length=2_000)) -> dict[str, Any]:
             return self.ask(run, question)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -47,6 +49,8 @@ _KNOWN_MODELS: Final = 200
 """Of how many runs a page may ask at once by which models they spent."""
 _KNOWN: Final = 1_000
 """How many runs' totals are kept."""
+_OLD: Final = 50
+"""How many stopped runs are read at one look for calls in doubt."""
 _PAGE: Final = 2_000
 """The most entries sent at once."""
 _LOOK_S: Final = 0.2
@@ -75,6 +79,7 @@ class RunsTab(Tab):
         self._jobs = jobs
         self._looking = renewed(threading.Lock())
         self._known: dict[str, Outline] | None = None
+        self._doubtful: dict[tuple[str, int], bool] = {}  # by a stopped run and its last entry
         self._summing = guard()
         self._sums_of: dict[str, _Sums] = {}
         self._closed = threading.Event()
@@ -111,13 +116,23 @@ class RunsTab(Tab):
         """Return the outlines of all runs; publish what has changed since the last look."""
         with self._looking:
             journal = self._journal
-            found = journal.runs()
+            found = self._marked(journal.runs())
             known = {each.id: each for each in found}
             before, self._known = known if self._known is None else self._known, known
             for each in found:
                 if (old := before.get(each.id)) != each:
                     self._publish_changes(journal, old, each)
         return found
+
+    def _marked(self, found: list[Outline]) -> list[Outline]:
+        """Return outlines where those in doubt are so: an older moothall left them `stopped`."""
+        keys = [(each.id, each.entries) for each in found if _may_be_in_doubt(each)]
+        for key in [each for each in keys if each not in self._doubtful][:_OLD]:
+            self._doubtful[key] = False
+            with suppress(MoothallError):  # it is damaged, or was deleted meanwhile
+                self._doubtful[key] = bool(in_doubt(self._journal.entries(key[0])))
+        doubtful = {id for id, entries in keys if self._doubtful.get((id, entries))}
+        return [replace(each, state="in_doubt") if each.id in doubtful else each for each in found]
 
     def close(self) -> None:
         """Stop looking."""
@@ -245,7 +260,8 @@ class RunsTab(Tab):
             if wanted in line.casefold() or at >= 0:
                 said = shorten(line, _LINE)
                 if wanted not in said.casefold() and at >= 0:  # where it is, beside what it is of
-                    said = f"{shorten(line, _BESIDE)} … {data[max(0, at - _BESIDE) : at + _LINE]}"
+                    words = re.sub(r'[\[\]{}",]+', " ", data[max(0, at - _BESIDE) : at + _LINE])
+                    said = f"{shorten(line, _BESIDE)} … {' '.join(words.split())}"
                 found.append({"sequence": entry.sequence, "line": said})
                 if len(found) == _FOUND:
                     break
@@ -310,6 +326,11 @@ class RunsTab(Tab):
 
         for change in (self.decide, self.fork, self.models):
             router.post(f"/{change.__name__}")(change)
+
+
+def _may_be_in_doubt(outline: Outline) -> bool:
+    """Return whether a stopped run's entries are to be read for calls in doubt."""
+    return outline.state == "stopped" and outline.actions > 0 and outline.entries <= _QUICK
 
 
 def _in_short(outline: Outline) -> dict[str, Any]:

@@ -36,6 +36,7 @@ _NUMBERED = re.compile(r"\[\^([\d\s,;^]+)\]")
 _MARK = re.compile(
     r"\s{0,20}\\?\[\s{0,9}(?:unsupported|partly\s{1,9}supported)\s{0,9}\\?\]\Z", re.IGNORECASE
 )
+_AFTER = re.compile(rf"\s*(?:{re.escape(UNSUPPORTED)}|{re.escape(PARTLY)})\s*")
 _MARK_LENGTH = 80
 _DEFINITION = re.compile(
     r"^[ \t>]*(?:[-*+][ \t]+)?\[\^[^\[\]\n]{1,60}\]:[^\n]*(?:\n[ \t]+[^\n]*)*\n?", re.MULTILINE
@@ -83,8 +84,7 @@ def check(
         at = end
         notes = [*_NOTE.finditer(sentence)]
         if not notes:
-            line = text[text.rfind("\n", 0, start) + 1 : start]
-            uncited += not (line.lstrip(" >").startswith("#") or UNDERLINED.match(text, end))
+            uncited += not _is_heading(text, start, end)
             made.append(sentence)
             continue
         bare = " ".join(re.sub(r"\n[ \t]*>(?!>>)", " ", _NOTE.sub("", sentence)).split())
@@ -107,6 +107,22 @@ def check(
         made.append(left)
     made.append(_NOTE.sub("", text[at:]))
     return Checked("".join(made), citations, unsupported, uncited)
+
+
+def without_source(markdown: str) -> list[str]:
+    """Return the sentences of a checked narrative that never had a footnote."""
+    return [
+        " ".join(_AFTER.sub("", markdown[start:end]).split())
+        for start, end in sentences(markdown)
+        if not _NOTE.search(markdown, start, end)
+        and not _AFTER.match(markdown, end)  # it had one, and a mark says that
+        and not _is_heading(markdown, start, end)
+    ]
+
+
+def _is_heading(text: str, start: int, end: int) -> bool:
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    return line.lstrip(" >").startswith("#") or UNDERLINED.match(text, end) is not None
 
 
 def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Citation]]:

@@ -1,14 +1,15 @@
 // Act and review: a run of `moothall act` as it happens, its steps on the left, H's decisions on the right.
 
-import { attempt, button, call, clock, count, day, duration, empty, fillWindow, h, json, parsed, replace, runState, sent, stateBadge, update } from "./dom.js";
+import { attempt, button, call, clock, count, day, dollars, duration, empty, fillWindow, h, json, parsed, replace, runState, sent, stateBadge, titled, update, why } from "./dom.js";
 import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
+import { fillForm } from "./forms.js";
 import { arrange, cardKind, cardSlot, openCards } from "./inbox.js";
 import { ENDED, further, learn, listed, runs, stands } from "./journal.js";
 import { go, onPlace, place } from "./place.js";
 import { given, outcome, prose } from "./values.js";
 
-const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (run.kind === "DualActAgent" && run.agent === "act");
+export const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (run.kind === "DualActAgent" && run.agent === "act");
 const RECENT = 50; // runs that can be picked, the newest
 const text = (value) => (value === undefined || value === null ? "" : json(value));
 const pretty = (args) => { // as a model wrote them, perhaps no JSON
@@ -152,7 +153,7 @@ function showItem(view, item) {
 const ENDS = { terminated: "accepted by the reviewer", terminal: "what its action gave is the result", max_loops: "out of rounds", max_iterations: "out of answers", cancelled: "it was interrupted" };
 // What a fault above the end has said, the end does not repeat; before it, either may name who or what failed.
 const isSaid = (detail, faults) => faults.some((each) => each && (each.endsWith(detail) || detail.endsWith(each.slice(each.indexOf(": ") + 2))));
-const showEnd = (over, ...faults) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.reason !== "cancelled" && over.detail && !isSaid(over.detail, faults) && over.detail].filter(Boolean).join(": "))))] : []);
+const showEnd = (over, ...faults) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.reason !== "cancelled" && over.detail && !isSaid(over.detail, faults) && why(over.detail)].filter(Boolean).join(": "))))] : []);
 
 const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, item)), ...(view.isDual ? [] : showEnd(lane.over, lane.items.at(-1)?.fault))];
 
@@ -166,7 +167,7 @@ function showEvidence(evidence) {
 const showConclusion = (made) => h("div", { class: "s-conclusion" }, h("h3", {}, "Conclusion"),
   made.summary ? outcome(text(made.summary)) : h("p", {}, "(nothing)"),
   made.steps?.length ? h("ul", {}, made.steps.map((each) => h("li", {}, text(each)))) : null,
-  made.error ? h("p", { class: "s-fault" }, text(made.error)) : null,
+  made.error ? h("p", { class: "s-fault" }, why(text(made.error))) : null,
   typeof made.confidence === "number" ? h("p", { class: "s-soft" }, `confidence ${made.confidence}`) : null);
 
 const DECISIONS = JSON.parse(document.documentElement.dataset.decisions);
@@ -214,8 +215,9 @@ export function mount(root) {
   const buttons = {
     stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), unpause: button("Continue", () => post("unpause"), "primary"),
     resume: button("Resume", async () => show((await post("resume")).run), "primary"), decide: button("Decide what is in doubt", () => go(["runs", view.outline.id]), "primary"),
+    again: titled("Fills the form above with this work, to be changed and begun anew", button("Begin again", () => fillForm("act", "new", view.outline.state === "max_iterations" ? { ...view.outline.order, max_iterations: 2 * view.outline.order.max_iterations } : view.outline.order))),
   };
-  const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(() => sent(said, (text) => post("steer", { text }))) },
+  const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(() => sent(said, async (text) => (view.outline.job ? post("steer", { text }) : show((await post("resume", { text })).run)))) },
     said, h("button", { class: "s-button" }, "Send"));
   const body = h("div", { class: "s-scroll s-steps", role: "log", "aria-label": "Steps" });
   const more = h("span");
@@ -237,15 +239,18 @@ export function mount(root) {
     if (!view) return;
     pick.value = view.outline.id;
     const { state, job, task, totals, fault, told = [], order } = view.outline;
-    buttons.stop.hidden = buttons.pause.hidden = steer.hidden = !job;
+    buttons.stop.hidden = buttons.pause.hidden = !job;
     buttons.pause.hidden ||= job !== "running";
     buttons.unpause.hidden = job !== "paused";
     update(more, job || state === "running" ? null : further(view.outline.id, state, order, { why: view.lanes.get("")?.over?.detail }));
     buttons.decide.hidden = Boolean(job) || state !== "in_doubt";
     buttons.resume.hidden = Boolean(job || more.firstChild) || ENDED.has(state) || ["running", "in_doubt"].includes(state);
+    steer.hidden = !job && buttons.resume.hidden;
+    said.placeholder = job ? "Send it a message while it works" : "Resume it with a message";
+    buttons.again.hidden = Boolean(job) || state === "running" || !order;
     update(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
       h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
-        totals && (totals.tokens || !job) ? count(totals.tokens, "token") : null, totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && !job ? duration(totals.seconds) : null,
+        totals && (totals.tokens || !job) ? count(totals.tokens, "token") : null, totals && Number(totals.usd) ? dollars(totals.usd) : null, totals && !job ? duration(totals.seconds) : null,
         job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && "under way in another process"].filter(Boolean).join(" · ")),
       told.map((each) => h("p", { role: "status" }, h("b", {}, "Sent when it continues: "), text(each))),
       fault && fault !== view.lanes.get("")?.over?.detail ? h("p", { class: "s-fault" }, text(fault)) : null); // else it stands below
@@ -327,11 +332,14 @@ export function mount(root) {
 
 cardKind("decision", (card, decide) => {
   const instruction = h("textarea", { class: "s-input", rows: 2, "data-draft": "instruction", "aria-label": "Instruction", placeholder: "Instruction, to continue or redirect" });
-  const why = h("textarea", { class: "s-input", rows: 2, "data-draft": "reasoning", "aria-label": "Reasoning", placeholder: "Reasoning (may be left out)" });
-  const choose = (label, choice, kind) => button(label, () => decide({ choice, instruction: instruction.value, reasoning: why.value }), kind);
+  const reasoning = h("textarea", { class: "s-input", rows: 2, "data-draft": "reasoning", "aria-label": "Reasoning", placeholder: "Reasoning (may be left out)" });
+  const choose = ({ choice, instructs }, label, kind) => button(label, () => {
+    if (instructs && !instruction.value.trim()) instruction.focus(); // what is missing is said, and where
+    return decide({ choice, instruction: instruction.value, reasoning: reasoning.value });
+  }, kind);
   const found = card.conclusion;
   const name = (word) => word[0].toUpperCase() + word.slice(1);
-  const buttons = DECISIONS.map((each) => choose(each.instructs ? `${name(each.choice)} with instruction` : name(each.choice), each.choice, each.instructs ? "" : "primary"));
+  const buttons = DECISIONS.map((each) => choose(each, each.instructs ? `${name(each.choice)} with instruction` : name(each.choice), each.instructs ? "" : "primary"));
   buttons[0].dataset.key = "a";
   instruction.dataset.key = "r";
   return [
@@ -340,7 +348,7 @@ cardKind("decision", (card, decide) => {
     h("div", { class: "s-beside" }, found ? showConclusion(found) : null,
       found ? h("div", {}, h("h3", {}, "Evidence: what was really called"), showEvidence(found.evidence)) : null),
     ...card.told.map((each) => quote("Messages from the user", each)),
-    h("div", { class: "s-answer" }, h("div", { class: "s-beside" }, instruction, why),
+    h("div", { class: "s-answer" }, h("div", { class: "s-beside" }, instruction, reasoning),
       h("div", { class: "s-row" }, buttons, h("span", { class: "s-soft" }, `${name(DECISIONS.map((each) => `${each.choice} ${each.effect}`).join("; "))}.`))),
   ].filter(Boolean);
 });

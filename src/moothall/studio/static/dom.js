@@ -169,6 +169,9 @@ export const plain = (text) => text.replace(HIDDEN, (each) => `[U+${each.codePoi
 export const json = (value) => plain(typeof value === "string" ? value : JSON.stringify(value, null, 1));
 // What came of a call, to be read: of a list of texts each in a line.
 export const result = (value) => json(Array.isArray(value) && value.length && value.every((each) => typeof each === "string") ? value.join("\n") : value ?? "");
+// Why it ended, as a person says it who has set the limit.
+export const why = (text) => text.replace(/(?:max_iterations: )?no answer after (\d+)(?: iterations?)?/, (_, n) => `its model has answered ${+n === 1 ? "once" : `${n} times`}, the limit, and was not done`);
+export const modelName = (name) => (/^https?:\/\//.test(name) && name.split("#")[1]) || name; // of one behind an address, the name alone
 export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
 export const number = (n) => n.toLocaleString("en");

@@ -68,11 +68,24 @@ export function mount(root) {
     return h("span", { class: `s-badge ${failed < calls ? "good" : "bad"}` }, failed < calls ? "answers" : "no call has worked");
   }
   const failure = ({ last_fault: last }) => last && h("details", {}, h("summary", {}, `failed ${clock(last[0])}: why`), h("p", { class: "s-fault s-text" }, last[1]));
-  const addresses = ({ places, paths }) => [places.length ? places.map((each) => h("code", {}, `${each} `)) : h("span", { class: "s-soft" }, "no request yet"),
-    h("details", {}, h("summary", {}, "by protocol"), h("ul", { class: "s-list s-addresses" }, paths.map(([protocol, path]) => {
+  const copier = (text) => button("Copy", async () => { await navigator.clipboard.writeText(text); toast(`Copied: ${text}`, false); }, "quiet");
+
+  // How another program calls what is served, to be pasted there.
+  function examples({ agents, places, paths, callers }) {
+    const at = places[0] || "http://HOST:PORT", path = new Map(paths), hasToken = !(callers.length === 1 && callers[0] === "local");
+    const token = hasToken ? "Bearer TOKEN" : "", chat = { model: agents[0], messages: [{ role: "user", content: "Hello" }] };
+    const made = [
+      path.has("OpenAI") && ["From a shell", `curl ${at}${path.get("OpenAI")}/chat/completions ${token && `-H "Authorization: ${token}" `}-H "Content-Type: application/json" -d '${JSON.stringify(chat).replaceAll("'", "'\\''")}'`],
+      path.has("MCP") && ["In the settings of an editor or chat client", JSON.stringify({ mcpServers: { [agents[0]]: { url: `${at}${path.get("MCP")}`, ...(token && { headers: { Authorization: token } }) } } })],
+    ].filter(Boolean);
+    return [made.map(([where, text]) => [h("p", { class: "s-soft" }, `${where} `, copier(text)), h("pre", {}, text)]),
+      hasToken && h("p", { class: "s-soft" }, "TOKEN is the caller's, as your program gave it: asgi(…, token=…)."), !places.length && h("p", { class: "s-soft" }, "HOST:PORT is where your program serves it, as by uvicorn; the first request tells it here.")];
+  }
+  const addresses = (door) => { const { places, paths } = door; return [places.length ? places.map((each) => h("code", {}, `${each} `)) : h("span", { class: "s-soft" }, "no request yet"),
+    h("details", {}, h("summary", {}, "How to call it"), h("ul", { class: "s-list s-addresses" }, paths.map(([protocol, path]) => {
       const address = `${places[0] || ""}${path}`;
-      return h("li", {}, `${protocol}: `, h("code", {}, address), places.length ? button("Copy", async () => { await navigator.clipboard.writeText(address); toast(`Copied: ${address}`, false); }, "quiet") : null);
-    })))];
+      return h("li", {}, `${protocol}: `, h("code", {}, address), places.length ? copier(address) : null);
+    })), examples(door))]; };
   // What each caller has called and spent, one below the other; those that have called first.
   function callersOf({ callers, calls, spending, refused }) {
     const names = [...new Set([...Object.keys(calls), ...Object.keys(spending), ...callers])], shown = names.slice(0, CALLERS);

@@ -26,6 +26,11 @@ export function fold(tab, name, open) {
   if (form && !form.root.contains(document.activeElement)) form.open(open);
 }
 
+// Open one with these values, so that a person changes what they want and begins it again.
+export function fillForm(tab, name, values) {
+  forms.get(`${tab}/${name}`)?.fill(values);
+}
+
 // What is in a field for a number; what is none is sent as it is written, and refused in words.
 function numeric({ value, validity }) {
   const text = value.trim();
@@ -123,10 +128,24 @@ function makeForm(tab, told, reload) {
     }
   }
 
+  function fill(values) {
+    open(true);
+    wrong("");
+    for (const { told: { name: its, kind }, input } of fields) {
+      if (kind === "check") input.checked = Boolean(values[its]);
+      else input.value = values[its] ?? "";
+      input.dispatchEvent(new Event("change")); // it is kept, like what is written
+      if (under?.contains(input) && input.value) under.open = true;
+    }
+    first[0].input.focus();
+    root.scrollIntoView({ block: "nearest" });
+  }
+
   for (const each of fields) if (each.told.kind === "choice") each.input.addEventListener("focus", () => reload().catch(() => {}));
   return {
     root,
     open,
+    fill,
     update(now, isNew) {
       about.textContent = now.about;
       about.hidden = !now.about;

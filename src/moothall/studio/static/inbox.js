@@ -197,6 +197,8 @@ function draw(card) {
   return shown;
 }
 
+const OF_ACT = { files: "The agent" }; // of Act and review: its id says nothing to a person
+
 // Reading is the one thing that changes nothing; whatever else is permitted does not look harmless.
 const HARMLESS = /^(read|list|search|find|get|look|show|help|count)(_|$)/;
 
@@ -247,7 +249,7 @@ cardKind("approval", (card, decide) => {
   show();
   return [
     h("summary", beginning(Object.entries(card.args).map(([key, value]) => `${key} ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ")),
-      h("time", {}, clock(card.asked)), h("b", {}, card.sender || card.run || "A run"), " wants ", h("b", {}, name)),
+      h("time", {}, clock(card.asked)), h("b", {}, OF_ACT[card.sender] || card.sender || card.run || "A run"), " wants ", h("b", {}, name)),
     args,
     Object.keys(card.args).length ? null : empty("without arguments"),
     card.note ? h("p", { class: "s-fault" }, card.note) : null,

@@ -85,6 +85,7 @@ export function makeMap(onPick, label = "Map of the town") {
   // -- drawing -------------------------------------------------------------------------------------
 
   function drawBase() {
+    if (!colours.ink) look(); // it was made before it had a place on the page
     const began = performance.now();
     drawPlan();
     [fresh, drawnAt, took] = [true, view, performance.now() - began];

@@ -72,7 +72,7 @@ export function besideReport(shown) {
     ask.hidden = !state.narrative;
     draw();
     if (!state.narrative) return replace(sources);
-    const found = await call(`research/cited?run=${encodeURIComponent(shown())}`);
+    const [found, bare] = await Promise.all(["cited", "uncited"].map((each) => call(`research/${each}?run=${encodeURIComponent(shown())}`)));
     if (version !== now) return;
     const open = new Set([...sources.querySelectorAll("details[open]")].map((each) => each.dataset.at));
     replace(sources, h("h2", {}, "Sources: what each sentence rests on"), found.length ? found.map((each, at) => {
@@ -80,7 +80,8 @@ export function besideReport(shown) {
       made.dataset.at = `${each.number} ${at}`;
       made.open = open.has(made.dataset.at);
       return made;
-    }) : empty("No sentence cites a source yet."));
+    }) : empty(`No sentence cites a source${isRunning ? " yet" : ""}.`),
+      bare.length > 0 && h("details", {}, h("summary", {}, `${count(bare.length, "sentence")} without a source`), h("ul", { class: "s-list" }, bare.map((each) => h("li", { dir: "auto" }, each)))));
   }
 
   return { sources, ask, show: (state, isRunning) => show(state, isRunning).catch((error) => toast(error.message)) };
@@ -126,7 +127,7 @@ cardKind("plan", (card, decide) => {
     return row;
   }
 
-  const more = (list, make, given) => button("Add", () => {
+  const more = (list, make, given) => button(make === task ? "Add a task" : "Add a section", () => {
     list.append(make(given));
     list.lastChild.querySelector("input").focus();
   }, "quiet");
@@ -143,7 +144,7 @@ cardKind("plan", (card, decide) => {
   const text = h("input", { class: "s-input", "data-key": "r", "data-draft": "again", "aria-label": "What is to change", placeholder: "What is to change, in words" });
   return [
     h("summary", { class: "s-card-title" }, h("b", {}, "Research"), " shows its plan", h("time", {}, clock(card.asked))),
-    h("p", { class: "s-soft s-for" }, `to find out: ${card.objectives.join("; ")}`),
+    h("p", { class: "s-soft s-for" }, "to find out: ", card.objectives.map((each, at) => [at ? "; " : null, h("bdi", {}, each)])),
     h("h2", {}, names.length === 1 ? `Tasks: ${names[0].replaceAll("_", " ")}` : "Tasks"), tasks, names.length > 0 && more(tasks, task, { tool: names[0], args: {} }),
     card.by_model || card.outline.length ? [h("h2", {}, "Sections of the report"), outline, more(outline, section, { heading: "", about: "" })] : null,
     h("div", { class: "s-answer" }, h("div", { class: "s-row" }, begin, h("span", { class: "s-spacer" }), button("Stop", () => decide({ choice: "stop" }), "danger")), card.by_model && h("div", { class: "s-row" }, text, button("Plan anew", () => decide({ choice: "again", text: text.value })))),

@@ -1,6 +1,6 @@
 // The tab Research: how far a run is, made of what is recorded of it, and the report.
 
-import { attempt, button, call, count, day, duration, empty, fillWindow, h, keyed, meter, oneAtATime, replace, request, runState, toast, update } from "./dom.js";
+import { attempt, button, call, cost, count, day, dollars, duration, empty, fillWindow, h, keyed, meter, oneAtATime, replace, request, runState, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { fold } from "./forms.js";
 import { further, known, listed, runs, stands } from "./journal.js";
@@ -206,7 +206,7 @@ const percent = (part) => `${Math.round(100 * part)} %`;
 function objectives({ objectives: all }) {
   return [h("h2", {}, "Objectives"), h("ul", { class: "s-plain", "aria-label": "Objectives" }, all.map(({ topic, expertise, reached }) => {
     const [before, now] = [[0, ...reached].at(-2) ?? 0, expertise].map(percent);
-    return h("li", { class: "s-objective" }, h("span", {}, topic), h("span", { class: "s-soft number" }, `understood ${now}${reached.length > 1 && before !== now ? `, before ${before}` : ""}`),
+    return h("li", { class: "s-objective" }, h("span", { dir: "auto" }, topic), h("span", { class: "s-soft number" }, `understood ${now}${reached.length > 1 && before !== now ? `, before ${before}` : ""}`),
       meter(`Understood: ${topic}`, expertise, 1));
   }))];
 }
@@ -275,7 +275,7 @@ function facts({ totals, order }) {
   const of = (limit) => (limit ? ` of ${limit.toLocaleString("en")}` : "");
   const rows = [
     ["Tokens", `${totals.tokens.toLocaleString("en")}${of(order?.max_tokens)}`],
-    ["US dollars", totals.unpriced ? "not known" : `${Number(totals.usd).toFixed(4)}${of(order?.max_usd)}`],
+    ["Cost", `${cost(totals)}${order?.max_usd ? ` of ${dollars(order.max_usd)}` : ""}`],
     ["Time", `${duration(totals.seconds)}${order?.max_seconds ? ` of ${duration(order.max_seconds)}` : ""}`],
     ["Calls", `${count(totals.model_calls, "model call")}, ${count(totals.tool_calls, "task")}`],
     order && ["Set up", order.in_words],

@@ -1,10 +1,11 @@
 // One run, in its place of the page: what it was and cost, what can be done with it, what is in doubt,
 // and its steps as a tree, as a timeline and as a transcript.
 
-import { Run as Story, drawStory } from "./act.js";
-import { attempt, button, call, cost, count, day, dollars, duration, empty, h, keyed, number, replace, runState, stateBadge, titled, toast, update } from "./dom.js";
+import { Run as Story, drawStory, isAct } from "./act.js";
+import { attempt, button, call, cost, count, day, dollars, duration, empty, h, keyed, number, replace, runState, sent, stateBadge, titled, toast, update, why } from "./dom.js";
 import { chart } from "./chart.js";
 import { showDoubts } from "./doubts.js";
+import { drafted } from "./drafts.js";
 import { ENDED, further, runs, stands } from "./journal.js";
 import { go } from "./place.js";
 import { stepTree, value } from "./steps.js";
@@ -43,6 +44,8 @@ export function shownRun(view, id, slot, back, wanted) {
   const earlier = h("div", { class: "s-earlier" });
   const choices = h("datalist", { id: "s-with" }); // apart from the head, which is drawn again
   replace(view, back, head, slot, goes, fault, doubts, reply, replayed, bar, results, earlier, tree.root, line, story, costs, more, choices);
+  const tell = drafted(h("input", { class: "s-input", "aria-label": "Message to the agent", placeholder: "A message for it, before it goes on (may be left out)" }), `resume/${id}`);
+  const resuming = h("form", { class: "s-row s-resume", onsubmit: attempt(() => sent(tell, resume)) }, tell, h("button", { class: "s-button primary" }, "Resume"));
   pick(which);
 
   function pick(name) {
@@ -78,7 +81,7 @@ export function shownRun(view, id, slot, back, wanted) {
   function timed(made) {
     const [one] = made.entries, end = made.entries.at(-1);
     const isOver = one !== end || one.kind !== "started";
-    return { type: made.type, name: made.line.textContent.split(" → ")[0], part: one.path, from: made.waited ?? one.at, to: isOver ? end.at : about.state === "running" ? null : one.at, sequence: end.sequence, spent: end.spent, bad: Boolean(end.fault) };
+    return { type: made.type, name: made.line.textContent.split(" → ").at(made.type === "model" ? -1 : 0), part: one.path, from: made.waited ?? one.at, to: isOver ? end.at : about.state === "running" ? null : one.at, sequence: end.sequence, spent: end.spent, bad: Boolean(end.fault) };
   }
 
   async function find() {
@@ -86,7 +89,7 @@ export function shownRun(view, id, slot, back, wanted) {
     if (!text) return void replace(results);
     const found = await call(`runs/search?${at}&text=${encodeURIComponent(text)}`).catch((error) => { toast(error.message); return []; });
     replace(results, h("section", { class: "s-panel s-found", "aria-label": "Found" },
-      h("div", { class: "s-row" }, h("h2", {}, `${count(found.length, "entry").replace("entrys", "entries")} with “${text}”`), h("span", { class: "s-spacer" }), button("Close", () => replace(results), "quiet")),
+      h("div", { class: "s-row" }, h("h2", {}, `${entries(found.length)} with “${text}”`), h("span", { class: "s-spacer" }), button("Close", () => replace(results), "quiet")),
       h("ul", { class: "s-list" }, found.map(({ sequence, line: said }) => h("li", {}, h("button", { type: "button", class: "s-link", onclick: () => go(["runs", id, sequence]) }, sequence), " ", said)))));
   }
 
@@ -147,7 +150,7 @@ export function shownRun(view, id, slot, back, wanted) {
     replace(earlier, first > 0 && button(`Show the ${entries(first)} before`, () => restart(0), "quiet"));
     drawView();
     if (!left && about.state !== "running") tree.close();
-    if (!about.entries) replace(tree.root, empty("Nothing is recorded of this run yet."));
+    if (!about.entries) replace(tree.root, empty(about.state === "running" ? "Nothing is recorded of this run yet." : "It ended before its first step: look at what the program that began it has logged."));
     replace(more, last >= most && left > 0
       && button(`Show ${number(Math.min(ROWS, left))} more of ${entries(left)}`, () => { most = last + ROWS; return fill(); }));
   }
@@ -181,12 +184,13 @@ export function shownRun(view, id, slot, back, wanted) {
     if (["running", "stopped"].includes(state) || !at) return void replace(reply);
     ending = await call(`runs/entry?run=${encodeURIComponent(id)}&sequence=${at}`).catch(() => null);
     if (about.entries !== at) return;
-    const { text, value: gave, detail } = ending?.kind === "over" && !ending.path ? ending.data : {};
+    const { text, value: gave, detail, reason } = ending?.kind === "over" && !ending.path ? ending.data : {};
     const said = gave !== null && typeof gave === "object" ? gave : text, isLong = typeof said === "string" && said.length > SAID;
     const shown = h("div", { class: "s-gave", tabindex: 0, role: "group", "aria-label": "What came of it" }, isLong ? outcome(`${said.slice(0, SAID)} …`) : outcome(said ?? ""));
     const all = isLong && button("Show all of it", () => { replace(shown, outcome(said)); all.remove(); }, "quiet");
-    replace(reply, (said || detail) && h("section", { class: "s-panel s-reply", "aria-label": "Reply" },
-      detail ? h("p", { class: runState(state).kind === "bad" ? "s-fault" : "s-soft" }, detail) : null, said ? [shown, all] : null));
+    const how = reason === "cancelled" ? "It was stopped." : detail && why(detail); // its detail names an error of Python
+    replace(reply, (said || how) && h("section", { class: "s-panel s-reply", "aria-label": "Reply" },
+      how ? h("p", { class: runState(state).kind === "bad" ? "s-fault" : "s-soft" }, how) : null, said ? [shown, all] : null));
   }
 
   // -- what stands above the tree ------------------------------------------------------------------
@@ -199,22 +203,23 @@ export function shownRun(view, id, slot, back, wanted) {
     const figures = [
       ["time", duration(t.seconds)],
       ["tokens", number(copied ? about.tokens : t.tokens), t.input === null ? "adding up …" : copied ? `and ${number(t.tokens - about.tokens)} copied` : `${number(t.input)} in, ${number(t.output)} out`],
-      ["cost", copied ? dollars(about.usd) : cost(t), copied ? "of its own" : !t.unpriced ? null : +t.usd ? `and ${number(t.unpriced)} tokens without a known price` : "its models have no known price"],
+      ["cost", copied ? cost({ usd: about.usd, unpriced: about.tokens && t.unpriced }) : cost(t), copied ? "of its own" : !t.unpriced ? null : +t.usd ? `and ${number(t.unpriced)} tokens without a known price` : "its models have no known price"],
       ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls), t.refused ? `${number(t.refused)} refused` : null], ["errors", t.input === null ? "…" : number(t.errors)],
     ];
-    update(goes, is ? null : further(id, about.state, about.order));
-    const goesOn = !is && !goes.firstChild && !ENDED.has(about.state);
+    const more = is ? null : further(id, about.state, about.order);
+    const goesOn = !is && !more && !ENDED.has(about.state), resumable = goesOn && !isOpen && about.order;
+    update(goes, more, resumable && isAct(about) && resuming);
     update(head,
       h("div", { class: "s-row" }, isOpen ? stateBadge("in_doubt") : stateBadge(...stands(runs.get(id) || about)),
         h("span", { class: "s-soft" }, `${about.kind.toLowerCase() === about.agent.toLowerCase() ? "" : `${about.kind} `}${about.agent}${about.thread ? ` · thread ${about.thread}` : ""} · began ${day(about.began)} · ${entries(about.entries)}`),
-        h("span", { class: "s-spacer" }), runs.get(id)?.job ? button("Stop", () => call("act/stop", { run: id }), "danger") : null, !is && titled("Tell the run again from its record: no model is asked, nothing is executed", button("Replay", replay)), titled("A copy that can be resumed with a changed program or another decision; this run stays as it is", button("Fork", () => fork())), goesOn && !isOpen && about.order && button("Resume", resume, "primary")),
+        h("span", { class: "s-spacer" }), runs.get(id)?.job ? button("Stop", () => call("act/stop", { run: id }), "danger") : null, !is && titled("Tell the run again from its record: no model is asked, nothing is executed", button("Replay", replay)), titled("A copy that can be resumed with a changed program or another decision; this run stays as it is", button("Fork", () => fork())), resumable && !isAct(about) && button("Resume", () => resume(""), "primary")),
       h("h3", { class: "s-text", "aria-level": 2 }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
       h("div", { class: "s-row s-links" }, home(), compareWith(), h("a", { class: "s-link", href: keyed(`runs/export?${at}`), download: true }, "Export")),
       h("p", { class: "s-soft" }, about.forked_from
-        ? ["This is a fork of ", h("button", { type: "button", class: "s-link", onclick: () => go(["runs", about.forked_from]) }, about.forked_from), ", which stays as it is. Resume it with a changed program or another decision.  "]
+        ? ["This is a fork of ", h("button", { type: "button", class: "s-link", onclick: () => go(["runs", about.forked_from]) }, about.forked_from), `, which stays as it is. ${ENDED.has(about.state) ? "" : `Resume it with ${isAct(about) ? "another message, " : ""}a changed program or another decision.`} `]
         : null,
         goesOn && !about.order && `A program of yours began it and can resume it with run_id="${about.id}".`,
-        about.forked_from && ENDED.has(about.state) && "Its original has finished, so nothing is left to resume."),
+        about.forked_from && ENDED.has(about.state) && "It has ended, so nothing is left to resume: fork it from a step before its end."),
       h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
         h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))));
     showDoubts(doubts, id, is ? [] : about.in_doubt, (now) => {
@@ -226,7 +231,7 @@ export function shownRun(view, id, slot, back, wanted) {
 
   // Where it was begun, if that is a tab.
   function home() {
-    const tab = (about.kind === "ReActAgent" && about.agent === "files") || (about.kind === "DualActAgent" && about.agent === "act") ? "act" : TABS[about.kind];
+    const tab = isAct(about) ? "act" : TABS[about.kind];
     return tab && h("button", { type: "button", class: "s-link", onclick: () => go(tab === "society" ? [tab] : [tab, id]) }, `Open in ${TITLES[tab]}`);
   }
 
@@ -269,8 +274,8 @@ export function shownRun(view, id, slot, back, wanted) {
     go(["runs", copy.id]);
   }
 
-  async function resume() {
-    const { run } = await call("act/resume", { run: id });
+  async function resume(text) {
+    const { run } = await call("act/resume", { run: id, text });
     await (run === id ? load() : go(["runs", run]));
   }
 

@@ -1,7 +1,7 @@
 // The tab Runs: the runs of the journal, found by their words, state and agent; and the chosen one.
 // Its address is /runs/ID, that of a step /runs/ID/N, and that of a comparison /runs/ID/compare/OTHER.
 
-import { button, call, clock, count, date, day, dollars, duration, empty, fillWindow, h, number, replace, runState, stateBadge, update } from "./dom.js";
+import { button, call, clock, count, date, day, dollars, duration, empty, fillWindow, h, number, replace, runState, stateBadge, titled, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { arrange, cardSlot } from "./inbox.js";
 import { listed, runs, stands, toFind } from "./journal.js";
@@ -13,6 +13,7 @@ import { walk } from "./steps.js";
 
 const MODELS = 200; // runs of whose models is asked at once
 const LISTED = 200; // runs in the list at once
+const [ASKED, SHORT] = [1000, 500]; // runs of whose models is asked unasked, and their entries
 const tokens = (each) => (each.tokens ? `${number(each.tokens)} tokens` : "");
 // How they are ordered: in words, by what, and what of it stands beside each.
 const SORTS = {
@@ -30,7 +31,7 @@ export function mount(root) {
   const filter = h("input", { class: "s-input", type: "search", placeholder: "Search: task, reply, agent, id", "aria-label": "Filter runs", oninput: () => { again(); seek(); } });
   const state = select("State", [["", "any state"]], again);
   const agent = select("Agent", [["", "any agent"]], again);
-  const since = select("When", [["", "any time"], ["1", "in the last day"], ["7", "in the last 7 days"], ["30", "in the last 30 days"]], again);
+  const since = select("When", [["", "any time"], ["1", "last day"], ["7", "last 7 days"], ["30", "last 30 days"]], again);
   const sort = select("Order", Object.entries(SORTS).map(([name, [text]]) => [name, text]), again);
   const total = h("span", { class: "s-soft", role: "status" });
   const costs = button("What they cost", () => view.scrollIntoView(), "s-link s-to-costs"); // in a narrow window that is below them
@@ -122,9 +123,16 @@ export function mount(root) {
     }
   }
 
-  // What each run has spent, by model once that is known; of a cost of 0 it is not known whether there is a price.
+  // What each run has spent, by model once that is known. A cost of 0 is free if each of its models has a price; `unclear` says
+  // that these are not known: of many runs, or of a long one, only a person asks by model.
   function spent(shown) {
-    if (by.value !== "model") return shown.map((each) => ({ run: each.id, at: made(each), of: each[by.value] || "(none)", calls: each.model_calls, tokens: each.tokens, usd: +each.usd || null }));
+    if (by.value !== "model") {
+      if (models.size < ASKED) learnModels(shown.filter((each) => !+each.usd && each.entries <= SHORT && !models.has(each.id)));
+      return shown.map((each) => {
+        const its = models.get(each.id)?.spent;
+        return { run: each.id, at: made(each), of: each[by.value] || "(none)", calls: each.model_calls, tokens: each.tokens, usd: +each.usd || (its?.every((one) => one.usd !== null) ? 0 : null), unclear: each.tokens > 0 && !+each.usd && !its };
+      });
+    }
     learnModels(shown);
     return shown.flatMap((each) => (models.get(each.id)?.spent || []).map((one) => ({ ...one, run: each.id, of: one.model, usd: one.usd && +one.usd })));
   }
@@ -136,20 +144,27 @@ export function mount(root) {
     const summed = (key, of = all) => {
       const sums = new Map();
       for (const each of of) {
-        const sum = sums.get(key(each)) || { runs: new Set(), tokens: 0, usd: null, calls: 0 };
+        const sum = sums.get(key(each)) || { runs: new Set(), tokens: 0, usd: null, calls: 0, unpriced: 0, unclear: false };
         sum.runs.add(each.run);
         sum.tokens += each.tokens;
         if (each.usd !== null) sum.usd += each.usd;
+        else if (each.unclear) sum.unclear = true;
+        else sum.unpriced += each.tokens;
         sum.calls += each.calls;
         sums.set(key(each), sum);
       }
       return [...sums];
     };
+    let isUnclear = false;
+    const priced = ({ usd, unpriced, unclear }) => {
+      if (unclear && !usd) { isUnclear = true; return "–"; }
+      return unpriced && !usd ? (by.value === "model" ? "no price" : "not known") : unpriced ? titled(`${number(unpriced)} tokens have no known price`, h("span", {}, `${dollars(usd)} and more`)) : dollars(usd ?? 0);
+    };
     const table = (title, all) => {
       const top = Math.max(1, ...all.map(([, sum]) => sum.tokens));
       return h("section", {}, h("h2", {}, title), h("table", { class: "s-table s-costs" },
         h("thead", {}, h("tr", {}, [title[3].toUpperCase() + title.slice(4), "Runs", "Model calls", "Tokens", "Cost", "Share"].map((each, at) => h("th", { class: at && at < 5 ? "number" : null }, each)))),
-        h("tbody", {}, all.slice(0, 31).map(([name, sum]) => h("tr", {}, h("th", { scope: "row" }, name || "(none)"), [sum.runs.size, sum.calls, sum.tokens].map((each) => h("td", { class: "number" }, number(each))), h("td", { class: "number" }, sum.usd === null && sum.tokens ? (by.value === "model" ? "no price" : "–") : dollars(sum.usd ?? 0)),
+        h("tbody", {}, all.slice(0, 31).map(([name, sum]) => h("tr", {}, h("th", { scope: "row" }, name || "(none)"), [sum.runs.size, sum.calls, sum.tokens].map((each) => h("td", { class: "number" }, number(each))), h("td", { class: "number" }, priced(sum)),
           h("td", { class: "s-share" }, h("i", { style: `width: ${(100 * sum.tokens) / top}%` })))))));
     };
     const doubtful = shown.filter((each) => each.state === "in_doubt" && !each.job);
@@ -157,7 +172,7 @@ export function mount(root) {
       doubtful.length > 0 && h("section", { class: "s-card", "aria-label": "In doubt" }, h("h2", {}, "In doubt"), h("p", {}, "These were cut off during an action. Whether it took effect is not known: decide about each."),
         h("ul", { class: "s-list" }, doubtful.slice(0, 31).map((each) => h("li", {}, button(each.task.slice(0, 120) || "(no task)", () => go(["runs", each.id]), "s-link"), " ", h("span", { class: "s-soft" }, `${each.agent} · ${day(each.changed)}`))))),
       h("section", {}, h("div", { class: "s-row" }, h("h2", {}, "Over time"), what, by), drawn || h("p", { class: "s-soft" }, what.value === "usd" && all.some((each) => each.tokens) ? "No price of their models is known: look at their tokens." : "These runs have spent nothing that is known.")),
-      table(`B${word.slice(1)}`, summed((each) => each.of).sort((one, two) => two[1][what.value] - one[1][what.value] || two[1].tokens - one[1].tokens)), table("By day", summed((each) => date(each.at), all.toSorted((one, two) => two.at - one.at))), by.value !== "model" && h("p", { class: "s-soft" }, "–: the models are free, or their price is not known.")));
+      table(`B${word.slice(1)}`, summed((each) => each.of).sort((one, two) => two[1][what.value] - one[1][what.value] || two[1].tokens - one[1].tokens)), table("By day", summed((each) => date(each.at), all.toSorted((one, two) => two.at - one.at))), isUnclear && h("p", { class: "s-soft" }, "–: the models are free, or their price is not known. By model it is told.")));
   }
 
   async function show([tab, id, step, more]) {

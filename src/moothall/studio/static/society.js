@@ -220,7 +220,7 @@ export function mount(root) {
         row("Home", status.home), row("Work", status.work), row("School", status.school),
         row("Likes", Object.keys(profile.interests || {}).join(", ")),
         row("Money", `${money(status.money || 0)}${status.savings ? ` and ${money(status.savings)} saved` : ""}`)),
-      h("h2", {}, "Needs"),
+      h("h2", {}, "Needs, and how far they are met"),
       h("div", { class: "s-needs" }, Object.entries(status.needs || {}).map(([need, full]) => [h("span", {}, need),
         meter(need, full, 1000, full <= 200 ? "low" : ""), h("span", { class: "number" }, `${Math.round(full / 10)} %`)])),
       status.plan?.length ? [h("h2", {}, "Plan"), h("ol", { class: "s-list s-plan" }, status.plan.map((item, at) => h("li", { "aria-current": at === status.now ? "step" : null },

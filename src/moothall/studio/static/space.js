@@ -6,7 +6,7 @@ import { on, onReset } from "./feed.js";
 import { arrange, cardSlot } from "./inbox.js";
 import { findRuns } from "./journal.js";
 import { beginTalk, listTalks, mountTalks } from "./talks.js";
-import { outcome, prose } from "./values.js";
+import { folded, outcome, prose } from "./values.js";
 
 const MOST = 2000; // rows in the page while an earlier one is read
 const ANSWERS = { say: "answers", response: "answers", error: "could not do" }; // how an answer says what it answers
@@ -64,7 +64,7 @@ export function mount(root) {
     const { name, args } = message.action;
     const text = name === "say" ? args.content : name === "error" ? args.error : name === "response" ? args.data : undefined;
     const body = text !== undefined
-      ? [name === "error" ? h("div", { class: "s-text", dir: "auto" }, result(text)) : outcome(text)]
+      ? [name === "error" ? h("div", { class: "s-text", dir: "auto" }, result(text)) : folded(text, outcome(text))]
       : Object.entries(args).map(([key, value]) => h("div", { class: "s-arg" }, h("span", {}, key), h("code", {}, json(value))));
     const made = h("article", { class: `s-message ${name === "error" ? "error" : ""} ${message.from === me ? "mine" : ""}` },
       h("header", {},
@@ -331,6 +331,7 @@ export function mount(root) {
   }
 
   requestAnimationFrame(grow);
+  line.addEventListener("blur", hide); // they would cover what stands there
   on("state", (now) => { if (now === "open") { fault.hidden = true; line.removeAttribute("aria-invalid"); } }); // it said that nobody answers
   line.addEventListener("input", () => {
     grow();

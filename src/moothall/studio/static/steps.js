@@ -1,9 +1,9 @@
 // The steps of a run as a tree: a row for each call, below the part of the run that made it; opened, it
 // shows what the call was given and gave.
 
-import { attempt, button, call, day, dollars, duration, empty, h, json, number, replace, runState, stateBadge, toast } from "./dom.js";
+import { button, call, count, day, dollars, duration, empty, h, json, modelName, number, replace, runState, stateBadge, titled, toast, why } from "./dom.js";
 import { path } from "./place.js";
-import { called, outcome } from "./values.js";
+import { called, given, outcome } from "./values.js";
 
 const CHARS = 100000; // of a text at once
 
@@ -25,8 +25,8 @@ export function walk(event) {
   next.focus();
 }
 
-// The rows of run `id`: `run()` is what is known of it, and `fork(number)` copies it up to an entry.
-export function stepTree(id, run, fork) {
+// The rows of run `id`: `run()` is what is known of it, and `forkAt(number)` copies it up to an entry.
+export function stepTree(id, run, forkAt) {
   const root = h("div", { class: "s-tree", role: "group", "aria-label": "Steps", onkeydown: walk });
   const parts = new Map();
   const agents = new Map(); // of a part its agent
@@ -93,7 +93,7 @@ export function stepTree(id, run, fork) {
     const made = { entries: [entry], type, line: h("span", { class: "s-one" }, brief(entry)), figures: [0, 1, 2].map(() => h("span", { class: "number" })), state: h("span") };
     if (kind === "started") made.state.append(h("span", { class: "s-badge busy" }, "under way"));
     rows.push(made);
-    made.button = h("button", { type: "button", "aria-expanded": "false", onclick: () => open(made) },
+    made.button = h("button", { type: "button", "aria-expanded": "false", onclick: () => open(made).then(() => made.node.scrollIntoView({ block: "nearest" })) },
       h("span", { class: "s-turn" }, isNew ? turn : ""), h("span", { class: `s-type ${type}` }, type), h("span", { class: "s-said-in" }, made.line, made.state), made.figures);
     made.node = h("div", { class: `s-entry ${type}${isNew ? " new" : ""}` }, made.button);
     where.body.append(made.node);
@@ -112,7 +112,8 @@ export function stepTree(id, run, fork) {
     const line = entry.line.replace(/^(tool (call refused|call|result|error)|model (call|answer) \S+|task|set up): /, "").replaceAll("\\n", " ");
     if (kind === "started" && "model" in (data.about || {}) && data.key.includes("/")) return `${data.key}: ${line}`; // of a citizen
     if (kind === "permitted" || kind === "decided") return line.replace(`step ${data.key}`, actionOf(entry) || `step ${data.key}`);
-    if (kind === "over") return line.replace(/^over, [a-z ]*[a-z]/, runState(data.reason).word);
+    if (kind === "over") return why(line.replace(/^over, [a-z ]*[a-z]/, runState(data.reason).word));
+    if (kind === "started" && data.about?.model === line) return modelName(line);
     const name = kind === "ended" && `${data.about?.action}: `;
     return name && line.startsWith(name) ? line.slice(name.length) : line;
   }
@@ -137,9 +138,20 @@ export function stepTree(id, run, fork) {
     replace(made.state, entry.data.cancelled ? stateBadge("cancelled") : entry.refused ? stateBadge("refused") : entry.fault && stateBadge("failed"), Object.values(entry.origins || {}).flat().some((each) => each.kind === "outside") ? h("span", { class: "s-badge warn", title: originsOf(entry) }, "from outside") : null, entry.data.result?.was ? h("span", { class: "s-badge warn" }, "changed by a person") : null);
   }
 
-  // What a model was given: its messages one by one, so that they can be read, and all as it is.
-  const prompt = ({ messages, tools, schema }) => [
-    messages.map((each, n) => value(`Input: message ${n + 1}, ${each.role}`, Object.keys(each).length === 2 ? each.content : each)),
+  // A message in words, and as it is; one of text alone is both.
+  function message(each, n) {
+    const label = `Input: message ${n + 1}, ${each.role}`, { content, name, tool_calls: calls } = each;
+    if (Object.keys(each).length === 2) return value(label, content);
+    return [h("h2", {}, label, name && h("b", { class: "s-action" }, ` ${name}`)), h("div", { class: "s-readable" }, calls ? [content && outcome(content), calls.map((one) => called(one.name, one.args))] : given(content)),
+      h("details", {}, h("summary", {}, "Exactly as recorded"), value(label, each))];
+  }
+
+  // What a model was given: its messages one by one, those that an answer before had too behind a line.
+  function prompt({ messages, tools, schema }) {
+    const old = messages.findLastIndex((each) => each.role === "assistant"), all = messages.map(message);
+    return [old > 0 ? [h("details", {}, h("summary", {}, `${count(old, "message")} that it was given before`), all.slice(0, old)), all.slice(old)] : all, ...more(tools, schema)];
+  }
+  const more = (tools, schema) => [
     tools?.length ? h("details", {}, h("summary", {}, `Tools: ${tools.map((each) => each.name).join(", ")}`), value("Input: tools", tools)) : null, schema ? value("Input: schema of the answer", schema) : null];
 
   // What came of a step, for people, above the record of it.
@@ -164,13 +176,14 @@ export function stepTree(id, run, fork) {
     try {
       const found = await Promise.all(made.entries.map((each) => call(`runs/entry?run=${encodeURIComponent(id)}&sequence=${each.sequence}`)));
       const [began, ended] = [["started"], ["ended", "failed"]].map((kinds) => found.find((each) => kinds.includes(each.kind)));
-      const shown = [];
+      const [shown, input] = [[], []];
       const args = began?.data.args;
       const last = found[found.length - 1];
       if (made.type === "model") {
         const given = args?.messages ? args : await call(`runs/prompt?run=${encodeURIComponent(id)}&sequence=${last.sequence}&path=${encodeURIComponent(last.path)}`);
-        shown.push(given ? prompt(given) : h("p", {}, "What the model is given is recorded with its answer."));
-      } else if (args !== undefined) shown.push(value("Input", args));
+        input.push(given ? prompt(given) : h("p", {}, "What the model is given is recorded with its answer."));
+      } else if (args !== undefined) input.push(value("Input", args));
+      if (made.type !== "model") shown.push(input);
       if (ended) {
         const [words, record] = [readable(ended), value("Output", ended.data.result ?? ended.data.error ?? ended.data)];
         shown.push(ended.fault && h("p", { class: "s-fault" }, ended.fault), words && [h("h2", {}, "Output"), words], words ? h("details", {}, h("summary", {}, "Output, exactly as recorded"), record) : record);
@@ -180,8 +193,9 @@ export function stepTree(id, run, fork) {
         shown.push(words, words ? h("details", {}, h("summary", {}, "Exactly as recorded"), record) : record);
       }
       const number = last.sequence;
+      const fork = (text, tells, upto) => titled(tells, button(text, () => forkAt(upto), "quiet"));
       shown.push(h("div", { class: "s-row" }, button("Copy its address", async () => { await navigator.clipboard.writeText(location.origin + path("runs", id, number)); toast("The address of this step is copied.", false); }, "quiet"),
-        h("button", { type: "button", class: "s-button quiet", onclick: attempt(() => fork(number)) }, "Fork from this step")));
+        began && fork("Begin again from this step", "A copy that has what was before this step, and does it anew", found[0].sequence - 1), fork("Fork after this step", "A copy that goes on after this step", number)), made.type === "model" && input);
       shown.push(h("details", {}, h("summary", {}, found.map((each) => `entry ${each.sequence}: ${each.kind}, ${day(each.at)}`).join("; ")), value("Entries", found)));
       replace(made.detail, shown);
     } catch (error) {

@@ -6,7 +6,7 @@ import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { leadTo, openCards } from "./inbox.js";
 import { go } from "./place.js";
-import { outcome } from "./values.js";
+import { folded, outcome } from "./values.js";
 
 const MOST = 3; // beside each other
 const KEPT = "moothall-talks"; // which are open, over a restart
@@ -83,7 +83,7 @@ function made(id, thread, key) {
     return h("article", { class: `s-saying ${mine ? "mine" : ""} ${state}` },
       h("header", {}, h("b", {}, mine ? "You" : id), state === "waiting" ? waits() : null,
         run && (!mine || state === "waiting") ? h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Run") : null, at ? h("time", {}, today(at) ? clock(at) : day(at)) : null),
-      outcome(said));
+      folded(said, outcome(said)));
   }
 
   const look = oneAtATime(async () => {

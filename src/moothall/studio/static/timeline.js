@@ -19,7 +19,7 @@ export function showTimeline(root, steps, agent, open, most = ROWS) {
     const head = each.part !== part ? h("div", { class: "s-line-part" }, each.part || agent) : null;
     part = each.part;
     const cost = each.spent?.tokens ? ` · ${number(each.spent.tokens)} tokens${each.spent.usd ? ` · ${dollars(each.spent.usd)}` : ""}` : "";
-    return [head, h("button", { type: "button", class: `s-line-row ${each.type} ${each.bad ? "bad" : ""} ${each.to ? "" : "open"}`, onclick: () => open(each.sequence), title: `${clock(each.from)}, ${duration(to - each.from)}${cost}` },
+    return [head, h("button", { type: "button", class: `s-line-row ${each.type} ${each.bad ? "bad" : ""} ${each.to ? "" : "open"}`, onclick: () => open(each.sequence), title: `${each.name.slice(0, 200)}: ${clock(each.from)}, ${duration(to - each.from)}${cost}` },
       h("span", { class: "s-one" }, h("span", { class: `s-type ${each.type}` }, each.type), " ", each.name),
       h("span", { class: "s-bar" }, h("i", { style: `left: ${share(each.from)}; width: ${width}%` })),
       h("span", { class: "number" }, each.to ? duration(to - each.from) : "…"))];

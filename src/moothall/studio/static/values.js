@@ -50,6 +50,20 @@ export function prose(text) {
   return root;
 }
 
+// What somebody said, folded where it would fill a screen.
+const [LONG, LINES] = [1500, 25];
+export function folded(text, shown) {
+  if (typeof text !== "string" || (text.length <= LONG && text.split("\n").length <= LINES)) return shown;
+  const body = h("div", { class: "s-folded" }, shown);
+  const all = h("button", { type: "button", class: "s-link", onclick: () => {
+    body.className = "";
+    body.tabIndex = -1;
+    body.focus({ preventScroll: true }); // a keyboard goes on from here
+    all.remove();
+  } }, "Show all of it");
+  return [body, all];
+}
+
 const isPlain = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 const isShort = (value) => value === null || typeof value !== "object";
 const cell = (value) => (isShort(value) ? (value === null ? "" : String(value)) : json(value));
