@@ -124,7 +124,7 @@ def test_a_run_that_fails_at_once_says_why_once(
         expect(steps(page).get_by_text("failed")).to_be_visible()
         expect(page.get_by_text("no such key")).to_have_count(1)
     (run,) = studio.runs.refresh()
-    assert studio.runs.run(run.id)["order"]["yes_read"] is False
+    assert studio.runs.sums(run.id)["order"]["yes_read"] is False
 
 
 def test_a_person_at_the_page_reviews(

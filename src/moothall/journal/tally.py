@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from moothall.errors import UnknownPrice
@@ -31,61 +33,80 @@ class Tally:
     def count(self, path: str, kind: str, data: dict[str, Any]) -> None:
         """Count an entry."""
         if kind == "started":
-            if "action" in _about(data):
+            if "action" in about_in(data):
                 self.actions += 1
         elif kind in ("ended", "failed"):
-            if "model" in _about(data):
-                self._count_call(data)
+            if "model" in about_in(data) and (spent := spent_in(kind, data)):
+                self.tokens += min(spent.tokens, _MOST_OF_A_CALL)
+                self.usd += float(spent.usd or 0)
+                self.model_calls += min(spent.model_calls, _MOST_OF_A_CALL)
         elif kind == "over" and not path:
             text = data.get("text")
             self.said = text if isinstance(text, str) else ""
-
-    def _count_call(self, data: dict[str, Any]) -> None:
-        try:
-            result = data.get("result")
-            if isinstance(result, dict):
-                result = result.get("answer", result)  # in a society
-            usage = result.get("usage") if isinstance(result, dict) else None
-            input, output = (0, 0) if usage is None else usage[:2]
-            charged = data.get("charged") or {}
-            tokens = min(max(input + output, charged.get("tokens", 0)), _MOST_OF_A_CALL)
-            usd = float(charged.get("usd", 0))
-            calls = min(charged.get("model_calls", 1), _MOST_OF_A_CALL)
-            if tokens and not usd:
-                usd = _price(data["about"]["model"], input, tokens - input)
-            self.tokens += tokens
-            self.usd += usd
-            self.model_calls += calls
-        except (TypeError, ValueError, AttributeError):
-            pass  # a user's own orchestrator uses these names for something else
 
     def sums(self) -> tuple[int, float, int, int]:
         """Return the tokens, US dollars, model calls and actions."""
         return self.tokens, self.usd, self.model_calls, self.actions
 
 
-_UNPRICED: Final[set[Any]] = set()
-"""The names of models whose price is not known: to look each up takes long."""
-_MOST_MODELS: Final = 1000
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a call of a model, or a member's reply, has used; `usd` is None without a price."""
+
+    input: int
+    output: int
+    tokens: int
+    model_calls: int
+    usd: Decimal | None
 
 
-def _about(data: dict[str, Any]) -> dict[str, Any]:
+def about_in(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what an entry's data say that its step is about."""
     about = data.get("about")
     return about if isinstance(about, dict) else {}
 
 
-def _price(model: Any, input: int, output: int) -> float:
-    """Return what a call cost by the built-in prices; 0 if the model's price is not known."""
-    if model in _UNPRICED:
-        return 0.0
+def spent_in(kind: str, data: dict[str, Any]) -> Spent | None:
+    """Return what an entry says that a call of a model or a member's reply used, or None."""
+    about, result = about_in(data), data.get("result")
+    if kind not in ("ended", "failed") or "action" in about:
+        return None
+    if isinstance(result, dict) and isinstance(result.get("answer"), dict):  # in a society
+        result = result["answer"]
+    reply = result if isinstance(result, dict) else {}
+    if "model" not in about and not ("stop_reason" in reply and "usage" in reply):
+        return None
+    charged = data.get("charged") or {}
+    try:
+        input, output = (int(each) for each in (reply.get("usage") or (0, 0))[:2])
+        tokens = max(input + output, int(charged.get("tokens", 0)))
+        usd: Decimal | None = Decimal(charged.get("usd", 0))
+        calls = int(charged.get("model_calls", "model" in about))
+    except (TypeError, ValueError, AttributeError, InvalidOperation):
+        return None  # a user's own orchestrator uses these names for something else
+    if tokens and not usd:
+        usd = _price(about.get("model"), input, tokens - input)
+    return Spent(input, output, tokens, calls, usd)
+
+
+_UNPRICED: Final[set[str]] = set()
+"""The names of models whose price is not known: to look each up takes long."""
+_MOST_MODELS: Final = 1000
+
+
+def _price(model: Any, input: int, output: int) -> Decimal | None:
+    """Return what a call cost by the built-in prices; None if the model's price is not known."""
+    name = str(model)
+    if name in _UNPRICED:
+        return None
     from moothall.models.wrappers.prices import Prices
 
     try:
-        return float(Prices().cost(str(model), input, output))
+        return Prices().cost(name, input, output)
     except UnknownPrice:
         if len(_UNPRICED) < _MOST_MODELS:
-            _UNPRICED.add(model)
-        return 0.0
+            _UNPRICED.add(name)
+        return None
 
 
 def searched(task: str, said: str) -> str:

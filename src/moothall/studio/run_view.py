@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, fields
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
 
-from moothall.errors import UnknownPrice
 from moothall.journal.describe import fault_line, is_refused, origins_in
 from moothall.journal.entry import ROOT, Entry, Outline
 from moothall.journal.run_parts import below
-from moothall.models.wrappers.prices import Prices
+from moothall.journal.tally import about_in, spent_in
 from moothall.orders.order import line_of
 from moothall.text import shorten
 
@@ -22,7 +21,6 @@ _VALUES: Final = 100
 """The most values of a list or object in such an entry."""
 _DEPTH: Final = 41
 _LINE: Final = 400
-_PRICES: Final = Prices()
 _OUTLINE: Final = tuple(each.name for each in fields(Outline))
 _COUNTS: Final = ("input", "output", "tokens", "model_calls")
 
@@ -35,8 +33,8 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
         row["data"] = cut(seen := {k: v for k, v in entry.data.items() if k != "prompt"})
         if row["data"] != seen:
             row["cut"] = True
-    if spent := _spent(entry):
-        row["spent"] = {**spent, "usd": _plain(spent["usd"])}
+    if spent := spent_in(entry.kind, entry.data):
+        row["spent"] = {**asdict(spent), "usd": _plain(spent.usd)}
     if fault := _fault(entry):
         row["fault"] = shorten(fault, _LINE)
     origins, sources = origins_in(entry.data.get("result"))
@@ -81,15 +79,15 @@ class Totals:
         self._rests = is_decided or (entry.kind == "over" and entry.path == ROOT)
         self._count["errors"] += bool(_fault(entry))
         self._count["refused"] += _is_refused(entry)
-        if "action" in _about(entry):  # a call resumed after a crash starts twice
+        if "action" in about_in(entry.data):  # a call resumed after a crash starts twice
             self._tools.add((entry.path, str(entry.data.get("key"))))
-        if spent := _spent(entry):
+        if spent := spent_in(entry.kind, entry.data):
             for name in _COUNTS:
-                self._count[name] += spent[name]
-            if spent["usd"] is None:
-                self._count["unpriced"] += spent["tokens"]
+                self._count[name] += getattr(spent, name)
+            if spent.usd is None:
+                self._count["unpriced"] += spent.tokens
             else:
-                self._usd += spent["usd"]
+                self._usd += spent.usd
 
     def to_json(self) -> dict[str, Any]:
         """Return the totals; `unpriced` counts the tokens without a known price."""
@@ -105,13 +103,13 @@ def spent_by_model(entries: Iterable[Entry]) -> list[dict[str, Any]]:
     """
     sums: dict[tuple[str, int], tuple[int, int, Decimal | None]] = {}
     for entry in entries:
-        model = _about(entry).get("model")
-        if model is None or not (spent := _spent(entry)):
+        model = about_in(entry.data).get("model")
+        if model is None or not (spent := spent_in(entry.kind, entry.data)):
             continue
         key = (str(model), int(entry.at // 3600))
         calls, tokens, usd = sums.get(key, (0, 0, None))
-        usd = usd if spent["usd"] is None else (usd or Decimal(0)) + spent["usd"]
-        sums[key] = (calls + spent["model_calls"], tokens + spent["tokens"], usd)
+        usd = usd if spent.usd is None else (usd or Decimal(0)) + spent.usd
+        sums[key] = (calls + spent.model_calls, tokens + spent.tokens, usd)
     return [
         {"model": model, "at": 3600 * hour, "calls": calls, "tokens": tokens, "usd": _plain(usd)}
         for (model, hour), (calls, tokens, usd) in sums.items()
@@ -122,45 +120,14 @@ def _plain(usd: Decimal | None) -> str | None:
     return None if usd is None else format(usd.normalize(), "f")
 
 
-def _about(entry: Entry) -> dict[str, Any]:
-    about = entry.data.get("about")
-    return about if isinstance(about, dict) else {}
-
-
-def _spent(entry: Entry) -> dict[str, Any] | None:
-    """Return what an ended model call or member's reply used, or None; `usd` None: no price."""
-    about, result = _about(entry), entry.data.get("result")
-    if entry.kind not in ("ended", "failed") or "action" in about:
-        return None
-    if isinstance(result, dict) and isinstance(result.get("answer"), dict):  # in a society
-        result = result["answer"]
-    reply = result if isinstance(result, dict) else {}
-    if "model" not in about and not ("stop_reason" in reply and "usage" in reply):
-        return None
-    charged = entry.data.get("charged") or {}
-    try:
-        input, output = (int(each) for each in (reply.get("usage") or (0, 0))[:2])
-        tokens = max(input + output, int(charged.get("tokens", 0)))
-        usd: Decimal | None = Decimal(charged.get("usd", 0))
-        calls = int(charged.get("model_calls", "model" in about))
-    except (TypeError, ValueError, AttributeError, InvalidOperation):
-        return None  # a user's own orchestrator uses these names for something else
-    if tokens and not usd:
-        try:
-            usd = _PRICES.cost(str(about.get("model")), input, tokens - input)
-        except UnknownPrice:
-            usd = None
-    return {"input": input, "output": output, "tokens": tokens, "model_calls": calls, "usd": usd}
-
-
 def _is_refused(entry: Entry) -> bool:
     """Return whether a call was not permitted."""
-    return is_refused(_about(entry).get("action"), entry.data.get("result"))
+    return is_refused(about_in(entry.data).get("action"), entry.data.get("result"))
 
 
 def _fault(entry: Entry) -> str:
     """Return what went wrong in a step; empty if nothing did, or if the call was refused."""
-    data, about = entry.data, _about(entry)
+    data, about = entry.data, about_in(entry.data)
     if entry.kind == "failed":
         return "" if data.get("cancelled") else fault_line(str(data.get("error")))
     if _is_refused(entry):

@@ -43,14 +43,14 @@ _BESIDE: Final = 60
 """How much is told of the line of an entry, and before the words, where the line lacks them."""
 _SETTLED: Final = ENDED - {"unreadable"}
 """The ends after which no call of a run is in doubt."""
-_QUICK: Final = 4_000
-"""How many entries are read at once for a run's totals: of more, a page asks once it is drawn."""
 _KNOWN_MODELS: Final = 200
 """Of how many runs a page may ask at once by which models they spent."""
 _KNOWN: Final = 1_000
 """How many runs' totals are kept."""
 _OLD: Final = 50
 """How many stopped runs are read at one look for calls in doubt."""
+_QUICK: Final = 4_000
+"""The most entries of a run that is read so."""
 _PAGE: Final = 2_000
 """The most entries sent at once."""
 _LOOK_S: Final = 0.2
@@ -179,7 +179,7 @@ class RunsTab(Tab):
         return shown(found, whole=True)
 
     def run(self, run: str) -> dict[str, Any]:
-        """Return the outline of a run, its totals, its `order` or None, and its calls in doubt.
+        """Return the outline of a run, and its calls in doubt.
 
         What was decided of these can be replaced until the run is resumed.
         """
@@ -190,7 +190,6 @@ class RunsTab(Tab):
         doubts = in_doubt(entries, with_decided=True)
         return {
             **told_of(outline),
-            **(self._sums(outline) if self._is_quick(outline) else _in_short(outline)),
             "in_doubt": [
                 {
                     "number": each.number,
@@ -204,11 +203,6 @@ class RunsTab(Tab):
     def sums(self, run: str) -> dict[str, Any]:
         """Return a run's totals and its order: the first time, all its entries are read."""
         return self._sums(self._journal.run(run))
-
-    def _is_quick(self, outline: Outline) -> bool:
-        with self._summing:
-            known = self._sums_of.get(outline.id)
-        return outline.entries - (known.totals.sequence if known else 0) <= _QUICK
 
     def _sums(self, outline: Outline) -> dict[str, Any]:
         """Return a run's totals and order; of a run read before, only new entries are read."""
@@ -331,11 +325,3 @@ class RunsTab(Tab):
 def _may_be_in_doubt(outline: Outline) -> bool:
     """Return whether a stopped run's entries are to be read for calls in doubt."""
     return outline.state == "stopped" and outline.actions > 0 and outline.entries <= _QUICK
-
-
-def _in_short(outline: Outline) -> dict[str, Any]:
-    """Return the totals that a run's outline has; `input` None says that a page is to ask again."""
-    told = {"began": outline.began, "seconds": outline.seconds, "usd": str(outline.usd)}
-    counted = {"tokens": outline.tokens, "model_calls": outline.model_calls}
-    nothing = {"input": None, "output": None, "unpriced": 0, "errors": 0, "refused": 0}
-    return {"totals": {**told, **counted, **nothing, "tool_calls": outline.actions}, "order": None}

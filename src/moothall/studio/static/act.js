@@ -5,7 +5,7 @@ import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { fillForm } from "./forms.js";
 import { arrange, cardKind, cardSlot, openCards } from "./inbox.js";
-import { ENDED, further, learn, listed, runs, stands } from "./journal.js";
+import { ENDED, further, known, learn, listed, runs, stands } from "./journal.js";
 import { go, onPlace, place } from "./place.js";
 import { given, outcome, prose } from "./values.js";
 
@@ -287,7 +287,7 @@ export function mount(root) {
   }
 
   async function totals(id) {
-    learn({ ...(await call(`runs/run?run=${encodeURIComponent(id)}`)), id });
+    learn({ ...(await known(id)), id });
     tell();
   }
 

@@ -35,10 +35,14 @@ export function toFind() {
   return words;
 }
 
-// All that the server knows of a run, its totals and its order too.
+// What a run came to by its outline, until its sums are there: of a long run they take a while.
+export const inShort = ({ began, seconds, usd, tokens, model_calls, actions }) => ({ began, seconds, usd, tokens, model_calls, tool_calls: actions, input: null, output: null, unpriced: 0, errors: 0, refused: 0 });
+
+// All that the server knows of a run: how it stands, its totals and its order.
 export async function known(id) {
-  const at = `run=${encodeURIComponent(id)}`, found = await call(`runs/run?${at}`);
-  return found.totals.input === null ? { ...found, ...await call(`runs/sums?${at}`) } : found;
+  const at = `run=${encodeURIComponent(id)}`;
+  const [found, sums] = await Promise.all([call(`runs/run?${at}`), call(`runs/sums?${at}`)]);
+  return { ...found, ...sums };
 }
 
 // What is known of a run, and this.

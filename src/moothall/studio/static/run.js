@@ -6,7 +6,7 @@ import { attempt, button, call, cost, count, day, dollars, duration, empty, h, k
 import { chart } from "./chart.js";
 import { showDoubts } from "./doubts.js";
 import { drafted } from "./drafts.js";
-import { ENDED, further, runs, stands } from "./journal.js";
+import { ENDED, further, inShort, runs, stands } from "./journal.js";
 import { go } from "./place.js";
 import { stepTree, value } from "./steps.js";
 import { showTimeline } from "./timeline.js";
@@ -131,11 +131,12 @@ export function shownRun(view, id, slot, back, wanted) {
     fail(wrong);
     bar.hidden = !found && !about; // there is nothing to be shown or searched
     if (!found) return;
-    about = Object.assign(found, told); // the stream may have told more than the answer says
+    about = Object.assign({ totals: about?.totals || inShort(found), order: about?.order }, found, told); // the stream may have told more than the answer says
     top();
     learnEnding();
+    const summing = call(`runs/sums?${at}`).then((sums) => { if (since === told) { Object.assign(about, sums); top(); } }, (error) => fail(error.message));
     await fill();
-    if (about.totals.input === null) call(`runs/sums?${at}`).then((sums) => { if (since === told) { Object.assign(about, sums); top(); } }, (error) => fail(error.message));
+    if (about.entries <= ROWS) await summing; // else the page goes on meanwhile
   }
 
   // Entries that are there and not shown yet, one request at a time.
