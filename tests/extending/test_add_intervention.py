@@ -21,23 +21,17 @@ ADDED = (
         '    said += ["it rains"] if change.rain else []\n',
     ),
 )
-OFFERED = (
-    (
-        "_KINDS: Final = {\n",
-        '    "rain": _Kind("Have it rain", {}, "", lambda *_: {"rain": True}),\n',
-    ),
-)
+OFFERED = (("    news: list[_Text] = []\n", "    rain: bool = False\n"),)
 USES = """
 from moothall import Society
 from moothall.society import Intervention
 from moothall.society.experiments.workflow import Item
 from moothall.society.kernel.intervention import in_words
-from moothall.studio.towns.changes import Change, offered
+from moothall.studio.towns.changes import Change
 
 assert Item(intervene={"rain": True}).intervene == {"rain": True}
-assert ("rain", "Have it rain", {}) in offered()
 with Society([], seed=7) as town:
-    change = Intervention(0, **Change(kind="rain").applied_to(town))
+    change = Intervention(0, **Change(rain=True).checked(town))
     assert Intervention(**change.as_json()) == change and in_words(change) == "it rains"
     town.intervene(change)
     town.run_sync(steps=1)

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Error as PageError
 
 from models.openai_server import OpenAIServer, call, calls, text
-from moothall.errors import ConfigError
 from moothall.orders.research import ResearchOrder
 from moothall.studio import Studio
-from moothall.studio.towns.changes import Change
 from studio.conftest import TOKEN
 
 
@@ -107,16 +106,23 @@ def test_a_plan_that_waits_is_not_running_and_is_cleared_by_the_keyboard(
     assert studio.jobs.state(run) in ("stopping", None)
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    (
-        ({"kind": "close"}, "choose the place that is to close first"),
-        ({"kind": "open", "name": " "}, "choose the place that is to open first"),
-        ({"kind": "fact", "text": "rain"}, "write the fact and its value first"),
-        ({"kind": "fact", "name": "weather"}, "write the fact and its value first"),
-        ({"kind": "news"}, "write a text first"),
-    ),
-)
-def test_a_change_of_a_town_without_its_words_says_which(change: dict[str, str], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        Change.model_validate(change).applied_to(None)  # type: ignore[arg-type]
+CHANGED = """async ([kind, given]) =>
+  (await import("/studio/static/changes.js")).changeOf(kind, given)"""
+
+
+def test_a_change_of_a_town_without_its_words_says_which(page: Page) -> None:
+    """What is written is a number or a truth value where it reads as one."""
+    for kind, given, told in (
+        ("close", {}, "choose the place that is to close first"),
+        ("open", {"name": " "}, "choose the place that is to open first"),
+        ("fact", {"text": "rain"}, "write the fact and its value first"),
+        ("fact", {"name": "weather"}, "write the fact and its value first"),
+        ("news", {}, "write a text first"),
+    ):
+        with pytest.raises(PageError, match=told):
+            page.evaluate(CHANGED, [kind, given])
+    for said, value in (("rain", "rain"), ("-3.5", -3.5), ("true", True), ("[1]", "[1]")):
+        made = page.evaluate(CHANGED, ["fact", {"name": " weather", "text": f" {said}"}])
+        assert made == {"facts": {"weather": value}}
+    made = page.evaluate(CHANGED, ["pay", {"amount": 1.1}])
+    assert made == {"pay": [["government", "everyone", 110]]}

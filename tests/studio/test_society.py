@@ -473,8 +473,11 @@ def test_town_routes_survey_pay_change_and_locate(studio: Studio) -> None:
     def answers() -> dict[str, Any]:
         return {id: value for id, value, *_ in asked(studio, "log")["said"][0]["answers"]}
 
-    def change(kind: str, **of: Any) -> Any:
-        return asked(studio, "intervene", {"kind": kind, **of})
+    def change(**of: Any) -> Any:
+        return asked(studio, "intervene", of)
+
+    def pay(to: str, cents: int) -> Any:
+        return change(pay=[["government", to, cents]])
 
     def citizen(id: str) -> Any:
         return asked(studio, f"citizen?id={id}")
@@ -516,16 +519,18 @@ def test_town_routes_survey_pay_change_and_locate(studio: Studio) -> None:
     assert ["3", name, citizen("3")["status"]["home"]] in found
     assert all(each[1].startswith(name[:2]) for each in found)
 
-    for text in ("null", "3", "[1]"):
-        assert change("fact", name=f"f{text}", text=text) == 1
-    assert change("news", text=" \n") == "write a text first"
-    assert "write the fact and its value first" in change("fact", name="f")
-    assert "not a place" in change("close", name="nowhere")
+    for value in ("null", 3, "[1]"):
+        assert change(facts={f"f{value}": value}) == 1
+    assert "at least 1 character" in change(news=[""])
+    assert "an intervention must change something" in change()
+    assert "Extra inputs" in change(status={"money": 5})  # a page offers no such change
+    assert "not a place" in change(close=["nowhere"])
     place = asked(studio, "map")["places"][-1][0]
-    assert change("close", name=f" {place} ") == change("open", name=place) == 1
-    assert "the government has 22,000.00, and is to pay 100,000.00" in change("pay", amount=10_000)
-    assert "is to pay 0.00" in change("pay", amount=0.001)
-    assert change("pay", amount=1.5) == change("pay", amount=20, name="3") == 1
+    assert change(close=[place]) == change(open=[place]) == 1
+    told = pay("everyone", 1_000_000)
+    assert "the government has 22,000.00, and is to pay 100,000.00" in told
+    assert "greater than or equal to 1" in pay("3", 0)
+    assert pay("everyone", 150) == pay("3", 2_000) == 1
     assert [what for _, what, _ in asked(studio, "log")["changes"]] == [
         "government pays 20.00 to citizen 3",
         "government pays 1.50 to everyone",
@@ -547,7 +552,7 @@ def test_town_routes_survey_pay_change_and_locate(studio: Studio) -> None:
     asked(studio, "control", {"do": "play", "speed": 0})
     at(studio, 4, "ended")
     assert asked(studio, "control", {"do": "play"}) == "the run has ended: set up another town"
-    assert "no step comes any more" in change("news", text="late")
+    assert "no step comes any more" in change(news=["late"])
     survey(by="need hunger")
     assert len(answers()) == 10
     assert asked(studio, "log")["said"][0]["step"] == 4

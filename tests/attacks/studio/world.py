@@ -97,10 +97,10 @@ class World:
                 {"kind": "choice", "by": "opinion art", "choices": ["a", "b"]},
             ],
             "/studio/society/intervene": [
-                {"kind": "news"},
-                {"kind": "close", "name": towns.town.plan()["places"][0][0]},
-                {"kind": "fact", "name": "x", "text": "1"},
-                {"kind": "pay", "name": "", "amount": 1},
+                {"news": ["x"]},
+                {"close": [towns.town.plan()["places"][0][0]]},
+                {"facts": {"x": 1}},
+                {"pay": [["government", "everyone", 1]]},
             ],
         }
 
@@ -135,7 +135,11 @@ class World:
             "filter": "from:Clerk",
             "thread": "trip",
             "rest": "x",
-            "amount": 0,
+            "news": ["x"],
+            "close": [],
+            "open": [],
+            "facts": {},
+            "pay": [],
             "by": "need hunger",
             "citizens": 5,
             "choices": [],

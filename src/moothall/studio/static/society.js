@@ -2,6 +2,7 @@
 // of it and changes in it.
 
 import { besideTown, frameOf, more } from "./besidetown.js";
+import { CHANGES, changeOf } from "./changes.js";
 import { makeCurves } from "./curves.js";
 import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, sent, toast, update } from "./dom.js";
 import { experiments } from "./experiments.js";
@@ -109,11 +110,10 @@ export function mount(root) {
   const [text, name, amount] = [field({ maxlength: 2000 }), field({ maxlength: 200 }), field({ type: "number", min: 0.01, step: 0.01, required: true })];
   const parts = { name: labelled("", name), text: labelled("", text), amount: labelled("", amount) };
   const places = h("datalist", { id: "s-places" });
-  let asks = {}; // what the fields of each change are called that it asks for
-  const change = select("Change", [], fields);
+  const change = select("Change", Object.entries(CHANGES).map(([kind, { label }]) => [kind, label]), fields);
   function fields() {
     [text.value, name.value, amount.value] = ["", "", "10"]; // what is wrong in a hidden field would hold up the form
-    const of = asks[change.value], ofPlace = of.name === "Place";
+    const of = CHANGES[change.value].fields, ofPlace = of.name === "Place";
     name.setAttribute("list", ofPlace ? "s-places" : "");
     name.placeholder = ofPlace ? "choose, or write its id" : "";
     for (const [key, part] of Object.entries(parts)) {
@@ -123,7 +123,7 @@ export function mount(root) {
   }
   const changes = h("ul", { class: "s-list" });
   const intervene = h("form", { class: "s-fields", onsubmit: attempt(async () => {
-    const at = await sent(text, (text) => post("intervene", { kind: change.value, text, name: name.value, amount: Number(amount.value) }));
+    const at = await sent(text, async (text) => post("intervene", changeOf(change.value, { text, name: name.value, amount: Number(amount.value) })));
     toast(`Will apply at ${began(at)} (step ${at}).`, false);
   }) }, change, Object.values(parts), places, h("button", { class: "s-button" }, "Apply at the next step"));
 
@@ -300,10 +300,9 @@ export function mount(root) {
     told.title = lives ? `${now.rate.toLocaleString("en")} steps of a citizen a second` : "";
     told.classList.toggle("s-fault", Boolean(now.fault));
     if (lives && planOf !== now.town) {
-      const [plan, offered] = await Promise.all([call("society/map"), call("society/offered")]);
+      const plan = await call("society/map");
       map.show(plan);
-      asks = Object.fromEntries(offered.map(([kind, , its]) => [kind, its]));
-      replace(change, offered.map(([kind, label]) => h("option", { value: kind }, label)));
+      change.selectedIndex = 0;
       fields();
       planOf = now.town;
       const [of, id] = (sessionStorage.getItem(KEPT) || "").split(" ");

@@ -16,7 +16,7 @@ from moothall.orders.named_models import made_model
 from moothall.orders.order import order_of, without_keys
 from moothall.orders.simulate import SimulateOrder, check
 from moothall.studio.page import Field, Form, Tab
-from moothall.studio.towns.changes import Change, offered
+from moothall.studio.towns.changes import Change
 from moothall.studio.towns.experiments import Experiments
 from moothall.studio.towns.survey import AskedAll
 from moothall.studio.towns.town import MOST, Town, with_head
@@ -312,13 +312,12 @@ class SocietyTab(Tab):
     def intervene(self, change: Change) -> int:
         """Change the world at the start of the next step; return that step's number."""
         town, society = self._living()
-        return town.intervene(**change.applied_to(society))
+        return town.intervene(**change.checked(society))
 
     def routes(self, router: APIRouter) -> None:
         """Add a route for each method that pages call, under its name."""
         self.experiments.routes(router)
         for shown in (
-            offered,
             self.frame,
             self.map,
             self.citizen,
