@@ -267,11 +267,11 @@ def test_a_card_takes_a_decision_and_nothing_else() -> None:
     cards = Cards(feed)
     given: dict[str, Any] = {"instruction": " Look. ", "reasoning": " so "}
     wrong = (
-        ({}, "choice must be one of accept, continue, redirect, got None"),
-        ({"choice": "stop"}, "got 'stop'"),
+        ({}, 'missing argument "choice"'),
+        ({"choice": "stop"}, "choice must be one of accept, continue, redirect, got 'stop'"),
         ({"choice": "continue"}, "to continue, write an instruction"),
         ({"choice": "redirect", "instruction": " \n"}, "to redirect, write an instruction"),
-        ({"choice": "accept", "reasoning": 3}, "reasoning must be a text, got 3"),
+        ({"choice": "accept", "reasoning": 3}, 'argument "reasoning" must be'),
     )
 
     async def answered(answer: dict[str, Any]) -> Any:

@@ -34,7 +34,7 @@ from moothall.journal.doubt import Decision, Done
 from moothall.journal.entry import Outline
 from moothall.journal.shapes import OURS
 from moothall.orders.act import check_journal_apart
-from moothall.orders.order import AnyOrder, Order, ResearchOrder
+from moothall.orders.order import AnyOrder, Order, ResearchOrder, with_more
 from moothall.orders.research import write
 from moothall.orders.resumable import forked_for, recorded_order, refusal
 from moothall.orders.simulate import SimulateOrder
@@ -134,7 +134,7 @@ def command(
             )
         about = ""
         if order is not None:
-            order = replace(order, **limits)
+            order = with_more(order, limits) if limits else order
             # Shows the folder that it works on now, and the model that is sent its files.
             about = f"{order.task} ({order.in_words})"
         asks = None if order else agent or NOBODY

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+from moothall.budget.limits import OF_RUNS
 from moothall.errors import ConfigError, RunMismatch, StateError
 from moothall.journal.describe import entry_line
 from moothall.orders.act import Order as Order
@@ -27,6 +29,13 @@ _KINDS: Final[dict[str, type[AnyOrder]]] = {
 """The kinds of orders by the part of a run that records them; no agent has such a part."""
 
 
+_MORE: Final[dict[str, Callable[[float], float]]] = {
+    "iterations": int,
+    **{name: int if each.whole else float for name, each in OF_RUNS.items()},
+}
+"""The limits that may change when a run is resumed."""
+
+
 def without_keys(order: AnyOrder) -> None:
     """Check that an order holds nothing that might be a key; ConfigError if it may."""
     for name in order.addresses:
@@ -39,6 +48,19 @@ def without_keys(order: AnyOrder) -> None:
                 f"the address of {parts.hostname} has a user or a query, which may be a key and "
                 "would be recorded: leave it out; for a model, set MOOTHALL_KEY"
             )
+
+
+def with_more(order: AnyOrder, more: Mapping[str, float]) -> AnyOrder:
+    """Return an order with other limits; ConfigError if one is unknown or not above 0."""
+    if not more.keys() <= _MORE.keys() & {*order.may_change}:
+        raise ConfigError(
+            f"a run of moothall {order.command} has no such limits: {', '.join(more)}"
+        )
+    wrong = next((name for name, value in more.items() if not 0 < value < math.inf), None)
+    if wrong is not None:
+        raise ConfigError(f"{wrong} must be a number above 0, got {more[wrong]}")
+    given: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
+    return replace(order, **given)
 
 
 def of_entry(entry: Entry) -> AnyOrder | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -27,6 +26,7 @@ from moothall.doors.checks import (
     check_length,
     check_once,
 )
+from moothall.studio.page import html, style_hash
 
 MOST_BYTES: Final = 1 << 20
 """The longest body of a request."""
@@ -333,11 +333,12 @@ class Guard:
         return self._page("", form, "same-origin", 401)
 
     def _page(self, head: str, body: str, referrer: str, status: int = 200) -> HTMLResponse:
-        policy = f"default-src 'none'; script-src 'self'; style-src '{_STYLE_HASH}'; " + (
+        made = _PAGE.format(head=head, body=body)
+        policy = f"default-src 'none'; script-src 'self'; style-src {style_hash(made)}; " + (
             "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
         )
         headers = {"Referrer-Policy": referrer, "Content-Security-Policy": policy}
-        return HTMLResponse(_PAGE.format(style=_STYLE, head=head, body=body), status, headers)
+        return HTMLResponse(made, status, headers)
 
 
 def _is_among(path: str, listed: Sequence[str]) -> bool:
@@ -350,19 +351,5 @@ def _field(form: bytes, name: str) -> str | None:
     return parse_qs(form.decode("latin-1"), errors=_KEEP).get(name, [None])[0]
 
 
-_STYLE: Final = """:root { color-scheme: light dark }
-body { font: 1rem/1.5 system-ui, sans-serif; max-width: 26rem; margin: 20vh auto; padding: 1rem }
-input, button { font: inherit; padding: .4rem .6rem; box-sizing: border-box; width: 100%;
-  margin-top: .5rem }
-"""
-_STYLE_HASH: Final = f"sha256-{b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}"
-_PAGE: Final = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>moothall studio</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">{head}
-<style>{style}</style></head><body><main>{body}</main></body></html>
-"""
-_FORM: Final = """<h1>moothall studio</h1>
-<form method="post" action="{base}login"><input type="hidden" name="to" value="{to}">
-<label>The {name} of this studio
-<input type="password" name="secret" autofocus required autocomplete="current-password"></label>
-<button>Open</button></form>{wrong}<p>{hint}</p>"""
+_PAGE: Final = html("enter")
+_FORM: Final = html("secret")

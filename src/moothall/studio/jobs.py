@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import secrets
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moothall.agents.person import Person
 from moothall.approval import CallbackApprover
-from moothall.budget.limits import OF_RUNS
 from moothall.errors import ConfigError, NoSuchRun, RunMismatch, StateError
 from moothall.orders.act import act_agent, check_journal_apart, keys
-from moothall.orders.order import AnyOrder, Order, ResearchOrder, record, without_keys
+from moothall.orders.order import Order, ResearchOrder, record, with_more, without_keys
 from moothall.orders.research import check, researcher, write
 from moothall.orders.resumable import forked_for, recorded_order, refusal
 from moothall.orders.simulate import SimulateOrder
@@ -37,11 +35,6 @@ logger: logging.Logger = logging.getLogger("moothall.studio")
 _Order: TypeAlias = Order | ResearchOrder
 
 NO_MORE: Final[Mapping[str, float]] = {}
-_MORE: Final[dict[str, Callable[[float], float]]] = {
-    "iterations": int,
-    **{name: int if each.whole else float for name, each in OF_RUNS.items()},
-}
-"""The limits that may change when a run is resumed."""
 _ENDS_S = 20.0
 """How many seconds `close` waits for a run to end."""
 
@@ -113,7 +106,7 @@ class Jobs:
                 f"run_id={run_id!r}; or `moothall resume {run_id} --agent MODULE:AGENT`"
             )
         if more:
-            order = _with_more(order, more)
+            order = with_more(order, more)
         text = text.strip()
         if text and not isinstance(order, Order):
             raise ConfigError(f"a run of moothall {order.command} takes no message")
@@ -262,19 +255,6 @@ def _agent_for(run_id: str, order: _Order, hub: Hub, resumed: Callable[[], Await
         each.register_hook("pre_reasoning", "studio", held)
         each.register_hook("pre_acting", "studio", held)
     return agent
-
-
-def _with_more(order: AnyOrder, more: Mapping[str, float]) -> AnyOrder:
-    """Return an order with other limits; ConfigError if one is unknown or not above 0."""
-    if not more.keys() <= _MORE.keys() & {*order.may_change}:
-        raise ConfigError(
-            f"a run of moothall {order.command} has no such limits: {', '.join(more)}"
-        )
-    wrong = next((name for name, value in more.items() if not 0 < value < math.inf), None)
-    if wrong is not None:
-        raise ConfigError(f"{wrong} must be a number above 0, got {more[wrong]}")
-    given: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
-    return replace(order, **given)
 
 
 def _check_program(run_id: str, agent: Any, hub: Hub) -> None:

@@ -207,9 +207,20 @@ def filled(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in said.items() if each or each is False}
 
 
+def html(name: str) -> str:
+    """Return a page of ours, with `{…}` where it is filled in."""
+    return (STATIC.parent / "html" / f"{name}.html").read_text(encoding="utf-8")
+
+
+def style_hash(page: str) -> str:
+    """Return the source by which a policy permits the style sheet within a page."""
+    style = _STYLE.search(page)
+    return f"'sha256-{b64encode(sha256((style[1] if style else '').encode()).digest()).decode()}'"
+
+
 # A report runs no scripts, whatever is in it; its style sheet is known by its hash.
 _POLICY: Final = (
-    "default-src 'none'; img-src data:; style-src 'sha256-{style}'; base-uri 'none'; "
+    "default-src 'none'; img-src data:; style-src {style}; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'self'; sandbox{sandbox}"
 )
 _STYLE: Final = re.compile(r"<style>(.*?)</style>", re.DOTALL)
@@ -219,9 +230,8 @@ def report_page(made: str, sandbox: str = "") -> Response:
     """Return the HTML of a report as a page in a sandbox, with what the sandbox permits."""
     from fastapi import Response
 
-    style = _STYLE.search(made)
-    digest = b64encode(sha256((style[1] if style else "").encode()).digest()).decode()
-    headers = {"Content-Security-Policy": _POLICY.format(style=digest, sandbox=sandbox)}
+    policy = _POLICY.format(style=style_hash(made), sandbox=sandbox)
+    headers = {"Content-Security-Policy": policy}
     return Response(made, media_type="text/html", headers=headers)
 
 
@@ -250,26 +260,4 @@ def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
     ended = " ".join(sorted(ENDED))
     shown = {"opens": escape(opens), "tabs": escape(told), "ended": ended, "more": more}
     shown["decisions"] = decisions
-    return _SHELL.format(base=escape(base), at=f"{escape(base)}studio/static", **shown)
-
-
-_SHELL: Final = """<!DOCTYPE html>
-<html lang="en" data-base="{base}" data-opens="{opens}" data-tabs="{tabs}" data-ended="{ended}"
-  data-more="{more}" data-decisions="{decisions}">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>moothall studio</title>
-<link rel="icon" href="{at}/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="{at}/studio.css">
-<script src="{at}/early.js"></script>
-<script type="module" src="{at}/studio.js"></script>
-</head>
-<body>
-<div id="studio-header"></div>
-<main id="studio-main"></main>
-<noscript>The studio needs JavaScript.</noscript>
-</body>
-</html>
-"""
+    return html("studio").format(base=escape(base), at=f"{escape(base)}studio/static", **shown)

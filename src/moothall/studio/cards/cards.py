@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import Field
 
 from moothall.agents.person import in_words
 from moothall.approval import Always, ApprovalRequest, ChangedArgs, Question, Refused
-from moothall.approval.decision import Check, Decision
-from moothall.errors import CardGone, ConfigError
+from moothall.approval.decision import Decision
+from moothall.errors import CardGone, ConfigError, InvalidArguments
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
 from moothall.reasoning.events import (
     DECISIONS,
@@ -24,6 +25,7 @@ from moothall.reasoning.events import (
     HumanDecision,
 )
 from moothall.reasoning.reply_request import ReplyRequest
+from moothall.signature import Signature
 from moothall.studio.feed import Feed
 from moothall.threads import guard
 
@@ -34,7 +36,8 @@ _MOST_ALWAYS: Final = 1_000
 _GONE: Final = "card {} is not open: it was answered, or what asked has ended"
 
 
-_Reader: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], tuple[Any, str]]
+_Reader: TypeAlias = Callable[..., tuple[Any, str]]
+"""Takes what a page may say, by name, each of its type; returns the answer, and it in a word."""
 
 
 @dataclass
@@ -47,7 +50,7 @@ class Card:
     asked: float
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[Any] = field(repr=False)
-    read: _Reader = field(repr=False)  # what a page says, as the answer and in a word
+    read: _Reader = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as pages get it."""
@@ -94,7 +97,7 @@ class Cards:
             "outside": list(request.outside),
             "editable": request.check is not None,
         }
-        answer = await self.ask("approval", about, partial(_approval, check=request.check))
+        answer = await self.ask("approval", about, _Approval(request).read)
         if answer == _ALWAYS and run is not None:
             with self._guard:
                 self._always[same] = None
@@ -129,7 +132,11 @@ class Cards:
             card = self._open.get(number)
         if card is None:
             raise CardGone(_GONE.format(number))
-        value, said = card.read(card.about, answer)
+        try:
+            given = Signature.of(card.read, bound_to_self=False).check(answer, card.kind)
+        except InvalidArguments as error:
+            raise ConfigError(str(error)) from None
+        value, said = card.read(**given)
         self._close(number, said)
         try:
             card.loop.call_soon_threadsafe(_set, card.answer, value)
@@ -177,63 +184,55 @@ class PageDesk:
         return str(await self._cards.ask("question", {**about, "text": text}))
 
 
-def _approval(
-    about: dict[str, Any], answer: dict[str, Any], check: Check | None = None
-) -> tuple[Decision | str, str]:
-    permit = answer.get("permit")
-    if type(permit) is not bool:
-        raise ConfigError(f"permit must be true or false, got {permit!r:.80}")
-    if permit and answer.get("fingerprint") != about["fingerprint"]:
-        raise ConfigError("the fingerprint is not that of the call: look at it again")
-    always, reason = answer.get("always", False), answer.get("reason", "")
-    if permit and (args := answer.get("args")) is not None:
-        if not isinstance(args, dict) or always or check is None:
-            raise ConfigError(
-                "args must be an object, for this call alone, where it can be changed"
-            )
-        check(args)
-        return ChangedArgs(args), "permitted with other arguments"
-    if permit and always is True and about["outside"]:
-        return Always(), "permitted for the thread"
-    if type(always) is not bool or (always and (about["run"] is None or about["note"])):
-        raise ConfigError(
-            "always must be true or false, and true for a call of a run, without note"
-        )
-    if not isinstance(reason, str) or len(reason) > _REASON:
-        raise ConfigError(f"the reason must be a text of at most {_REASON:,} characters")
-    if permit:
+class _Approval:
+    """What a page may say to an action that wants permission."""
+
+    def __init__(self, request: ApprovalRequest) -> None:
+        self._request = request
+
+    def read(
+        self,
+        permit: bool,
+        fingerprint: str = "",
+        always: bool = False,
+        reason: Annotated[str, Field(max_length=_REASON)] = "",
+        args: dict[str, Any] | None = None,
+    ) -> tuple[Decision | str, str]:
+        """Return the decision, and its word."""
+        request = self._request
+        for_thread = permit and always and bool(request.outside)
+        if always and not for_thread and (request.run_id is None or request.note):
+            raise ConfigError("always must be for a call of a run, without note")
+        if not permit:
+            return Refused(reason.strip()) if reason.strip() else False, "refused"
+        if fingerprint != request.fingerprint:
+            raise ConfigError("the fingerprint is not that of the call: look at it again")
+        if args is not None:
+            if always or request.check is None:
+                raise ConfigError("args must be for this call alone, where it can be changed")
+            request.check(args)
+            return ChangedArgs(args), "permitted with other arguments"
+        if for_thread:
+            return Always(), "permitted for the thread"
         return (_ALWAYS, "permitted always in this run") if always else (True, "permitted")
-    reason = reason.strip()
-    return (Refused(reason) if reason else False), "refused"
 
 
-def _question(about: dict[str, Any], answer: dict[str, Any]) -> tuple[str, str]:
-    text = answer.get("text")
-    if not isinstance(text, str) or not text.strip():
+def _question(text: str) -> tuple[str, str]:
+    if not text.strip():
         raise ConfigError("text must be an answer in words")
     return text, "answered"
 
 
-def _decision(about: dict[str, Any], answer: dict[str, Any]) -> tuple[HumanDecision, str]:
-    choice = answer.get("choice")
-    if not isinstance(choice, str) or choice not in _CHOICES:
+def _decision(choice: str, instruction: str = "", reasoning: str = "") -> tuple[HumanDecision, str]:
+    if choice not in _CHOICES:
         raise ConfigError(f"choice must be one of {', '.join(_CHOICES)}, got {choice!r:.80}")
-    given = {name: answer.get(name, "") for name in ("instruction", "reasoning")}
-    for name, text in given.items():
-        if not isinstance(text, str):
-            raise ConfigError(f"{name} must be a text, got {text!r:.80}")
     action, means = _CHOICES[choice]
-    instruction = given["instruction"].strip()
-    if not means.instructs:
-        instruction = ""
-    elif not instruction:
+    if means.instructs and not instruction.strip():
         raise ConfigError(f"to {choice}, write an instruction")
-    reasoning = given["reasoning"].strip() or f"{means.said} by a person"
+    instruction = instruction.strip() if means.instructs else ""
+    reasoning = reasoning.strip() or f"{means.said} by a person"
     return HumanDecision(action, instruction, reasoning), means.said
 
 
 _CHOICES: Final = {means.choice: (action, means) for action, means in DECISIONS.items()}
-_READ: Final[dict[str, _Reader]] = {
-    "question": _question,
-    "decision": _decision,
-}
+_READ: Final[dict[str, _Reader]] = {"question": _question, "decision": _decision}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+from dataclasses import replace
 from datetime import datetime
 from os import environ
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -129,13 +130,13 @@ class SocietyTab(Tab):
             Field("step", "Length of a step", "choice", options=steps, value="15min"),
             Field("seed", "Seed", "whole", value=0, about="The same gives the same town."),
             Field("model", "Model", hint="none: by rules", more=True),
-            Field("calls", "Calls of it at most", "whole", value=1000, more=True),
+            Field("max_calls", "Calls of it at most", "whole", value=1000, more=True),
         ]
         new = Form(
             name="new",
             title="Set up a town",
             fields=fields,
-            start=lambda **given: self.set_up(_order(**given)),
+            start=self._begin,
             button="Set up",
             is_open=not there,
             about=ends,
@@ -152,6 +153,21 @@ class SocietyTab(Tab):
             about=ends,
         )
         return [new, resume, self.experiments.form()]
+
+    def _begin(self, **given: Any) -> None:
+        """Set up what the form asks for, by fields of `SimulateOrder`."""
+        said = {n: each.strip() if isinstance(each, str) else each for n, each in given.items()}
+        filled = {name: each for name, each in said.items() if each not in (None, "")}
+        order = SimulateOrder(**{"citizens": 0, "days": 0, **filled})
+        if not 10 <= order.citizens <= MOST:
+            raise ConfigError(f"citizens must be from 10 to {MOST:,}, got {order.citizens}")
+        if order.model is None or not order.max_calls:
+            order = replace(order, max_calls=None)
+        check(order)
+        without_keys(order)
+        if order.is_remote and not order.max_calls:
+            raise ConfigError("a model on a server needs a limit: say how often it may be called")
+        self.set_up(order)
 
     def _chosen(self, run_id: str | None) -> None:
         if not run_id:
@@ -337,24 +353,3 @@ class SocietyTab(Tab):
             self.swap,
         ):
             router.post(f"/{done.__name__}")(done)
-
-
-def _order(
-    citizens: int | None,
-    days: float | None,
-    step: str,
-    seed: int | None,
-    model: str,
-    calls: int | None,
-) -> SimulateOrder:
-    if not 10 <= (citizens or 0) <= MOST:
-        raise ConfigError(f"citizens must be from 10 to {MOST:,}, got {citizens}")
-    named = model.strip() or None
-    most = calls or None if named else None
-    town = (int(citizens or 0), float(days or 0), seed or 0)
-    order = SimulateOrder(*town, step, named, max_calls=most)
-    check(order)
-    without_keys(order)
-    if order.is_remote and not most:
-        raise ConfigError("a model on a server needs a limit: say how often it may be called")
-    return order
