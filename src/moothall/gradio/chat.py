@@ -25,14 +25,10 @@ if TYPE_CHECKING:
 
 _LOOKS_S: Final = 0.5
 """Seconds between two looks of a page for what is new."""
-_SHELL: Final = (
-    *("/config", "/theme.css", "/favicon.ico", "/manifest.json"),
-    *("/assets/", "/static/", "/svelte/", "/studio/static/"),
+_SHELL: Final = re.compile(
+    r"/(config|theme\.css|favicon\.ico|manifest\.json|(assets|static|svelte|studio/static)/.{0,230})"
 )
-_OPEN: Final = {
-    "GET": ("/gradio_api/queue/data",),
-    "POST": ("/gradio_api/queue/join", "/gradio_api/cancel"),
-}
+_OPEN: Final = re.compile(r"GET /gradio_api/queue/data|POST /gradio_api/(queue/join|cancel)")
 """Everything else of Gradio is closed: its uploads, files, proxies and components' own servers."""
 _POLICY: Final = (  # Gradio's own page has scripts and styles in it
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "

@@ -52,9 +52,10 @@ def compared(one: Sequence[Entry], other: Sequence[Entry]) -> dict[str, Any]:
     left, right = _steps(one), _steps(other)
     is_cut = max(len(left), len(right)) > _STEPS
     left, right = left[:_STEPS], right[:_STEPS]
-    names = ([each.name for each in steps] for steps in (left, right))
+    given, other_given = ([each.name for each in steps] for steps in (left, right))
+    matcher = SequenceMatcher(None, given, other_given, autojunk=False)
     rows: list[tuple[Any, ...]] = []
-    for _, a, to_a, b, to_b in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
+    for _, a, to_a, b, to_b in matcher.get_opcodes():
         for mine, theirs in zip_longest(left[a:to_a], right[b:to_b]):
             same = mine is not None and theirs is not None and mine.is_like(theirs)
             rows.append((mine and mine.to_json(), theirs and theirs.to_json(), same))

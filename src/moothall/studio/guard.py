@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote
 
@@ -55,39 +54,35 @@ class Routes:
 
     Attributes:
         page: matches the paths of the page, which alone the cookie opens, and a link from elsewhere
-        shell: static parts of the page, which the cookie opens; a prefix ends with `/`
-        open: by method the other open paths, likewise
-        socket: the path of the open socket; empty for none
+        shell: matches static parts of the page, which the cookie opens
+        open: matches the other requests that are answered, as `METHOD /path`; `SOCKET` is a method
         kept: prefixes of files that a browser may keep
         policy: the Content-Security-Policy of what states none
     """
 
     page: re.Pattern[str]
-    shell: Sequence[str]
-    open: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    socket: str = ""
+    shell: re.Pattern[str]
+    open: re.Pattern[str]
     kept: tuple[str, ...] = ()
     policy: str = _POLICY
-
-    def is_shell(self, scope: Scope) -> bool:
-        """Return whether a request is for the page itself or its static parts."""
-        path = scope["path"]
-        return scope.get("method") in ("GET", "HEAD") and (
-            self.is_page(path) or _is_among(path, self.shell)
-        )
 
     def is_page(self, path: str) -> bool:
         """Return whether a path is one of the page's."""
         return self.page.fullmatch(path) is not None
 
-    def are_open(self, method: str, path: str, is_socket: bool) -> bool:
-        """Return whether a path answers at all."""
-        if is_socket:
-            return path == self.socket
-        if self.is_page(path) or _is_among(path, self.open.get("*", ())):
-            return True
-        named = "GET" if method == "HEAD" else method
-        return _is_among(path, (*self.open.get(named, ()), *(self.shell if named == "GET" else ())))
+    def is_shell(self, scope: Scope) -> bool:
+        """Return whether a request is for the page itself or its static parts."""
+        path = scope["path"]
+        return scope.get("method") in ("GET", "HEAD") and (
+            self.is_page(path) or self.shell.fullmatch(path) is not None
+        )
+
+    def is_open(self, scope: Scope) -> bool:
+        """Return whether a request is answered at all."""
+        method, path = scope.get("method", "SOCKET"), scope["path"]
+        asked = f"{'GET' if method == 'HEAD' else method} {path}"
+        is_page = method != "SOCKET" and self.is_page(path)
+        return is_page or self.is_shell(scope) or self.open.fullmatch(asked) is not None
 
 
 @dataclass(frozen=True)
@@ -174,7 +169,7 @@ class Guard:
             return
         if not known:
             raise Refused(401, "no token")
-        if not self._routes.are_open(scope.get("method", ""), path, is_socket):
+        if not self._routes.is_open(scope):
             raise Refused(404, "there is no such page")
         if not is_socket:
             receive = again(await body_of(receive, MOST_BYTES), receive)
@@ -299,8 +294,7 @@ class Guard:
 
     def _is_any(self, scope: Scope) -> bool:
         """Return whether a request's path answers to anybody."""
-        path = scope["path"]
-        return path == "/login" or self._routes.are_open(scope.get("method", ""), path, False)
+        return scope["path"] == "/login" or self._routes.is_open(scope)
 
     def _misses(self) -> HTMLResponse:
         """Return a page that says that there is none at this address, and where one is."""
@@ -339,12 +333,6 @@ class Guard:
         )
         headers = {"Referrer-Policy": referrer, "Content-Security-Policy": policy}
         return HTMLResponse(made, status, headers)
-
-
-def _is_among(path: str, listed: Sequence[str]) -> bool:
-    if len(path) > 255:  # too long for a file's name
-        return False
-    return any(path == each or (path.startswith(each) and each.endswith("/")) for each in listed)
 
 
 def _field(form: bytes, name: str) -> str | None:

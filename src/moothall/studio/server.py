@@ -75,9 +75,8 @@ def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: 
         app.get(path)(opened)
     routes = Routes(
         page=re.compile(rf"/|/(?:{names}|styleguide)(?:/.{{0,500}})?"),
-        shell=("/studio/static/",),
-        open={"*": ("/studio/",)},
-        socket="/studio/events",
+        shell=re.compile(r"/studio/static/.{0,240}"),
+        open=re.compile(r"(?!SOCKET)\w+ /studio/.{0,247}|SOCKET /studio/events"),
     )
     return Guard(app, secret, host, routes, is_password=is_password, front=front)
 

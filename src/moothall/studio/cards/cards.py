@@ -31,6 +31,8 @@ from moothall.threads import guard
 
 _ALWAYS: Final = "always"
 _REASON: Final = 2_000
+_TOLD: Final = ("agent", "action", "args", "sender", "fingerprint", "note")
+"""What is told of a call, as it is in the request."""
 _MOST_ALWAYS: Final = 1_000
 """How many permissions for whole runs are kept: the last ones."""
 _GONE: Final = "card {} is not open: it was answered, or what asked has ended"
@@ -87,13 +89,8 @@ class Cards:
             return True
         about = {
             **more,
-            "agent": request.agent,
-            "action": request.action,
-            "args": request.args,
-            "sender": request.sender,
-            "fingerprint": request.fingerprint,
+            **{name: getattr(request, name) for name in _TOLD},
             "run": request.run_id,
-            "note": request.note,
             "outside": list(request.outside),
             "editable": request.check is not None,
         }

@@ -103,12 +103,16 @@ class Conversations:
         for seen in self._messages.newest():
             asked = seen.answers
             if self._is_said(seen, id) and self._thread(seen) == thread:
-                waits = "waiting" if seen.to == id and not seen.outcomes else ""
+                waits = "waiting" if seen.head.to == id and not seen.outcomes else ""
                 said, run = seen.arguments.get("content"), runs.get(seen.number)
                 found.append(Turn(mine=True, said=said, at=seen.at, run=run, state=waits))
-            elif (seen.sender, seen.to) == (id, me) and seen.action in ("say", "response", "error"):
+            elif (seen.head.sender, seen.head.to) == (id, me) and seen.head.action in (
+                "say",
+                "response",
+                "error",
+            ):
                 if asked is None:
-                    is_here = seen.action == "say" and thread is None
+                    is_here = seen.head.action == "say" and thread is None
                 else:
                     is_here = self._is_said(asked, id) and self._thread(asked) == thread
                 if is_here:
@@ -139,8 +143,8 @@ class Conversations:
         return found
 
     def _is_said(self, seen: Seen, id: str) -> bool:
-        is_mine = seen.sender == str(self._me.id) and seen.action == "say"
-        return is_mine and seen.to in (id, BROADCAST)
+        is_mine = seen.head.sender == str(self._me.id) and seen.head.action == "say"
+        return is_mine and seen.head.to in (id, BROADCAST)
 
     def _thread(self, seen: Seen) -> str | None:
         named = seen.arguments.get("thread")
@@ -179,8 +183,8 @@ def _named(thread: str | None, mine: str) -> str | None:
 
 
 def _answer(seen: Seen, run: str | None) -> Turn:
-    part = {"say": "content", "response": "data", "error": "error"}[seen.action]
-    failed = seen.action == "error"
+    part = {"say": "content", "response": "data", "error": "error"}[seen.head.action]
+    failed = seen.head.action == "error"
     said = seen.arguments.get(part)
     return Turn(mine=False, said=said, at=seen.at, run=run, state="failed" if failed else "")
 

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from moothall.message import BROADCAST
 from moothall.threads import guard
@@ -31,39 +31,27 @@ _SAID: Final = 100
 _PART: Final = re.compile(r"(from|to|action):\s*(.*?)\s*", re.IGNORECASE)
 
 
+class Head(NamedTuple):
+    """Who sent a message, whom to, and the name of its action."""
+
+    sender: str
+    to: str
+    action: str
+
+
 @dataclass(slots=True, eq=False)
 class Seen:
-    """A message that was seen; `answers` is the message that it answers.
-
-    Attributes:
-        head: its sender, its receiver and its action
-        args: the arguments as JSON text
-    """
+    """A message that was seen; `answers` is the message that it answers, `args` JSON text."""
 
     number: int
     at: float
-    head: tuple[str, str, str]
+    head: Head
     id: str | None
     args: str
     answers: Seen | None = None
     outcomes: int = 0
     failed: bool = False
     heard: set[str] | None = None
-
-    @property
-    def sender(self) -> str:
-        """Who sent it."""
-        return self.head[0]
-
-    @property
-    def to(self) -> str:
-        """Whom it was sent to."""
-        return self.head[1]
-
-    @property
-    def action(self) -> str:
-        """The name of its action."""
-        return self.head[2]
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -74,12 +62,12 @@ class Seen:
     def to_json(self) -> dict[str, Any]:
         """Return the message as pages get it."""
         row: dict[str, Any] = {"number": self.number, "at": self.at}
-        row |= {"from": self.sender, "to": self.to}
+        row |= {"from": self.head.sender, "to": self.head.to}
         if self.id is not None:
             row["id"] = self.id
-        row["action"] = {"name": self.action, "args": self.arguments}
+        row["action"] = {"name": self.head.action, "args": self.arguments}
         if (asked := self.answers) is not None:
-            row["answers"] = {"number": asked.number, "action": asked.action, "at": asked.at}
+            row["answers"] = {"number": asked.number, "action": asked.head.action, "at": asked.at}
             row["answers"] |= {"outcomes": asked.outcomes}
         if self.outcomes:
             row |= {"outcomes": self.outcomes, "outcome": "failed" if self.failed else "answered"}
@@ -97,13 +85,13 @@ class Messages:
         self._asked: dict[tuple[str | None, str, str], deque[Seen]] = {}
         self._said: dict[tuple[str, str], deque[Seen]] = {}
         self._unclear: Counter[tuple[str, str]] = Counter()  # answers, to which of several
-        self._heads: dict[tuple[str, str, str], tuple[str, str, str]] = {}
+        self._heads: dict[Head, Head] = {}
         self._guard = guard()
 
     def add(self, message: dict[str, Any], at: float) -> Seen:
         """Keep a message; return it as it is kept, with the one that it answers."""
         action = message["action"]
-        head = (message["from"], message["to"], action["name"][:_NAME])
+        head = Head(message["from"], message["to"], action["name"][:_NAME])
         id = (message.get("id") or "")[:_NAME] or None
         args = _short(action["args"])
         with self._guard:
@@ -112,7 +100,7 @@ class Messages:
             seen.answers = self._request_of(seen, action["args"].get("original_message_id"))
             if (asked := seen.answers) is not None:
                 asked.outcomes += 1
-                asked.failed = seen.action == "error"
+                asked.failed = seen.head.action == "error"
             self._last = seen.number
             self._kept.append(seen)
             self._characters += len(args)
@@ -125,23 +113,23 @@ class Messages:
     def _request_of(self, seen: Seen, id: object) -> Seen | None:
         """Return the message that one answers; note one that may be answered."""
         found: Seen | None = None
-        if seen.action in ("response", "error"):
+        if seen.head.action in ("response", "error"):
             of = id[:_NAME] if isinstance(id, str) else None
-            for to in (seen.sender, BROADCAST):
-                if waiting := self._asked.get((of, seen.to, to)):
+            for to in (seen.head.sender, BROADCAST):
+                if waiting := self._asked.get((of, seen.head.to, to)):
                     found = waiting[0] if of is not None else waiting.popleft()
                     break
             if found is not None and found.heard is not None:
-                found.heard.add(seen.sender)
+                found.heard.add(seen.head.sender)
             return found
-        key = (seen.id, seen.sender, seen.to)
+        key = (seen.id, seen.head.sender, seen.head.to)
         if seen.id is None:
             self._asked.setdefault(key, deque(maxlen=100)).append(seen)
         else:
             self._asked[key] = deque([seen])
         if len(self._asked) > _OPEN:
             del self._asked[next(iter(self._asked))]
-        return self._said_back(seen) if seen.action == "say" else None
+        return self._said_back(seen) if seen.head.action == "say" else None
 
     def _said_back(self, seen: Seen) -> Seen | None:
         """Return what a `say` answers: what was said to its sender, or to all.
@@ -149,10 +137,12 @@ class Messages:
         A `say` does not state it. If several wait for an answer of its sender, it is None: in
         threads of their own they are answered in any order. Once as many have come, none waits.
         """
-        pair = seen.sender, seen.to
-        for to in (seen.sender, BROADCAST):
-            all = [(each, each.heard) for each in self._said.get((seen.to, to), ())]
-            waiting = [(each, by) for each, by in all if by is not None and seen.sender not in by]
+        pair = seen.head.sender, seen.head.to
+        for to in (seen.head.sender, BROADCAST):
+            all = [(each, each.heard) for each in self._said.get((seen.head.to, to), ())]
+            waiting = [
+                (each, by) for each, by in all if by is not None and seen.head.sender not in by
+            ]
             if not waiting:
                 continue
             self._unclear[pair] += 1
@@ -160,10 +150,10 @@ class Messages:
                 return None
             del self._unclear[pair]
             for _, by in waiting:
-                by.add(seen.sender)
+                by.add(seen.head.sender)
             return waiting[0][0] if len(waiting) == 1 else None
         seen.heard = set()
-        most = 1 if seen.to == BROADCAST else _SAID
+        most = 1 if seen.head.to == BROADCAST else _SAID
         self._said.setdefault(pair, deque(maxlen=most)).append(seen)
         if len(self._said) > _OPEN:
             del self._said[next(iter(self._said))]
@@ -198,7 +188,7 @@ class Messages:
         return {"messages": [each.to_json() for each in shown], **counts}
 
 
-def _passing(kept: list[Seen], heads: list[tuple[str, str, str]], filter: str) -> list[Seen]:
+def _passing(kept: list[Seen], heads: list[Head], filter: str) -> list[Seen]:
     """Return the messages that pass a filter."""
     if match := _PART.fullmatch(filter):
         part, name, more = match[1].lower(), match[2], ""
@@ -214,7 +204,7 @@ def _passing(kept: list[Seen], heads: list[tuple[str, str, str]], filter: str) -
         return [
             each
             for each in kept
-            if each.failed or each.action == "error" or wanted in each.args.casefold()
+            if each.failed or each.head.action == "error" or wanted in each.args.casefold()
         ]
     good = {each for each in heads if wanted in " ".join(each).casefold()}
     if not good:
@@ -222,12 +212,12 @@ def _passing(kept: list[Seen], heads: list[tuple[str, str, str]], filter: str) -
     return [each for each in kept if each.head in good or wanted in each.args.casefold()]
 
 
-def _named(heads: list[tuple[str, str, str]], part: str, name: str) -> set[tuple[str, str, str]]:
+def _named(heads: list[Head], part: str, name: str) -> set[Head]:
     """Return the heads in which the name of a part begins so."""
     at = ("from", "to", "action").index(part)
     good = {each for each in heads if each[at].casefold().startswith(name)}
     if part == "to" and "all".startswith(name):
-        good |= {each for each in heads if each[1] == BROADCAST}
+        good |= {each for each in heads if each.to == BROADCAST}
     return good
 
 

@@ -119,16 +119,14 @@ class Experiments:
             cells = experiment.size()["cells"]
             named = (experiment.name, str(path), str(folder))
             one = _Running(next(self._numbers), *named, cells, jobs, seeds or None)
-            begin = partial(self._run, one, experiment, jobs)
-            one.thread, _ = in_thread(f"moothall-experiment-{one.number}", begin)
+            lives = partial(self._live, one, experiment, jobs)
+            name = f"moothall-experiment-{one.number}"
+            one.thread, _ = in_thread(name, lambda began: asyncio.run(lives(began)))
             before = [each.number for each in self._all.values() if each.out == one.out]
             for number in before:  # it continues these
                 del self._all[number]
             self._all[one.number] = one
         self._tell(one)
-
-    def _run(self, one: _Running, experiment: Experiment, jobs: int, began: Future[None]) -> None:
-        asyncio.run(self._live(one, experiment, jobs, began))
 
     async def _live(
         self, one: _Running, experiment: Experiment, jobs: int, began: Future[None]

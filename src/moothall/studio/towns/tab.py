@@ -157,8 +157,9 @@ class SocietyTab(Tab):
     def _begin(self, **given: Any) -> None:
         """Set up what the form asks for, by fields of `SimulateOrder`."""
         said = {n: each.strip() if isinstance(each, str) else each for n, each in given.items()}
-        filled = {name: each for name, each in said.items() if each not in (None, "")}
-        order = SimulateOrder(**{"citizens": 0, "days": 0, **filled})
+        filled: dict[str, Any] = {"citizens": 0, "days": 0}
+        filled |= {name: each for name, each in said.items() if each not in (None, "")}
+        order = SimulateOrder(**filled)
         if not 10 <= order.citizens <= MOST:
             raise ConfigError(f"citizens must be from 10 to {MOST:,}, got {order.citizens}")
         if order.model is None or not order.max_calls:
@@ -333,23 +334,9 @@ class SocietyTab(Tab):
     def routes(self, router: APIRouter) -> None:
         """Add a route for each method that pages call, under its name."""
         self.experiments.routes(router)
-        for shown in (
-            self.frame,
-            self.map,
-            self.citizen,
-            self.find,
-            self.kept,
-            self.log,
-            self.events,
-            self.recorded,
-        ):
+        looks = (self.frame, self.map, self.citizen, self.find)
+        for shown in (*looks, self.kept, self.log, self.events, self.recorded):
             router.get(f"/{shown.__name__}")(shown)
-        for done in (
-            self.control,
-            self.interview,
-            self.survey,
-            self.intervene,
-            self.put_beside,
-            self.swap,
-        ):
+        asks = (self.control, self.interview, self.survey)
+        for done in (*asks, self.intervene, self.put_beside, self.swap):
             router.post(f"/{done.__name__}")(done)
