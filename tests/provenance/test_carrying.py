@@ -18,8 +18,10 @@ from moothall import (
     DualActAgent,
     HandOver,
     Journal,
+    MaxTurns,
     NativeSpace,
     ReActAgent,
+    Reply,
     Researcher,
     Resource,
     RoundRobin,
@@ -206,6 +208,54 @@ def test_conversation_carries_what_a_participant_has_read(order: str) -> None:
     Conversation([reader, payer], next=next, max_turns=2).reply_sync(TASK)
     assert bank.paid == ["anna@example.org"]
     assert len(bank.asked) == 1
+
+
+def in_group(reader: Any, kind: str) -> Any:
+    """An agent that reads, as the member of a group, or behind a class of the user's own."""
+    if kind == "conversation":
+        return Conversation([reader], until=MaxTurns(1), id="group")
+    if kind in ("dual act", "dual act in a dual act"):
+        decide = '{"action": "%s", "new_instruction": "Read it.", "reasoning": ""}'
+        script = [decide % "CONTINUE", decide % "TERMINATE"] * 2
+        human = ReActAgent("H", ScriptedModel(script))
+        inner = in_group(reader, "dual act") if kind != "dual act" else reader
+        return DualActAgent(human=human, reactive=inner, id=f"{kind} of {reader.id}")
+
+    class Wrapping:
+        id = "group"
+
+        async def reply(self, text: Any, thread: str | None = None) -> Reply:
+            return Reply((await reader.reply(text, thread=thread)).text)
+
+        async def observe(self, message: Any, thread: str | None = None) -> None:
+            pass
+
+    return Wrapping()
+
+
+@pytest.mark.parametrize(
+    "kind", ("dual act", "dual act in a dual act", "conversation", "class of one's own")
+)
+def test_conversation_carries_what_a_member_of_a_participant_has_read(
+    kind: str, tmp_path: Path
+) -> None:
+    bank = Bank()
+    read_page, pay = bank.actions()
+    journal = Journal(tmp_path / "runs.db")
+
+    def conversation() -> Conversation:
+        reader = bank.agent("reader", READ, PAGE, actions=[read_page])
+        payer = bank.agent("payer", ATTACK, HONEST, "done", actions=[pay])
+        return Conversation([in_group(reader, kind), payer], max_turns=2, journal=journal)
+
+    conversation().reply_sync(TASK, run_id="run", thread="ann")
+    assert (bank.paid, len(bank.asked)) == (["anna@example.org"], 1)
+    second = next(
+        each.sequence for each in journal.entries("run") if each.data.get("part") == "T2/payer"
+    )
+    killed = journal.fork("run", upto=second - 1)  # as after a crash before the payer's turn
+    conversation().reply_sync(TASK, run_id=killed, thread="ann")
+    assert (bank.paid, len(bank.asked)) == (["anna@example.org"] * 2, 2)
 
 
 def test_space_carries_what_the_sender_has_read() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -13,6 +14,15 @@ class Reading(Protocol):
     read: tuple[str, ...]
 
 
+@dataclass(slots=True)
+class MemberReading:
+    """A turn of a member that is no agent of moothall, and may ask some."""
+
+    begun: bool = True
+    read: tuple[str, ...] = ()
+
+
 READ: ContextVar[Reading | None] = ContextVar("moothall_read", default=None)
-"""The tool call of this context. An agent that it asks adds the outside sources that it has read.
+"""The tool call, or turn, of this context. An agent that it asks adds the outside sources that it
+has read.
 """

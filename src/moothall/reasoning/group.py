@@ -14,6 +14,8 @@ from moothall.agent import Agent
 from moothall.errors import DeadlineExceeded, ModelError, StateError
 from moothall.journal.stop_reason import ANSWERED
 from moothall.models.protocol import stated_usage
+from moothall.provenance.origin import OUTSIDE, union
+from moothall.provenance.reading import READ, MemberReading
 from moothall.reasoning.charging import budget_of, share_budget
 from moothall.reasoning.events import CallStarted, Done, Event
 from moothall.reasoning.record import NULL_RECORD, Record, Step, dumped, loaded
@@ -188,7 +190,12 @@ async def ask_member(
 
     async def ask_once(step: Step) -> Reply:
         await step.begins()
-        reply = await _request(agent, content, options, request, emit)
+        read = MemberReading()
+        with within(READ, read):
+            reply = await _request(agent, content, options, request, emit)
+        if sources := union(read.read):  # kept with the reply, which is recorded
+            marked: Any = {"role": "assistant", "content": reply.text, OUTSIDE: sources}
+            reply = replace(reply, messages=[*reply.messages, marked])
         if reply.stop_reason not in ANSWERED and getattr(agent, "decides_in_words", False):
             raise _Unanswered(reply)  # a resumed run asks a person again
         return reply

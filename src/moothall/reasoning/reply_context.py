@@ -226,6 +226,8 @@ def note_member(request: ReplyRequest, agent: Any, reply: Reply) -> None:
     sources = [source for each in reply.messages for source in sources_of(each)]
     if getattr(agent, "_untracked", False):
         sources.append(f"agent {agent.id}")
+    elif getattr(agent, "_member_agents", ()):  # a group: its reply has no messages of its members
+        sources += sources_of_speaker(agent, request.thread)[0]
     note_sources(request, sources)
     texts = request.state.texts
     if texts is not None and getattr(agent, "decides_in_words", False):  # a person

@@ -18,6 +18,7 @@ from moothall.reasoning.group import Group, in_thread
 from moothall.reasoning.read_record import of_group
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.reply import Reply, Stop
+from moothall.reasoning.reply_context import note_sources
 from moothall.reasoning.reply_request import ReplyRequest, thread_id
 from moothall.reasoning.resume import end_of, ended, guarded
 from moothall.reasoning.thread import Thread
@@ -349,6 +350,7 @@ class DualActAgent(Group):
         progress, wanted = record.state, request.answer
         if progress is not None:
             progress.run_id = record.run_id  # a fork has the original's
+            note_sources(request, progress.outside)
             progress.want(request.schema)
             if wanted is not None:
                 progress.read_values(wanted, len(self.config.reactives) > 1)
