@@ -245,20 +245,72 @@ def test_openai_door_executes_the_agents_own_actions_itself(serve: Serve) -> Non
 
     url = serve(asgi(bot(answer=answer, actions=[note])))
     responses = client(url).responses
-    assert responses.create(model="bot", input="note x").output_text == "It is noted."
+    whole = responses.create(model="bot", input="note x")
     with responses.stream(model="bot", input="note x") as events:
         kinds = [each.type for each in events]
         made = events.get_final_response()
-    said: list[Any] = [each for each in made.output if each.type == "message"]
-    assert [(each.phase, each.content[0].text) for each in said] == [
-        ("commentary", "A moment.\n\n"),
-        ("final_answer", "It is noted."),
-    ]
+    for each in (whole, made, responses.retrieve(made.id)):
+        said: list[Any] = [item for item in each.output if item.type == "message"]
+        assert [(item.phase, item.content[0].text) for item in said] == [
+            ("commentary", "A moment.\n\n"),
+            ("final_answer", "It is noted."),
+        ]
     assert kinds.count("response.output_item.added") == 2
-    assert done == ["x", "x"]
+    told: Any = {"model": "bot", "messages": [{"role": "user", "content": "note x"}]}
+    chat = client(url).chat.completions
+    assert chat.create(**told).choices[0].message.content == "A moment.\n\nIt is noted."
+    with chat.stream(**told) as chunks:
+        content = chunks.get_final_completion().choices[0].message.content
+    assert content == "A moment.\n\nIt is noted."
+    assert done == ["x"] * 4
     tool: Any = {"type": "function", "name": "note", "parameters": {}}
     with pytest.raises(openai.BadRequestError, match="an action of the agent's own"):
         responses.create(model="bot", input="x", tools=[tool])
+
+
+def test_openai_door_passes_the_models_reasoning_whole_and_streamed(
+    serve: Serve,
+) -> None:
+    @action
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    def answer(messages: Messages, actions: Any) -> ModelReply:
+        if messages[-1]["role"] == "tool":
+            return ModelReply("It is blue.", reasoning="I know it.")
+        return ModelReply("A moment.", (Call("1", "look", {}),), reasoning="I must look.")
+
+    url = serve(asgi(bot(answer=answer, actions=[look])))
+    told: Any = {"model": "bot", "messages": [{"role": "user", "content": "which colour?"}]}
+    chat = client(url).chat.completions
+    message: Any = chat.create(**told).choices[0].message
+    assert message.reasoning_content == "I must look.\n\nI know it."
+    deltas: list[Any] = [each.choices[0].delta for each in chat.create(**told, stream=True)]
+    thoughts = [getattr(each, "reasoning_content", None) for each in deltas]
+    assert "".join(filter(None, thoughts)) == message.reasoning_content
+    assert "".join(each.content or "" for each in deltas) == message.content
+    texts = [each.content for each in deltas]
+    assert thoughts.index("I must look.") < texts.index("A")
+
+    responses = client(url).responses
+    with responses.stream(model="bot", input="which colour?") as events:
+        told_of = [each for each in events if each.type == "response.reasoning_text.delta"]
+        streamed = events.get_final_response()
+    assert "".join(each.delta for each in told_of) == "I must look.I know it."
+    for made in (responses.create(model="bot", input="which colour?"), streamed):
+        items: list[Any] = made.output
+        assert [(each.type, each.content[0].text) for each in items] == [
+            ("reasoning", "I must look."),
+            ("message", "A moment.\n\n"),
+            ("reasoning", "I know it."),
+            ("message", "It is blue."),
+        ]
+    form: Any = {"format": {"type": "json_schema", "name": "s", "schema": FORM, "strict": True}}
+    thinks = ModelReply('{"sum": 5}', reasoning="2 and 3")
+    strict = client(serve(asgi(bot(answer=[thinks] * 2)))).responses
+    with strict.stream(model="bot", input="2+3", text=form) as events:
+        assert json.loads(events.get_final_response().output_text) == {"sum": 5}
 
 
 def test_openai_door_answers_by_a_json_schema(serve: Serve) -> None:

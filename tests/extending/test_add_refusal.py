@@ -19,7 +19,7 @@ from moothall import MailboxFull
 from moothall.a2a.wire import Fault
 from moothall.doors.a2a import faults
 from moothall.doors.mcp import _refused
-from moothall.doors.openai_output import wrong_of
+from moothall.doors.openai.outcome import wrong_of
 
 full = MailboxFull("agent 'a' is busy")
 try:

@@ -12,8 +12,8 @@ from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision
 from moothall.doors.callers import sender_of
 from moothall.doors.checks import Send, sent_event
-from moothall.doors.openai import Endpoint, parted
-from moothall.doors.openai_input import ClientMemory, Wrong, chat_completion, check_conversation
+from moothall.doors.openai.door import Endpoint, parted
+from moothall.doors.openai.input import ClientMemory, Wrong, chat_completion, check_conversation
 from moothall.doors.refusals import run_error
 from moothall.doors.served import Caller, Served, id_in, in_lines
 from moothall.errors import MoothallError, NobodyToAsk

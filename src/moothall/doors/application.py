@@ -15,7 +15,7 @@ from moothall.doors.ag_ui import AGUIDoor
 from moothall.doors.callers import Callers
 from moothall.doors.guard import Guard
 from moothall.doors.mcp import MCPDoor
-from moothall.doors.openai import OpenAIDoor, nowhere
+from moothall.doors.openai.door import OpenAIDoor, nowhere
 from moothall.doors.served import Served
 from moothall.errors import MissingExtra
 

@@ -84,6 +84,7 @@ class ReplyRequest:
         self.record: Part | None = None  # the part of another's run that records it
         self.offered: tuple[Action, ...] = ()  # extra actions for its model in this reply
         self.must_call = False  # whether the answer must call one of these
+        self.thoughts: list[str] | None = None  # gets the reasoning of each answer of its model
         self.memory: Memory | None = None  # in place of the thread's, for an agent with a loop
         self.outside: list[str] = []  # of what is from outside in the content: the sources
         self.on_behalf: Texts | None = None  # the texts of the reply that asks for this one

@@ -302,6 +302,8 @@ class Run:
             else:
                 name = getattr(self.model, "name", None)
                 given = await record.step(f"{iteration}", self._ask, of=ANSWER, model=name)
+            if self.request.thoughts is not None:
+                self.request.thoughts.append(str(getattr(given, "reasoning", "")))
             # Count usage before reading: an unreadable answer costs tokens too.
             usage = stated_usage(given)
             if usage.total:

@@ -2,84 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import time
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from moothall.doors.checks import Send, as_json, sent_event
-from moothall.doors.openai_input import Asked, Wrong
-from moothall.doors.refusals import refusal_of
-from moothall.errors import ConfigError, ContextOverflow, UnknownPrice
-from moothall.jsonvalue import Unreadable, json_text
+from moothall.doors.openai.input import Asked, Wrong
+from moothall.doors.openai.outcome import Outcome
+from moothall.jsonvalue import json_text
 from moothall.models.protocol import Usage
-from moothall.reasoning.loop.run import CUT
-from moothall.reasoning.reply import Reply, gives
-from moothall.reasoning.reply_request import AnswerSchema
 
-logger: logging.Logger = logging.getLogger("moothall.doors")
-_REASONS: Final = {text: reason for reason, text in CUT.items()}
+Kind: TypeAlias = Literal["output_text", "reasoning_text"]
+"""What a piece is of: what a model says, or what it thinks before that."""
 
 HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 )
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The outcome of a reply for the client.
-
-    Attributes:
-        text: the answer's text; empty if the caller must execute calls first
-        calls: those calls, each with `id`, `name` and `args`
-        cut: `length` or `content_filter` if the answer was cut, else an empty text
-        usage: the tokens
-    """
-
-    text: str
-    calls: list[dict[str, Any]]
-    cut: str
-    usage: Usage
-
-
-def outcome_of(reply: Reply, asked: Asked, agent: Any) -> Outcome:
-    """Return the outcome of an agent's reply; raise `Wrong` for one without an answer."""
-    if not gives(agent, reply.stop_reason, reply.text):
-        raise failure(reply)
-    text = reply.text
-    if asked.schema is not None and reply.stop_reason != "terminal":
-        text = _by_schema(reply, asked.schema)
-    names, calls = {each.name for each in asked.tools}, []
-    if reply.stop_reason == "terminal":
-        last = [each for each in reply.messages if each.get("tool_calls")][-1]
-        calls = [each for each in last["tool_calls"] if each["name"] in names]
-        text = "" if calls else text
-    return Outcome(text, calls, _REASONS.get(reply.detail, ""), reply.usage)
-
-
-def _by_schema(reply: Reply, schema: dict[str, Any]) -> str:
-    """Return the JSON of an answer; raise `Wrong` if it follows no schema, as a group's may not."""
-    wanted, fault = AnswerSchema(schema), ""
-    texts = [reply.text] if reply.value is None else [json.dumps(reply.value), reply.text]
-    for each in texts:
-        try:
-            return json_text(wanted.parse(each))
-        except Unreadable as unreadable:
-            fault = fault or str(unreadable)
-    raise Wrong(f"the answer {fault}", None, "unreadable", 500, "server_error")
-
-
-def failure(reply: Reply) -> Wrong:
-    """Return the error for a reply that has no answer."""
-    reason, detail = reply.stop_reason, reply.detail or reply.stop_reason
-    if reason == "budget":
-        return Wrong(detail, None, "insufficient_quota", 429, "insufficient_quota")
-    if isinstance(reply.error, ContextOverflow):
-        return Wrong(detail, "messages", "context_length_exceeded")
-    status = {"deadline": 504, "in_doubt": 409}.get(reason, 500)
-    return Wrong(detail, None, reason, status, "server_error")
 
 
 async def send_json(send: Send, status: int, data: Any) -> None:
@@ -110,12 +48,17 @@ class ChatCompletion:
 
     def whole(self, outcome: Outcome) -> dict[str, Any]:
         """Return the whole completion."""
+        thought, text = (
+            "\n\n".join(filter(None, (each[n] for each in outcome.turns))) for n in (0, 1)
+        )
         message: dict[str, Any] = {
             "role": "assistant",
-            "content": outcome.text or (None if outcome.calls else ""),
+            "content": text or (None if outcome.calls else ""),
             "refusal": None,
             "annotations": [],
         }
+        if thought:
+            message["reasoning_content"] = thought
         if outcome.calls:
             message["tool_calls"] = [_chat_call(each) for each in outcome.calls]
         choice = {
@@ -131,9 +74,10 @@ class ChatCompletion:
         """Return the first piece."""
         return self._chunk({"role": "assistant", "content": "", "refusal": None})
 
-    def piece(self, text: str, new: bool) -> bytes:
+    def piece(self, text: str, new: bool, kind: Kind = "output_text") -> bytes:
         """Return a piece of text; `new` if it begins another text than the one before."""
-        return self._chunk({"content": f"\n\n{text}" if new else text})
+        name = "content" if kind == "output_text" else "reasoning_content"
+        return self._chunk({name: f"\n\n{text}" if new else text})
 
     def end(self, outcome: Outcome) -> bytes:
         """Return the last pieces."""
@@ -230,10 +174,16 @@ class Response:
 
     def whole(self, outcome: Outcome, at: int | None = None) -> dict[str, Any]:
         """Return the whole response; `at` is when it was completed, by default now."""
-        if outcome.text or not outcome.calls:
-            self._output.append(self._message(outcome.text, "completed"))
-        self._output += [self._call(each) for each in outcome.calls]
-        return self._ended(outcome, at)
+        for thought, text in outcome.turns:
+            if thought:
+                self.piece(thought, True, "reasoning_text")
+            if text:
+                self.piece(text, True)
+        if not self._output and self._open is None and not outcome.calls:
+            self.piece("", True)
+        self.end(outcome, at)
+        assert self.last is not None
+        return self.last
 
     def begun(self) -> bytes:
         """Return the first events."""
@@ -241,26 +191,29 @@ class Response:
             "response.in_progress", response=self._made
         )
 
-    def piece(self, text: str, new: bool) -> bytes:
-        """Return the events of a piece of text; `new` if it begins another message."""
+    def piece(self, text: str, new: bool, kind: Kind = "output_text") -> bytes:
+        """Return the events of a piece of text; `new` if it begins another item."""
         made = b""
-        if new and self._open is not None:  # clients put the texts of all messages together
-            made = self._delta("\n\n") + self._close("commentary")
+        if self._open is not None and (new or self._part["type"] != kind):
+            if self._open["type"] == "message":  # clients put the texts of all messages together
+                made = self._delta("\n\n")
+            made += self._close("commentary")
         if self._open is None:
-            item = self._open = self._message("", "in_progress")
+            item = self._message() if kind == "output_text" else self._thought()
+            self._open = item
             made += self._item("added", {**item, "content": []})
-            part = item["content"][0]
-            made += self._event("response.content_part.added", **self._place, part={**part})
+            part = {**self._part}
+            made += self._event("response.content_part.added", **self._place, part=part)
         return made + self._delta(text)
 
     def _delta(self, text: str) -> bytes:
-        assert self._open is not None
-        self._open["content"][0]["text"] += text
-        kind = "response.output_text.delta"
-        return self._event(kind, **self._place, delta=text, logprobs=[])
+        part = self._part
+        part["text"] += text
+        about = {"logprobs": []} if part["type"] == "output_text" else {}
+        return self._event(f"response.{part['type']}.delta", **self._place, delta=text, **about)
 
-    def end(self, outcome: Outcome) -> bytes:
-        """Return the last events."""
+    def end(self, outcome: Outcome, at: int | None = None) -> bytes:
+        """Return the last events; `at` is when the response was completed, by default now."""
         made = self._close("commentary" if outcome.calls else "final_answer")
         for call in outcome.calls:
             item = self._call(call)
@@ -271,7 +224,7 @@ class Response:
             made += self._event(f"{kind}.done", **place, name=item["name"], arguments=arguments)
             made += self._item("done", item)
             self._output.append(item)
-        response = self._ended(outcome)
+        response = self._ended(outcome, at)
         return made + self._event(f"response.{response['status']}", response=response)
 
     def failed(self, wrong: Wrong) -> bytes:
@@ -292,15 +245,21 @@ class Response:
             "content_index": 0,
         }
 
+    @property
+    def _part(self) -> dict[str, Any]:
+        assert self._open is not None
+        part: dict[str, Any] = self._open["content"][0]
+        return part
+
     def _close(self, phase: str) -> bytes:
         item = self._open
         if item is None:
             return b""
-        item["status"], item["phase"] = "completed", phase
-        part = item["content"][0]
-        made = self._event(
-            "response.output_text.done", **self._place, text=part["text"], logprobs=[]
-        )
+        item["status"], part = "completed", self._part
+        about: dict[str, Any] = {"text": part["text"]}
+        if item["type"] == "message":
+            item["phase"], about["logprobs"] = phase, []
+        made = self._event(f"response.{part['type']}.done", **self._place, **about)
         made += self._event("response.content_part.done", **self._place, part=part)
         made += self._item("done", item)
         self._open = None
@@ -315,16 +274,20 @@ class Response:
         self._number += 1
         return sent_event({"type": kind, "sequence_number": self._number, **data}, kind)
 
-    def _message(self, text: str, status: str) -> dict[str, Any]:
-        part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    def _message(self) -> dict[str, Any]:
         return {
             "id": f"msg_{self._run_id}_{len(self._output)}",
             "type": "message",
-            "status": status,
+            "status": "in_progress",
             "role": "assistant",
             "phase": "final_answer",
-            "content": [part],
+            "content": [{"type": "output_text", "text": "", "annotations": [], "logprobs": []}],
         }
+
+    def _thought(self) -> dict[str, Any]:
+        id, part = f"rs_{self._run_id}_{len(self._output)}", {"type": "reasoning_text", "text": ""}
+        about = {"id": id, "type": "reasoning", "status": "in_progress", "summary": []}
+        return {**about, "content": [part]}
 
     def _call(self, call: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -358,16 +321,3 @@ class Response:
             },
         }
         return self.last
-
-
-def wrong_of(error: Exception) -> Wrong:
-    """Return the protocol's error for one of moothall's."""
-    if isinstance(error, Wrong):
-        return error
-    if refusal := refusal_of(error):
-        return Wrong(str(error), None, refusal.code, refusal.status, refusal.kind)
-    if isinstance(error, ConfigError | UnknownPrice):  # of this program: no client can mend it
-        logger.error("a request by OpenAI's interface failed: %s", error)
-    elif isinstance(error, TypeError):  # another DefinitionError
-        return Wrong(str(error))
-    return Wrong(str(error), None, type(error).__name__, 500, "server_error")

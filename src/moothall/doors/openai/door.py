@@ -13,8 +13,8 @@ from moothall.approval.approval import Decision
 from moothall.doors.callers import caller_of, sender_of
 from moothall.doors.checks import Message, Receive, Scope, Send, body_of
 from moothall.doors.guard import MOST_BYTES
-from moothall.doors.openai_chain import SENDER, Chain, said, thread_of
-from moothall.doors.openai_input import (
+from moothall.doors.openai.chain import SENDER, Chain, said, thread_of
+from moothall.doors.openai.input import (
     Asked,
     ClientMemory,
     Wrong,
@@ -25,19 +25,12 @@ from moothall.doors.openai_input import (
     response_request,
     settled,
 )
-from moothall.doors.openai_output import (
-    HEADERS,
-    ChatCompletion,
-    Outcome,
-    Response,
-    outcome_of,
-    send_json,
-    wrong_of,
-)
-from moothall.doors.openai_stored import StoredResponses
+from moothall.doors.openai.outcome import Outcome, is_alone, outcome_of, wrong_of
+from moothall.doors.openai.output import HEADERS, ChatCompletion, Kind, Response, send_json
+from moothall.doors.openai.stored import StoredResponses
 from moothall.doors.served import Caller, Served, id_in
 from moothall.errors import MoothallError, NobodyToAsk, RequestError
-from moothall.models.protocol import TextPiece
+from moothall.models.protocol import ReasoningPiece, TextPiece
 from moothall.provenance import OUTSIDE
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import CallStarted, Done, MessageAdded
@@ -59,6 +52,7 @@ logger: logging.Logger = logging.getLogger("moothall.doors")
 Handle: TypeAlias = Callable[[dict[str, Any], Send, str], Coroutine[Any, Any, None]]
 Form: TypeAlias = ChatCompletion | Response
 
+_KINDS: Final[dict[type, Kind]] = {TextPiece: "output_text", ReasoningPiece: "reasoning_text"}
 _NO_WAY: Final = "it asks for approval, and a client of OpenAI's interface has no way to be asked"
 
 
@@ -163,9 +157,11 @@ class OpenAIDoor:
         except (TypeError, ValueError) as error:  # a DefinitionError is one: of the schema
             raise Wrong(str(error)) from None
 
+        request.thoughts, alone = [], is_alone(asked, agent)
+
         def over(reply: Reply) -> Outcome:
             self._served.forget(agent, thread)
-            outcome = outcome_of(reply, asked, agent)
+            outcome = outcome_of(reply, asked, agent, request.thoughts or (), alone)
             if keep is not None:
                 keep(reply, content)
             return outcome
@@ -182,7 +178,7 @@ class OpenAIDoor:
                     for message in before:
                         await agent.observe(message, thread)
                 if asked.stream:
-                    await self._streamed(agent, request, asked, over, form, send)
+                    await self._streamed(agent, request, over, _Stream(form, send, alone))
                     return
                 outcome = over(await agent._reply_on_loop(request))
         except (MoothallError, RequestError) as error:
@@ -195,20 +191,17 @@ class OpenAIDoor:
         self,
         agent: ConversationalAgent,
         request: ReplyRequest,
-        asked: Asked,
         over: Callable[[Reply], Outcome],
-        form: Form,
-        send: Send,
+        sent: _Stream,
     ) -> None:
         """Have the agent reply, and send the pieces as they come."""
-        sent = _Stream(form, send, whole=asked.schema is not None or asked.must_call)
         async with ReplyStream(str(agent.id), request, agent._reply_on_loop) as events:
             try:
                 async for event in events:
                     kind = type(event)
-                    if isinstance(event, TextPiece):
+                    if isinstance(event, TextPiece | ReasoningPiece):
                         if event.agent == str(agent.id) and not event.decides:
-                            await sent.piece(event.text)
+                            await sent.piece(event.text, _KINDS[kind])
                     elif isinstance(event, Done):
                         if event.agent == str(agent.id):  # not of a member
                             await sent.end(over(event.reply))
@@ -227,29 +220,31 @@ class _Stream:
 
     def __init__(self, form: Form, send: Send, whole: bool) -> None:
         self._form, self._send, self._whole = form, send, whole
-        self._text = ""  # of the turn
-        self._ended = False  # whether the turn has ended
+        self._said: dict[Kind, str] = {}  # of the turn
+        self._ended: set[Kind] = set()  # what was said in the turn before
         self.begun = False
 
-    async def piece(self, text: str) -> None:
-        """Send a piece of the answer's text, unless the answer must be whole."""
-        if self._whole or not text:
+    async def piece(self, text: str, kind: Kind) -> None:
+        """Send a piece of the answer's text, unless the answer must be whole, or of reasoning."""
+        if not text or (self._whole and kind == "output_text"):
             return
         await self._begin()
-        new, self._ended = self._ended and bool(self._text), False
-        self._text = text if new else self._text + text
-        await self._write(self._form.piece(text, new))
+        new = kind in self._ended
+        self._ended.discard(kind)
+        self._said[kind] = text if new else self._said.get(kind, "") + text
+        await self._write(self._form.piece(text, new, kind))
 
     async def turn_ended(self) -> None:
         """Note that the text so far is complete."""
-        self._ended = True
+        self._ended = {*self._said}
         await self._begin()
 
     async def end(self, outcome: Outcome) -> None:
         """Send the rest."""
         await self._begin()
-        if outcome.text and outcome.text.strip() != self._text.strip():
-            await self._write(self._form.piece(outcome.text, bool(self._text)))
+        said = self._said.get("output_text", "")
+        if outcome.text and outcome.text.strip() != said.strip():
+            await self._write(self._form.piece(outcome.text, bool(said)))
         await self._write(self._form.end(outcome), more=False)
 
     async def failed(self, wrong: Wrong) -> None:

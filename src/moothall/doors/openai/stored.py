@@ -8,9 +8,10 @@ from urllib.parse import parse_qsl
 
 from moothall.doors.callers import sender_of
 from moothall.doors.checks import Send
-from moothall.doors.openai_chain import SENDER, Chain, previous_of, run_of, thread_of
-from moothall.doors.openai_input import LEFT, Asked, Wrong, meant_by
-from moothall.doors.openai_output import Outcome, Response, failure, send_json
+from moothall.doors.openai.chain import SENDER, Chain, previous_of, run_of, thread_of
+from moothall.doors.openai.input import LEFT, Asked, Wrong, meant_by
+from moothall.doors.openai.outcome import Outcome, failure, turns_of
+from moothall.doors.openai.output import Response, send_json
 from moothall.doors.served import Served
 from moothall.errors import NoSuchRun, RunHeld, StateError
 from moothall.journal import Outline
@@ -79,7 +80,9 @@ class StoredResponses:
             return response.open()
         if not gives(agent, reply.stop_reason, reply.text):
             return response.over(failure(reply))
-        return response.whole(_outcome(reply), int(run.changed))
+        begun = next(each.data for each in agent.journal.entries(run_id) if each.kind == "begun")
+        alone = begun.get("schema") is not None or getattr(agent, "check", None) is not None
+        return response.whole(_outcome(reply, agent, alone), int(run.changed))
 
     def _deleted(self, id: str, caller: str) -> None:
         run_id, sender = run_of(id), sender_of(SENDER, caller)
@@ -120,12 +123,13 @@ class StoredResponses:
         raise Wrong(text, "response_id", "response_not_found", 404)
 
 
-def _outcome(reply: Reply) -> Outcome:
+def _outcome(reply: Reply, agent: Any, alone: bool) -> Outcome:
     """Return the outcome of a recorded reply: calls that were left to the caller are its own."""
     left = {each["tool_call_id"] for each in reply.messages if each.get("content") == LEFT}
     made = [call for each in reply.messages for call in each.get("tool_calls") or ()]
     calls = [call for call in made if call["id"] in left]
-    return Outcome("" if calls else reply.text, calls, "", reply.usage)
+    text = "" if calls else reply.text
+    return Outcome(text, calls, "", reply.usage, turns_of(reply, agent, text, (), alone))
 
 
 def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:

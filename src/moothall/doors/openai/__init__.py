@@ -1,0 +1,1 @@
+"""Agents as models of OpenAI's interface."""
