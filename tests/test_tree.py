@@ -96,6 +96,7 @@ FLOORS = {
         "callers",
         "guard",
         "served",
+        "mcp_job",
         "mcp",
         "a2a_tasks",
         "a2a_store",

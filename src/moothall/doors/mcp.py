@@ -8,17 +8,15 @@ import hmac
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.approval import ApprovalRequest, Question, Refused
-from moothall.approval.approval import Decision
 from moothall.doors.callers import LOCAL, caller_of, sender_of
-from moothall.doors.checks import Receive, Scope, Send
+from moothall.doors.checks import Message, Receive, Scope, Send
+from moothall.doors.mcp_job import Asked, Job
 from moothall.doors.refusals import REFUSED, fault_of
-from moothall.doors.served import Caller, Served, in_lines
-from moothall.errors import MoothallError, NobodyToAsk
+from moothall.doors.served import Caller, Served
+from moothall.errors import MoothallError
 from moothall.jsonvalue import json_text
 from moothall.mcp.results import ResultSchema, content_of
 from moothall.reasoning.events import CallEnded, CallProgress, CallStarted, Event
@@ -33,72 +31,11 @@ if TYPE_CHECKING:
 
     from moothall.action import Action
 
-_PERMIT: Final = {
-    "type": "object",
-    "properties": {"permit": {"type": "boolean", "title": "Permit this call?"}},
-    "required": ["permit"],
-}
-_ANSWER: Final = {
-    "type": "object",
-    "properties": {"answer": {"type": "string", "title": "Answer"}},
-    "required": ["answer"],
-}
+_CALLS: Final = "moothall.calls"
+"""In a request's scope: the calls that end if the client closes its connection."""
 _WAITS_S: Final = 600.0
 """How long a call waits for an answer that comes with another request."""
 _MOST_WAITING: Final = 1000
-
-
-@dataclass(eq=False)
-class _Job:
-    """A running call, which may take several requests, one for each answer."""
-
-    sender: str
-    caller: str
-    tool: str
-    args: dict[str, Any]
-    can_ask: bool  # whether the client can ask its person
-    # What happens: an event of a reply, a question, or that it has ended, which is None.
-    news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
-    task: asyncio.Task[Any] | None = None
-    asked: _Asked | None = None  # the question that the client was given
-    told: int = 0
-
-    async def ask(self, message: str, schema: dict[str, Any]) -> dict[str, Any] | None:
-        """Ask the client's person; return the form that it accepted, or None."""
-        asked = _Asked(message, schema, asyncio.get_running_loop().create_future())
-        self.news.put_nowait(asked)
-        return await asked.answer
-
-    async def approve(self, request: ApprovalRequest) -> Decision:
-        """Ask whether a call is permitted."""
-        if not self.can_ask:
-            return Refused("it asks for approval, and your client cannot ask (no elicitation)")
-        form = await self.ask(f"Permit {request}", _PERMIT)
-        if form is None or form.get("permit") is not True:
-            return Refused("the person at your client has not permitted it")
-        return True
-
-    async def answer(self, question: Question) -> str:
-        """Ask a question."""
-        form = await self.ask(in_lines(question), _ANSWER) if self.can_ask else None
-        if form is None or not isinstance(form.get("answer"), str):
-            raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody answers")
-        said: str = form["answer"]
-        return said
-
-
-@dataclass(eq=False)
-class _Asked:
-    message: str
-    schema: dict[str, Any]
-    answer: asyncio.Future[dict[str, Any] | None]
-
-    def settle(self, result: Any) -> None:
-        """Take the client's answer."""
-        if not self.answer.done():
-            accepted = getattr(result, "action", None) == "accept"
-            content = getattr(result, "content", None)
-            self.answer.set_result(dict(content or {}) if accepted else None)
 
 
 class MCPDoor:
@@ -114,7 +51,7 @@ class MCPDoor:
 
         self._served = served
         self._key = secrets.token_bytes(32)
-        self._waiting: dict[str, _Job] = {}
+        self._waiting: dict[str, Job] = {}
         self.server: Server[Any] = Server(
             title,
             version=version("moothall"),
@@ -221,13 +158,13 @@ class MCPDoor:
                 args, meta = {**args, "thread": thread}, {"thread": thread}
         capabilities = ctx.session.client_capabilities
         can_ask = capabilities is not None and capabilities.elicitation is not None
-        job = _Job(sender, caller, params.name, params.arguments or {}, can_ask)
+        job = Job(sender, caller, params.name, params.arguments or {}, can_ask)
         job.task = asyncio.create_task(self._done(job, id, action, args, meta))
         job.task.add_done_callback(lambda task: job.news.put_nowait(None))
         return await self._followed(ctx, job)
 
     async def _done(
-        self, job: _Job, to: str, action: Action, args: dict[str, Any], meta: Any
+        self, job: Job, to: str, action: Action, args: dict[str, Any], meta: Any
     ) -> types.CallToolResult:
         """Call an action, and return its outcome as a result."""
         loop, tell = asyncio.get_running_loop(), job.news.put_nowait
@@ -241,29 +178,32 @@ class MCPDoor:
             return _failed(str(error))
 
     async def _followed(
-        self, ctx: ServerRequestContext[Any], job: _Job
+        self, ctx: ServerRequestContext[Any], job: Job
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Report a call's progress and put its questions to the client, until it has ended."""
         assert job.task is not None
         kept = False
+        under_way = set() if ctx.request is None else ctx.request.scope[_CALLS]
+        under_way.add(job.task)
         try:
             while (news := await job.news.get()) is not None:
-                if not isinstance(news, _Asked):
+                if not isinstance(news, Asked):
                     await self._progress(ctx, job, news)
                 elif ctx.session.can_send_request:
                     news.settle(await self._elicited(ctx, news))
                 else:
                     kept = True
                     return self._kept(job, news)
+            if job.task.cancelled():
+                return _failed("it was cancelled")
             result: types.CallToolResult = await job.task
             return result
         finally:
+            under_way.discard(job.task)
             if not kept:
                 job.task.cancel()
 
-    async def _progress(
-        self, ctx: ServerRequestContext[Any], job: _Job, event: Event | str
-    ) -> None:
+    async def _progress(self, ctx: ServerRequestContext[Any], job: Job, event: Event | str) -> None:
         text = event if isinstance(event, str) else ""  # of the action itself
         if isinstance(event, CallStarted):
             text = f"{event.agent}: {event.action} {json_text(event.args)}"
@@ -275,7 +215,7 @@ class MCPDoor:
             job.told += 1
             await ctx.session.report_progress(job.told, None, one_line(text, 300))
 
-    async def _elicited(self, ctx: ServerRequestContext[Any], asked: _Asked) -> Any:
+    async def _elicited(self, ctx: ServerRequestContext[Any], asked: Asked) -> Any:
         from mcp import MCPError
 
         try:
@@ -285,7 +225,7 @@ class MCPDoor:
 
     # -- questions of a revision in which the client comes again with the answer -------------------
 
-    def _kept(self, job: _Job, asked: _Asked) -> types.InputRequiredResult:
+    def _kept(self, job: Job, asked: Asked) -> types.InputRequiredResult:
         """Keep a waiting call under a name that cannot be guessed."""
         import mcp_types as types
 
@@ -307,7 +247,7 @@ class MCPDoor:
 
     def _continued(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> _Job:
+    ) -> Job:
         """Return the call that waits for this answer; its tool and arguments must be the same."""
         import mcp_types as types
         from mcp import MCPError
@@ -359,7 +299,17 @@ class _Owned:
 
         owner = AccessToken(token="", client_id=caller_of(scope), scopes=[])
         scope["user"] = AuthenticatedUser(owner)
-        await self._app(scope, receive, send)
+        calls: set[asyncio.Task[Any]] = set()
+        scope[_CALLS] = calls
+
+        async def heard() -> Message:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                for each in calls:
+                    each.cancel()
+            return message
+
+        await self._app(scope, heard, send)
 
 
 def _caller(ctx: ServerRequestContext[Any]) -> str:

@@ -209,7 +209,7 @@ class Response:
     def _delta(self, text: str) -> bytes:
         part = self._part
         part["text"] += text
-        about = {"logprobs": []} if part["type"] == "output_text" else {}
+        about: dict[str, Any] = {"logprobs": []} if part["type"] == "output_text" else {}
         return self._event(f"response.{part['type']}.delta", **self._place, delta=text, **about)
 
     def end(self, outcome: Outcome, at: int | None = None) -> bytes:
