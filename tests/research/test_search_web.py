@@ -134,7 +134,7 @@ def test_without_a_searxng_other_machines_are_asked_which_offline_forbids() -> N
     (
         ({"results": 0}, "results must be a whole number from 1 up, got 0"),
         ({"timeout_s": 0}, "timeout_s must be a number of seconds above 0, got 0"),
-        ({"timeout_s": "x"}, "timeout_s must be a number of seconds above 0, got 'x'"),
+        ({"timeout_s": "x"}, "timeout_s must be a number of seconds above 0, got .x."),
         ({"region": 3}, "region must be one such as us-en, got 3"),
         ({"region": "en"}, "region must be one such as us-en, got 'en'"),
         ({"searxng": 3}, "only http and https are read, got"),

@@ -17,7 +17,7 @@ from moothall.a2a.wire import COMPLETED, INPUT_REQUIRED, data_part, text_part
 from moothall.action import Action, action
 from moothall.approval import ApprovalRequest, Question
 from moothall.approval.approval import answer, approve
-from moothall.arguments import names_checked
+from moothall.arguments import check_seconds, names_checked
 from moothall.errors import ConfigError, ModelError, NobodyToAsk
 from moothall.http.addresses import hosts_of
 from moothall.journal.stop_reason import StopReason
@@ -103,9 +103,7 @@ class A2AAgent(ConversationalAgent):
         super().__init__(id, **options)
         where = f"agent {id!r}"
         self.url: str = check_base_url(url, f"{where}: url=")
-        number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
-        if not number or not 0 < timeout_s < float("inf"):
-            raise ConfigError(f"{where}: timeout_s= must be above 0, got {timeout_s!r:.80}")
+        check_seconds(f"{where}: timeout_s=", timeout_s)
         given = {} if headers is None else headers
         if not isinstance(given, Mapping) or not all(
             isinstance(text, str) and text.isprintable() for each in given.items() for text in each

@@ -19,7 +19,7 @@ from moothall.action import (
     Action,
 )
 from moothall.agent import Agent
-from moothall.arguments import names_checked
+from moothall.arguments import check_seconds, names_checked
 from moothall.errors import (
     ActionError,
     ConfigError,
@@ -123,9 +123,7 @@ class MCPAgent(Agent):
                 )
         self._access = access
         self._unknown = set[str]()  # the names of it that the log has told of
-        number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
-        if not number or not timeout_s > 0:
-            raise ConfigError(f"{where}: timeout_s= must be above 0, got {timeout_s!r:.80}")
+        check_seconds(f"{where}: timeout_s=", timeout_s)
         self._timeout_s = float(timeout_s)
         named = not isinstance(idempotent, str) and isinstance(idempotent, Iterable)
         self._idempotent = frozenset(idempotent if named else ())

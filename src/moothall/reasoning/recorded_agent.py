@@ -114,10 +114,7 @@ class RecordedAgent(ConversationalAgent):
             DefinitionError: the agent has no journal, or an argument is not valid
             JournalError: the journal cannot be read
         """
-        if self._journal is None:
-            raise DefinitionError(
-                f"agent {self.id!r} has no journal=, so there is no run to resume"
-            )
+        journal = self._journal_to_resume()
         check_integer(f"agent {self.id!r}: resume_runs: concurrency=", concurrency)
         for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
             if fn is not None and not callable(fn):
@@ -125,7 +122,7 @@ class RecordedAgent(ConversationalAgent):
                     f"agent {self.id!r}: resume_runs: {name}= must be a function of the run, "
                     f"got {fn!r:.80}"
                 )
-        all_runs = self._journal.runs()
+        all_runs = journal.runs()
         forked = {each.forked_from for each in all_runs}
         mine = [
             each
@@ -166,18 +163,15 @@ class RecordedAgent(ConversationalAgent):
             DefinitionError: the agent has no journal
             JournalError: the journal cannot be read
         """
-        if self._journal is None:
-            raise DefinitionError(
-                f"agent {self.id!r} has no journal=, so there is no run to resume"
-            )
+        journal = self._journal_to_resume()
         found = []
-        for run in self._journal.runs(
+        for run in journal.runs(
             state="stopped", kind=self._kind, agent=str(self.id), needs_person=True
         ):
             # What stopped without a decision is resumed where it is asked for again; of what was
             # cut off at its very beginning, nothing is recorded.
-            last = self._journal.entries(run.id, run.entries - 1) if run.entries else []
-            if not last or last[-1].kind != "decided" or self._journal.in_doubt(run.id):
+            last = journal.entries(run.id, run.entries - 1) if run.entries else []
+            if not last or last[-1].kind != "decided" or journal.in_doubt(run.id):
                 continue
             resumed = await self._resume_run(run, None, None)
             found.append(resumed)
@@ -185,6 +179,13 @@ class RecordedAgent(ConversationalAgent):
             if resumed.outcome == "resumed" and reply is not None and reply.text:
                 self._tell_sender(run, reply.text)
         return found
+
+    def _journal_to_resume(self) -> Journal:
+        """Return its journal; DefinitionError if it has none."""
+        if self._journal is None:
+            text = f"agent {self.id!r} has no journal=, so there is no run to resume"
+            raise DefinitionError(text)
+        return self._journal
 
     def _tell_sender(self, run: Outline, text: str) -> None:
         """Send a late reply to the sender of the message that asked for it, if it was a message."""

@@ -16,8 +16,8 @@ from moothall.models.protocol import Usage
 from moothall.reasoning.events import Done, Event
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
-from moothall.text import error_message, log_failure
-from moothall.threads import Channel, settle
+from moothall.text import error_message
+from moothall.threads import Channel, failing, settle
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
@@ -153,13 +153,8 @@ class Watchers:
 
     def tell(self, event: Event) -> None:
         """Show an event; a callback that fails is removed."""
-        for callback in self._callbacks:
-            try:
-                callback(event)
-            except Exception as error:
-                about = f"{callback!r} failed as it watched, and is called no more"
-                log_failure(logger, about, error)
-                self._callbacks = tuple(each for each in self._callbacks if each != callback)
+        for failed in failing(self._callbacks, lambda: event, "watcher", logger):
+            self._callbacks = tuple(each for each in self._callbacks if each is not failed)
 
     async def reply(
         self,

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from math import inf
 from typing import Any, Literal, TypeAlias
 
 from moothall.errors import ConfigError, DefinitionError
@@ -46,14 +45,6 @@ def checked_expertise(given: Any, topic: str) -> float:
             f"objective {topic!r:.80}: expertise must be from 0 to 1, got {given!r:.80}"
         )
     return float(given)
-
-
-def seconds(number: Any, what: str, *, zero: bool = False) -> float:
-    """Return a finite number of seconds above 0, or also 0; anything else raises ConfigError."""
-    if type(number) not in (int, float) or not 0 <= number < inf or not (number or zero):
-        more = "from 0" if zero else "above 0"
-        raise ConfigError(f"{what} must be a number of seconds {more}, got {number!r:.80}")
-    return float(number)
 
 
 def objectives_of(given: Any, id: str | int) -> list[Objective]:

@@ -32,6 +32,7 @@ from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.task_pool import TaskPool
 from moothall.text import log_failure
+from moothall.threads import failing
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
@@ -240,10 +241,6 @@ class Outcomes:
             self._show(delivery.envelope)
 
     def _show(self, envelope: Envelope) -> None:
-        for callback in self.observers:
-            try:
-                callback(envelope.to_dict())
-            except BaseException as error:
-                about = f"observer {callback!r} failed and is called no more"
-                log_failure(logger, about, error)
-                self.observers = tuple(c for c in self.observers if c is not callback)
+        told = (self.observers, envelope.to_dict, "observer", logger, BaseException)
+        for failed in failing(*told):
+            self.observers = tuple(each for each in self.observers if each is not failed)

@@ -6,6 +6,7 @@ from moothall.threads.locks import renewed as renewed
 from moothall.threads.user_functions import DATA as DATA
 from moothall.threads.user_functions import awaited as awaited
 from moothall.threads.user_functions import called as called
+from moothall.threads.user_functions import failing as failing
 from moothall.threads.user_functions import in_worker as in_worker
 from moothall.threads.user_functions import is_async as is_async
 from moothall.threads.user_functions import plain_or_async as plain_or_async

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
+from logging import Logger
 from types import GeneratorType
-from typing import Any, Final, ParamSpec, TypeAlias
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
+from moothall.text import log_failure
 from moothall.threads.workers import WORKERS
 
 P = ParamSpec("P")
+C = TypeVar("C", bound=Callable[..., Any])
 
 DATA: Final = frozenset((type(None), bool, int, float, str, list, dict))
 """The classes of most values that functions return: none is an awaitable."""
@@ -28,6 +31,22 @@ def is_async(function: Callable[..., Any]) -> bool:
 def plain_or_async(method: Callable[P, object]) -> Callable[P, Any]:
     """Let type checkers accept a plain and an `async` method in its place, and `await super()…`."""
     return method
+
+
+def failing(
+    callbacks: Iterable[C],
+    make: Callable[[], object],
+    what: str,
+    logger: Logger,
+    of: type[BaseException] = Exception,
+) -> Iterator[C]:
+    """Call observers, each with what `make` makes for it; log and yield those that fail."""
+    for callback in callbacks:
+        try:
+            callback(make())
+        except of as error:
+            log_failure(logger, f"{what} {callback!r} failed and is called no more", error)
+            yield callback
 
 
 async def awaited(given: Any) -> Any:

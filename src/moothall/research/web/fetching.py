@@ -14,11 +14,10 @@ from typing import NamedTuple
 from urllib.parse import urldefrag, urljoin, urlsplit
 from weakref import WeakKeyDictionary
 
-from moothall.arguments import check_integer
+from moothall.arguments import check_integer, check_seconds
 from moothall.errors import ConfigError, PageError
 from moothall.http import Client, HTTPError, Response
 from moothall.http.addresses import address_check
-from moothall.research.findings import seconds
 from moothall.research.scope import Scope
 from moothall.research.web.robots import Robots
 from moothall.text import excerpt, one_line
@@ -69,7 +68,8 @@ class Fetcher:
         delay_s: float = 0.0,
         scope: Scope | None = None,
     ) -> None:
-        seconds(timeout_s, f"{name}: timeout_s")
+        check_seconds(f"{name}: timeout_s", timeout_s)
+        check_seconds(f"{name}: delay_s", delay_s, zero=True)
         check_integer(f"{name}: max_bytes", max_bytes)
         check_integer(f"{name}: per_host", per_host)
         if not isinstance(user_agent, str) or not re.match(r"\s*[^\s/]", user_agent):
@@ -83,7 +83,7 @@ class Fetcher:
         self._user_agent = user_agent
         self._name = user_agent.partition("/")[0].split()[0]  # our name in robots.txt
         self._per_host = per_host
-        self._delay_s = seconds(delay_s, f"{name}: delay_s", zero=True)
+        self._delay_s = float(delay_s)
         self.scope: Scope = scope or Scope()
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = guard()

@@ -11,11 +11,11 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from moothall import tracing
 from moothall.action import Action
-from moothall.arguments import check_integer
+from moothall.arguments import check_integer, check_seconds
 from moothall.errors import DefinitionError, MissingExtra, PageError, SearchError
 from moothall.http import Client, HTTPError
 from moothall.http.addresses import address_check
-from moothall.research.findings import Publication, Resource, seconds
+from moothall.research.findings import Publication, Resource
 from moothall.research.reading.html import plain
 from moothall.research.scope import Scope
 from moothall.research.sentences import is_stop_word
@@ -147,8 +147,9 @@ class _Service:
             self._url = checked(str(url))
         except PageError as error:
             raise DefinitionError(f"{name}: url: {error}") from None
-        seconds(timeout_s, f"{name}: timeout_s")
-        self._delay_s = seconds(delay_s, f"{name}: delay_s", zero=True)
+        check_seconds(f"{name}: timeout_s", timeout_s)
+        check_seconds(f"{name}: delay_s", delay_s, zero=True)
+        self._delay_s = float(delay_s)
         self.where = f"{name}: {service} at {urlsplit(self._url).netloc}"
         self._next_s: dict[asyncio.AbstractEventLoop, float] = {}
         self._client = Client(

@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 from moothall import tracing
 from moothall.action import Action
-from moothall.arguments import check_integer
+from moothall.arguments import check_integer, check_seconds
 from moothall.errors import (
     ConfigError,
     DefinitionError,
@@ -25,7 +25,7 @@ from moothall.errors import (
 from moothall.http import Client, HTTPError
 from moothall.http.addresses import address_check
 from moothall.http.network import check_allowed
-from moothall.research.findings import Resource, seconds
+from moothall.research.findings import Resource
 from moothall.research.pool import ResourcePool
 from moothall.research.reading.html import Document, decoded, is_binary, plain, read_html
 from moothall.research.reading.process import Reading
@@ -94,7 +94,7 @@ def search_web(
         MissingExtra: aiohttp is not installed, or ddgs if it is needed
     """
     check_integer("search_web: results", results)
-    seconds(timeout_s, "search_web: timeout_s")
+    check_seconds("search_web: timeout_s", timeout_s)
     if not isinstance(region, str) or not re.fullmatch("[A-Za-z]{2}-[A-Za-z]{2,3}", region):
         raise ConfigError(f"search_web: region must be one such as us-en, got {region!r:.80}")
     address_check(allow_hosts)

@@ -16,7 +16,7 @@ from moothall.spaces.amqp.broker import Broker
 from moothall.spaces.amqp.connection import LinkLost
 from moothall.spaces.amqp.consumer import Tag
 from moothall.spaces.amqp.wire import Unreadable
-from moothall.text import log_failure
+from moothall.threads import failing
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
@@ -78,10 +78,6 @@ class Observers:
         envelope = inbound.envelope
         if inbound.kind == wire.REPLY and envelope.args.get("data", 0) is None:
             return
-        for callback in self._callbacks:
-            try:
-                callback(envelope.to_dict())
-            except BaseException as error:
-                about = f"observer {callback!r} failed and is called no more"
-                log_failure(logger, about, error)
-                self._callbacks = tuple(c for c in self._callbacks if c is not callback)
+        told = (self._callbacks, envelope.to_dict, "observer", logger, BaseException)
+        for failed in failing(*told):
+            self._callbacks = tuple(each for each in self._callbacks if each is not failed)
