@@ -182,6 +182,17 @@ def test_model_of_the_users_own_has_spans_too(traced: Traced, streams: bool) -> 
     assert [span.name for span in traced.spans] == ["chat own", "invoke_agent a"]
 
 
+def test_model_of_the_users_own_with_a_usage_that_is_no_number_has_its_span(traced: Traced) -> None:
+    class Odd:
+        name, context_tokens = "odd", None
+
+        async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+            return ModelReply("Hello.", usage=Usage(None, "few"))  # type: ignore[arg-type]
+
+    ReActAgent("a", Odd()).reply_sync("Hi")
+    assert (traced.named("chat odd").attributes or {})["gen_ai.usage.input_tokens"] == 0
+
+
 def test_streamed_reply_states_the_time_to_its_first_piece(traced: Traced) -> None:
     async def read() -> None:
         async with ReActAgent("a", ScriptedModel(["One two three."])).stream("Count") as events:

@@ -10,6 +10,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Link, SpanKind
 
+from moothall.models.protocol import stated_usage
 from moothall.reasoning.record import NULL_RECORD
 from moothall.telemetry import content, names
 from moothall.telemetry.beginning import TRACEPARENT, context_of, traceparent_of
@@ -151,10 +152,10 @@ class Telemetry(Messages):
         self, span: OpenSpan, result: Any, error: str | None, own: dict[str, Any]
     ) -> None:
         about: dict[str, Any] = {}
-        usage = getattr(result, "usage", None)
+        usage = stated_usage(result)
         if error is not None:
             own = {**own, names.ERROR_TYPE: error}
-        if usage is not None and hasattr(result, "finish_reason"):
+        if hasattr(result, "finish_reason"):
             about |= content.spent(usage, result.finish_reason)
             if self._content:
                 about[names.OUTPUT_MESSAGES] = content.answer_of(result)
