@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from moothall.journal.entry import Entry
 from moothall.journal.tally import about_in
+from moothall.jsonvalue import json_line
 from moothall.studio.run_view import Totals, cut, shown
 
 _STEPS: Final = 2_000
@@ -31,11 +31,11 @@ class _Step:
         """What was called, where, and with what."""
         about = about_in(self.entry.data)
         called = str(about.get("action", about.get("model")))
-        return (self.entry.path, called, _text(self.args))
+        return (self.entry.path, called, json_line(self.args))
 
     def is_like(self, other: _Step) -> bool:
         """Return whether both were given and gave the same."""
-        return self.name == other.name and _text(self.result) == _text(other.result)
+        return self.name == other.name and json_line(self.result) == json_line(other.result)
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as pages get it."""
@@ -92,7 +92,3 @@ def _outcome(result: Any) -> Any:
         return result
     error = result.get("error")
     return result.get("result") if error is None else error
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)

@@ -12,6 +12,7 @@ import { go } from "./place.js";
 import { townLog } from "./townlog.js";
 
 const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or shop", social: "with others", leisure: "free time", travel: "on the way", idle: "else" };
+const SCALES = { money: 100, savings: 100, income: 100, needs: 10, opinions: 10 }; // of the layers that are no plain numbers
 const KEPT = "moothall-citizen"; // the run and the citizen that is looked at, over a reload
 const money = (cents) => (cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const when = (iso) => new Date(iso).toLocaleString("en", { weekday: "long", day: "numeric", month: "long", hour: "2-digit", minute: "2-digit", hour12: false });
@@ -171,7 +172,8 @@ export function mount(root) {
   // What the colours of a layer stand for.
   function drawScale(level) {
     for (const each of groups) each.hidden = Boolean(level);
-    const say = (value) => `${(value / level.scale).toLocaleString("en", { maximumFractionDigits: 0 })}${level.unit && ` ${level.unit}`}`;
+    const [of] = (level?.layer || "").split("."), unit = ["needs", "opinions"].includes(of) ? " %" : "";
+    const say = (value) => `${(value / (SCALES[of] || 1)).toLocaleString("en", { maximumFractionDigits: 0 })}${unit}`;
     update(scale, level && [h("span", {}, level.least < 0 ? say(level.least) : `${say(level.least)} or less`), h("i", { class: level.least < 0 ? "s-ramp both" : "s-ramp" }), h("span", {}, `${say(level.most)}${level.least < 0 ? "" : " or more"}`)]);
   }
 
@@ -225,7 +227,7 @@ export function mount(root) {
         meter(need, full, 1000, full <= 200 ? "low" : ""), h("span", { class: "number" }, `${Math.round(full / 10)} %`)])),
       status.plan?.length ? [h("h2", {}, "Plan"), h("ol", { class: "s-list s-plan" }, status.plan.map((item, at) => h("li", { "aria-current": at === status.now ? "step" : null },
         h("time", {}, `${hour(item.from)}–${hour(item.until)}`), ` ${item.do}`, item.where ? h("span", { class: "s-soft" }, ` ${item.where}`) : null, at === status.now ? h("b", {}, " now") : null)))] : null,
-      lines("Messages", its.messages.map(([at, sender, to, action, said]) => [h("span", { class: "s-soft" }, `step ${at} `), other(sender), " → ", other(to), action === "say" ? ": " : ` ${action}: `, said])),
+      lines("Messages", its.messages.map(([, at, kind, sender, to, said]) => [h("span", { class: "s-soft" }, `step ${at} `), other(sender), " → ", other(to), kind === "message" ? ": " : ` ${kind}: `, said])),
       lines("Memory", its.stream.map((each) => (Array.isArray(each) ? [h("span", { class: "s-soft" }, `step ${each[0]} `), each[1]] : json(each.content)))),
       h("h2", {}, "Relations, and how close they are"),
       h("div", { class: "s-row" }, its.relations.map(([id, strength]) => h("span", {}, other(id), h("span", { class: "s-soft" }, ` ${Math.round(strength / 10)} %`)))),

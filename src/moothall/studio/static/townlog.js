@@ -16,12 +16,6 @@ export function townLog(root, began, citizen) {
   const total = h("p", { class: "s-soft", role: "status" });
   replace(root, h("div", { class: "s-row s-log-tools" }, kind, words), total, list);
 
-  // A message's receiver is a citizen, too.
-  const addressed = (text) => {
-    const [, to] = /^to (\d+): /.exec(text) || [];
-    return to ? ["to ", citizen(to), text.slice(3 + to.length)] : text;
-  };
-
   function draw() {
     const kinds = [...new Set(events.map((each) => each[2]))].sort();
     if (kind.options.length !== kinds.length + 1) {
@@ -30,9 +24,9 @@ export function townLog(root, began, citizen) {
       kind.value = kinds.includes(before) ? before : "";
     }
     const wanted = words.value.trim().toLowerCase();
-    const found = events.filter(([, , is, who, text]) => (!kind.value || is === kind.value) && (!wanted || `${who} ${text}`.toLowerCase().includes(wanted))).reverse();
+    const found = events.filter(([, , is, who, to, text]) => (!kind.value || is === kind.value) && (!wanted || `${who} ${to && `to ${to}: `}${text}`.toLowerCase().includes(wanted))).reverse();
     total.textContent = events.length ? `${number(found.length)} of the last ${number(events.length)} events` : "";
-    replace(list, found.slice(0, most()).map(([, step, is, who, text]) => h("li", {}, h("time", {}, began(step)), " ", h("span", { class: `s-badge ${is === "failure" ? "bad" : is === "change" ? "warn" : ""}` }, is), " ", citizen(who), " ", addressed(text))),
+    replace(list, found.slice(0, most()).map(([, step, is, who, to, text]) => h("li", {}, h("time", {}, began(step)), " ", h("span", { class: `s-badge ${is === "failure" ? "bad" : is === "change" ? "warn" : ""}` }, is), " ", citizen(who), " ", to ? ["to ", citizen(to), ": "] : null, text)),
       !events.length && h("li", {}, empty("Nothing has happened yet. Messages of citizens, what you change and ask, and what fails is listed here.")));
   }
 

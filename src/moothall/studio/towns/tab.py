@@ -255,14 +255,13 @@ class SocietyTab(Tab):
         town, society = self._living()
         found = society.respondent(id)
         relations = sorted(found.status.get("relations", {}).items(), key=lambda each: -each[1])
-        spoken = [each for each in [*town.messages] if id in each[1:3]]
         return {
             "id": found.id,
             "name": found.name,
             "status": found.status,
             "relations": relations[:_RECENT],
             "stream": found.stream[: -_RECENT - 1 : -1],
-            "messages": spoken[: -_RECENT - 1 : -1],
+            "messages": town.messages(id)[: -_RECENT - 1 : -1],
         }
 
     def find(self, name: str) -> list[list[str]]:

@@ -28,14 +28,12 @@ MOST: Final = 100_000
 """The most citizens of a town."""
 _ROWS: Final = 3_000
 """The most rows that a page gets: the last ones."""
-_MESSAGES: Final = 50_000
-"""How many of the last messages are kept for the cards of citizens."""
 _FRAME_S: Final = 0.1
 """The least time between two frames while the society plays, in seconds."""
 _SPEED: Final = 4.0
 _ENDS_S: Final = 20.0
-_EVENTS: Final = 5_000
-"""How many of the last events are kept for the log."""
+_EVENTS: Final = 50_000
+"""How many of the last events are kept, for the log and the cards of citizens."""
 _SENT: Final = 500
 """The most events that a page gets at once: the last ones."""
 _NO_LEVEL: Final = 255
@@ -70,8 +68,7 @@ class Town:
         self.fault: str = ""
         self.speed: float = _SPEED
         self.said: deque[dict[str, Any]] = deque(maxlen=200)
-        self.messages: deque[tuple[int, str, str, str, str]] = deque(maxlen=_MESSAGES)
-        self._events: deque[tuple[int, int, str, str, str]] = deque(maxlen=_EVENTS)
+        self._events: deque[tuple[int, int, str, str, str, str]] = deque(maxlen=_EVENTS)
         self._told = 0  # events so far
         self._layers: dict[str, str] = {}
         self._journal, self._publish = journal, publish
@@ -181,21 +178,22 @@ class Town:
         text = action["args"].get("content")
         if not isinstance(text, str):
             text = json.dumps(action["args"], ensure_ascii=False, default=str)
-        self.messages.append(
-            (self.step, message["from"], message["to"], action["name"], text[:500])
-        )
-        said = f"to {message['to']}: {text[:300]}"
-        self._happened(
-            "message" if action["name"] == "say" else action["name"], message["from"], said
-        )
+        kind = "message" if action["name"] == "say" else action["name"]
+        self._happened(kind, message["from"], text[:500], to=message["to"])
 
-    def _happened(self, kind: str, who: str, text: str, step: int | None = None) -> None:
-        """Add an event to the log."""
+    def _happened(
+        self, kind: str, who: str, text: str, step: int | None = None, to: str = ""
+    ) -> None:
+        """Add an event to the log; a message is `to` somebody."""
         self._told += 1
-        self._events.append((self._told, self.step if step is None else step, kind, who, text))
+        self._events.append((self._told, self.step if step is None else step, kind, who, to, text))
+
+    def messages(self, of: str) -> list[Any]:
+        """Return the messages that a citizen has sent and got, as events, the oldest first."""
+        return [each for each in [*self._events] if each[4] and of in each[3:5]]
 
     def events(self, after: int) -> dict[str, Any]:
-        """Return the last events after a number, as [number, step, kind, who, text]."""
+        """Return the last events after a number, as [number, step, kind, who, to, text]."""
         found = [each for each in [*self._events] if each[0] > after]
         return {"town": self.number, "events": found[-_SENT:], "last": self._told}
 
@@ -298,9 +296,7 @@ class Town:
         least, most = {"needs": (0, 1000), "opinions": (-1000, 1000)}.get(kind, (least, most))
         part = np.clip((values - least) / ((most - least) or 1), 0, 1) * (_NO_LEVEL - 1)
         packed = np.nan_to_num(part, nan=_NO_LEVEL).astype(np.uint8).tobytes()
-        scale = {"money": 100, "savings": 100, "income": 100, "needs": 10, "opinions": 10}
-        told = {"layer": layer, "least": least, "most": most, "scale": scale.get(kind, 1)}
-        return packed, told | {"unit": "%" if kind in ("needs", "opinions") else ""}
+        return packed, {"layer": layer, "least": least, "most": most}
 
     def _packed(self) -> bytes:
         """Return where citizens are, packed for `frame`; empty before they are there."""
