@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final
 
 from moothall.doors.checks import is_loopback_address
@@ -30,45 +32,76 @@ class HTTPServer:
     """Serves an ASGI application at an address.
 
     Args:
-        app: the application
-        host: the address to listen at
+        app: the application; with the option `factory`, what makes it in the server's loop
+        host: the address to listen at; `localhost` is 127.0.0.1
         port: its port; 0 for any that is free
         grace_s: seconds that running requests have to end
+        beside: whether a server at 127.0.0.1 is also at ::1, so that browsers find `localhost`
+        options: options of uvicorn
+
+    Attributes:
+        place: the host and the port that it listens at
+        port: the port
+        began: has a result once it serves, or the exception that it ended with before
 
     Raises:
         ConfigError: the server cannot listen at the address
         MissingExtra: uvicorn is not installed
     """
 
-    def __init__(self, app: Any, host: str, port: int, grace_s: float = 5) -> None:
+    def __init__(
+        self,
+        app: Any,
+        host: str,
+        port: int,
+        grace_s: float = 5,
+        *,
+        beside: bool = False,
+        **options: Any,
+    ) -> None:
         MissingExtra.unless("serving HTTP", "mcp", "uvicorn")
         import uvicorn
 
-        options: dict[str, Any] = {
+        given: dict[str, Any] = {
             "log_level": "warning",
             "access_log": False,
             "server_header": False,
             "proxy_headers": False,
             "timeout_graceful_shutdown": max(1, round(grace_s)),
+            **options,
         }
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        except OSError as error:
-            raise ConfigError(
-                f"nothing can be served at {host}:{port}: {error.strerror}"
-            ) from error
-        self.port: int = self._socket.getsockname()[1]
-        self._server = uvicorn.Server(uvicorn.Config(app, **options))
+        self._sockets = [_listening("127.0.0.1" if host == "localhost" else host, port)]
+        self.place: tuple[str, int] = self._sockets[0].getsockname()[:2]
+        self.port: int = self.place[1]
+        if beside and self.place[0] == "127.0.0.1":
+            with suppress(ConfigError):  # no IPv6 here, or another program has the port there
+                self._sockets.append(_listening("::1", self.port))
+        self._server = uvicorn.Server(uvicorn.Config(app, **given))
+        self.began: Future[None] = Future()
+        startup = self._server.startup
+
+        async def begins(*args: Any, **more: Any) -> None:
+            await startup(*args, **more)
+            self.began.set_result(None)
+
+        self._server.startup = begins
         # In a thread, since in the main one uvicorn ends the process by the signal that has ended
         # it.
         self._thread = threading.Thread(target=self._serve, daemon=True, name="moothall-http")
 
     def _serve(self) -> None:
         try:
-            self._server.run(sockets=[self._socket])
+            self._server.run(sockets=self._sockets)
+        except BaseException as error:
+            if self.began.done():
+                raise
+            self.began.set_exception(error)
         finally:
-            self._socket.close()
+            self._close()
+
+    def _close(self) -> None:
+        for each in self._sockets:
+            each.close()
 
     def start(self) -> None:
         """Begin to serve."""
@@ -82,7 +115,18 @@ class HTTPServer:
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the server has ended; return whether it had begun."""
         if self._thread.ident is None:
-            self._socket.close()
+            self._close()
             return False
         self._thread.join(timeout)
         return bool(self._server.started)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"nothing can be served at {host}:{port}: {why}; give another host or port"
+        ) from error

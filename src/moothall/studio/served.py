@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import secrets
-import socket
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from os import environ
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import quote, urlsplit
 
 from moothall.arguments import check_integer
+from moothall.doors.server import HTTPServer
 from moothall.errors import ConfigError
-from moothall.studio.hub import Hub, in_thread
+from moothall.studio.hub import Hub
 
 if TYPE_CHECKING:
     from moothall.studio.guard import Front, Guard
@@ -37,8 +34,7 @@ class Served(Hub):
 
     def __init__(self) -> None:
         super().__init__()
-        self._server: Any = None
-        self._thread: threading.Thread | None = None
+        self._server: HTTPServer | None = None
         self.url: str | None = None
 
     def _launch(
@@ -74,21 +70,23 @@ class Served(Hub):
         self._check_extra()
 
         from moothall.studio.guard import Front
-        from moothall.studio.server import serving
+        from moothall.studio.server import OPTIONS
 
         front = Front() if public_url is None else Front(*_public(public_url))
-        sockets = _listening(host, port)
+        made = partial(self._application, secret, host, is_password, front)
+        # What a proxy states of a client's address is believed of these proxies alone.
+        proxied = {"proxy_headers": bool(trusted), "forwarded_allow_ips": trusted}
+        server = HTTPServer(made, host, port, 2, beside=True, **OPTIONS, **proxied)
+        self._server = server
         try:
             self._begin()
-            made = partial(self._application, secret, host, is_password, front)
-            self._serve(lambda: serving(made(), trusted), sockets)
+            server.start()
+            server.began.result()
         except BaseException:
-            for each in sockets:
-                each.close()
             self.close()
             raise
         # Not the name `localhost`: it may lead to ::1, where another program may have the port.
-        named, bound = sockets[0].getsockname()[:2]
+        named, bound = server.place
         own = f"http://{f'[{named}]' if ':' in named else named}:{bound}{front.base}"
         self.url = f"{front.origin}{front.base}" if front.origin else own
         address = self.url if is_password else f"{self.url}?token={quote(secret)}"
@@ -118,8 +116,8 @@ class Served(Hub):
         try:
             if line:  # printed in here: a reader may press Ctrl-C at once
                 print(line, flush=True)
-            if self._thread is not None:
-                self._thread.join()
+            if self._server is not None:
+                self._server.join()
         except KeyboardInterrupt:
             with suppress(OSError):  # the output is closed
                 print(f"{self._named}: ends", flush=True)
@@ -128,33 +126,16 @@ class Served(Hub):
 
     def close(self) -> None:
         """Stop the server."""
-        server, thread = self._server, self._thread
-        self._server = self._thread = self.url = None
-        if server is not None and thread is not None:
-            server.should_exit = True
-            thread.join(10)
+        server, self._server, self.url = self._server, None, None
+        if server is not None:
+            server.stop()
+            server.join(10)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _serve(self, made: Callable[[], Any], sockets: list[socket.socket]) -> None:
-        async def serve(began: Future[Any]) -> None:
-            server = made()
-            startup = server.startup
-
-            async def started(*args: Any, **options: Any) -> None:
-                await startup(*args, **options)
-                began.set_result(server)
-
-            server.startup = started
-            await server.serve(sockets)
-
-        self._thread, self._server = in_thread(
-            "moothall-studio", lambda began: asyncio.run(serve(began))
-        )
 
 
 def _secret(name: str, given: object, least: int) -> str:
@@ -202,23 +183,3 @@ def _trusted(proxies: object) -> list[str]:
                 f"proxies must be addresses or networks such as 10.0.0.0/8, got {each!r:.80}"
             ) from None
     return [str(each) for each in given]
-
-
-def _listening(host: str, port: int) -> list[socket.socket]:
-    """Listen at an address; at 127.0.0.1 also at ::1, so that every browser finds `localhost`."""
-    first = "127.0.0.1" if host == "localhost" else host
-    try:
-        family = socket.AF_INET6 if ":" in first else socket.AF_INET
-        made = [socket.create_server((first, port), family=family, backlog=128)]
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"the studio cannot listen at {host!r:.80}, port {port}: "
-            f"{getattr(error, 'strerror', None) or error}; give another port= or host="
-        ) from error
-    if first == "127.0.0.1":
-        try:
-            other = ("::1", made[0].getsockname()[1])
-            made.append(socket.create_server(other, family=socket.AF_INET6, backlog=128))
-        except OSError:
-            pass  # there is no IPv6 here, or another program has the port there
-    return made

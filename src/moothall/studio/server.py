@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-import uvicorn
 from fastapi import APIRouter, Body, FastAPI, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -33,6 +32,16 @@ _HEADERS_BYTES: Final = 1 << 20
 # Not by the environment: the library may have been imported, and have read it, before.
 http11.MAX_LINE_LENGTH = max(http11.MAX_LINE_LENGTH, _HEADERS_BYTES)
 
+OPTIONS: Final[Mapping[str, Any]] = {
+    "factory": True,
+    "loop": "asyncio",
+    "http": "h11",
+    "ws": "websockets-sansio",
+    "ws_max_size": 1 << 16,
+    "ws_per_message_deflate": False,
+    "h11_max_incomplete_event_size": _HEADERS_BYTES,
+}
+"""How the studio's port is served: options of uvicorn."""
 _READS_S: Final = 30.0
 """A page that takes no event for so long is disconnected; it reconnects by itself."""
 
@@ -79,28 +88,6 @@ def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: 
         open=re.compile(r"(?!SOCKET)\w+ /studio/.{0,247}|SOCKET /studio/events"),
     )
     return Guard(app, secret, host, routes, is_password=is_password, front=front)
-
-
-def serving(app: Guard, proxies: Sequence[str] = ()) -> uvicorn.Server:
-    """Return a server for an application; its `serve` takes sockets that listen already.
-
-    What a proxy states of a client's address is believed of the `proxies` alone.
-    """
-    config = uvicorn.Config(
-        app,
-        http="h11",
-        ws="websockets-sansio",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=list(proxies),
-        ws_max_size=1 << 16,
-        ws_per_message_deflate=False,
-        h11_max_incomplete_event_size=_HEADERS_BYTES,
-        timeout_graceful_shutdown=2,
-    )
-    return uvicorn.Server(config)
 
 
 def _failed(request: Request, error: Exception) -> JSONResponse:

@@ -110,10 +110,7 @@ class Studio(Served):
         )
 
     def _check_extra(self) -> None:
-        try:
-            import moothall.studio.server  # noqa: F401
-        except ImportError as error:
-            raise MissingExtra("the studio", "studio") from error
+        MissingExtra.unless("the studio", "studio", "fastapi", "uvicorn", "websockets")
 
     def _begin(self) -> None:
         self._open_journal(self._given)

@@ -454,8 +454,8 @@ def test_behind_a_proxy_its_own_address_and_base_path_count(tmp_path: Any) -> No
             password=PASSWORD, **address,
         )  # fmt: skip
         assert studio.url == "https://agents.example/hall/"
-        (thread,) = [studio._server]
-        number = thread.servers[0].sockets[0].getsockname()[1]
+        assert studio._server is not None
+        number = studio._server.port
         port = Port.at(studio, number)
         front = ["agents.example"]
         opened = entered(port, PASSWORD, path="/hall/login", hosts=front)
