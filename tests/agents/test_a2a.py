@@ -309,6 +309,31 @@ def test_a2a_agent_goes_wherever_an_agent_goes(serve: Serve) -> None:
         assert space.add(Agent("me")).ask("far", "say", content="Hi").result(20) == "in a space"
 
 
+def test_a2a_agent_asks_for_what_came_of_a_task_whose_stream_has_states_alone(serve: Serve) -> None:
+    about = {"taskId": "t", "contextId": "c"}
+    states = [{"state": f"TASK_STATE_{each}"} for each in ("WORKING", "COMPLETED")]
+    artifact = {"artifactId": "a", "parts": [{"text": "Here."}]}
+    whole = {"id": "t", "contextId": "c", "status": states[-1], "artifacts": [artifact]}
+
+    async def get_card(request: Request) -> JSONResponse:
+        usual = {"url": "/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        return JSONResponse({"supportedInterfaces": [usual], "capabilities": {"streaming": True}})
+
+    async def call(request: Request) -> PlainTextResponse:
+        asked = await request.json()
+        answer = {"jsonrpc": "2.0", "id": asked["id"]}
+        if asked["method"] == "GetTask":
+            return PlainTextResponse(json.dumps({**answer, "result": whole}))
+        updates = [{"statusUpdate": {**about, "status": each}} for each in states]
+        told = [json.dumps({**answer, "result": each}) for each in updates]
+        text = "".join(f"data: {each}\n\n" for each in told)
+        return PlainTextResponse(text, media_type="text/event-stream")
+
+    card = Route("/.well-known/agent-card.json", get_card)
+    far = A2AAgent("far", serve(Starlette(routes=[card, Route("/rpc", call, methods=["POST"])])))
+    assert far.reply_sync("Hello").text == "Here."
+
+
 # -- servers that misbehave ------------------------------------------------------------------------
 
 

@@ -275,6 +275,10 @@ class A2AAgent(ConversationalAgent):
             else:
                 broken = 0
                 self._take(request, task, {"task": found})
+        if task.is_empty:  # some servers stream states alone
+            with suppress(ModelError):
+                found = await self._server.call("GetTask", {"id": task.id, "historyLength": 0})
+                self._take(request, task, {"task": found})
 
     def _take(self, request: ReplyRequest, task: RemoteTask, update: Any) -> None:
         try:

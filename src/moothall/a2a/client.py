@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from moothall.a2a.wire import CARD_PATH, PAUSED, STATES, SUBMITTED, TERMINAL, VERSION
+from moothall.a2a.wire import CARD_PATH, COMPLETED, PAUSED, STATES, SUBMITTED, TERMINAL, VERSION
 from moothall.errors import ModelError
 from moothall.http import Client, HTTPError, Response
 from moothall.http.addresses import is_of
@@ -43,6 +43,11 @@ class RemoteTask:
     def rests(self) -> bool:
         """Whether the server does nothing more by itself."""
         return self.message is not None or self.state in TERMINAL | PAUSED
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the task has completed, and nothing was told of what came of it."""
+        return self.state == COMPLETED and bool(self.id) and not any(self._answers())
 
     @property
     def text(self) -> str:
