@@ -29,6 +29,9 @@ def moothall(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess
         (("act", "X", "--model", "nope"), "there is no model 'nope' (did you mean 'openai'?); "),
         (("act", "X", "--model", "local:nope"), "there are no weights called 'nope'; there are "),
         (("chat", "--model", "http:"), "there is no model 'http:'; names are local, "),
+        (("act", "X", "--root", ""), """'--root': must not be "": it may be an unset variable"""),
+        (("simulate", "--model", ""), """'--model': must not be "": it may be"""),
+        (("chat", "--amqp", "--exchange", ""), """'--exchange': must not be "": it may be"""),
         (("chat", "--amqp", "--exchange", "amq.x"), "the exchange (exchange=, --exchange) must be"),
     ),
 )

@@ -14,7 +14,7 @@ import pytest
 
 from journal.conftest import Place
 from moothall import Journal, ReActAgent, RunHeld, ScriptedModel
-from moothall.errors import DefinitionError, NoSuchRun
+from moothall.errors import ConfigError, DefinitionError, NoSuchRun
 from moothall.models.protocol import Call
 
 SECRET = "the secret of anna"
@@ -287,3 +287,11 @@ def test_a_deletion_whose_process_is_killed_goes_on_at_the_next(tmp_path: Path, 
         assert SECRET.encode() not in all_bytes(tmp_path)
         for id in (f"keep-{n}" for n in range(60)):
             assert journal.entries(id) == whole[id]
+
+
+@pytest.mark.parametrize("thread", ("", 5))
+def test_thread_that_nobody_has_is_refused_where_runs_are_deleted(
+    thread: Any, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal, pytest.raises(ConfigError, match="thread= must"):
+        journal.delete(thread=thread)

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from moothall.budget.limits import OF_RUNS, Limit
 from moothall.cli.exit_codes import NotBegun
-from moothall.cli.values import OneOf, Whole, above_0
+from moothall.cli.values import Given, OneOf, Whole, above_0
 from moothall.errors import ConfigError, FileError, JournalError, MoothallError
 from moothall.postgres import is_url
 from moothall.text import escaped
@@ -288,7 +288,14 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 json_data_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, for programs."
 )
-model_option = partial(click.option, "--model", metavar="MODEL", shell_complete=models)
+model_option = partial(
+    click.option, "--model", metavar="MODEL", type=Given(), shell_complete=models
+)
 root_option = partial(
-    click.option, "--root", metavar="DIR", envvar="MOOTHALL_ROOT", shell_complete=folders
+    click.option,
+    "--root",
+    metavar="DIR",
+    type=Given(),
+    envvar="MOOTHALL_ROOT",
+    shell_complete=folders,
 )

@@ -34,6 +34,18 @@ class Whole(click.IntRange):
         return _converted(self, click.INT, "a whole number", value, param, ctx)
 
 
+class Given(click.ParamType[str]):
+    """A text that is not empty: an empty one must not stand for the default."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text."""
+        if value == "":
+            self.fail('must not be "": it may be an unset variable')
+        return value
+
+
 class OneOf(click.Choice[str]):
     """One of some words."""
 

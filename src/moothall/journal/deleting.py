@@ -53,6 +53,8 @@ class Deletions:
 
     def delete(self, ids: Sequence[str], thread: str | None) -> Deleted:
         """Delete runs by id, and all of a thread; none if another process works on one."""
+        if thread is not None and (not isinstance(thread, str) or not thread):
+            raise ConfigError(f"thread= must be the id of a conversation, got {thread!r:.80}")
         numbers: dict[int, str] = {}
         with self._file.reading() as db:
             for id in ids:

@@ -15,6 +15,7 @@ from moothall.cli.exit_codes import interruptible
 from moothall.cli.own_agents import Company, company_options
 from moothall.cli.serving.broker_commands import Place, place_options
 from moothall.cli.shared_options import journal_option, recorded
+from moothall.cli.values import Given
 from moothall.files.state_folder import state_file
 from moothall.spaces.native import NativeSpace
 from moothall.spaces.space import Space
@@ -27,7 +28,10 @@ from moothall.spaces.space import Space
 @click.option("--amqp", is_flag=True, help="Talk with agents of other processes over RabbitMQ.")
 @place_options
 @click.option(
-    "--name", metavar="ID", help="Your id on the exchange; must be unique.  [default: USER-xxxx]"
+    "--name",
+    metavar="ID",
+    type=Given(),
+    help="Your id on the exchange; must be unique.  [default: USER-xxxx]",
 )
 def command(
     journal: str | None, no_history: bool, amqp: bool, place: Place, name: str | None, **given: Any

@@ -16,6 +16,7 @@ from moothall.agent import Agent
 from moothall.cli.exit_codes import stop_on_signals
 from moothall.cli.own_agents import add_agent, named_agent
 from moothall.cli.shared_options import print_text, recorded, usage
+from moothall.cli.values import Given
 from moothall.errors import MissingExtra, MoothallError
 from moothall.spaces.amqp.amqp_options import AMQPOptions
 from moothall.text import counted, escaped
@@ -35,7 +36,10 @@ _DECIDED_S: Final = 3.0
 _FILE: Final = click.Path(dir_okay=False)
 _OPTIONS = {
     "exchange": click.option(
-        "--exchange", metavar="E", help=f"Exchange of the broker.  [default: {EXCHANGE}]"
+        "--exchange",
+        metavar="E",
+        type=Given(),
+        help=f"Exchange of the broker.  [default: {EXCHANGE}]",
     ),
     "use_ssl": click.option(
         "--use-ssl", is_flag=True, help="Encrypt the connection (AMQP_USE_SSL=1)."
