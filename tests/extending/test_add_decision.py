@@ -46,7 +46,7 @@ prompt = Briefing(None, None, None).answer(1)
 assert '| "NARROW"' in prompt or '"NARROW" |' in prompt, prompt
 assert "NARROW: R does less, as new_instruction says." in prompt
 
-told = json.loads(unescape(re.search('data-decisions="([^"]*)"', shell([], "", "/"))[1]))
+told = json.loads(unescape(re.search('data-told="([^"]*)"', shell([], "", "/"))[1]))["decisions"]
 assert ("NARROW", "narrow", "does less") in {(d["action"], d["choice"], d["effect"]) for d in told}
 """
 

@@ -9,7 +9,7 @@ import re
 import socket
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from typing import Any, Final
 
 Message = MutableMapping[str, Any]
@@ -72,6 +72,15 @@ def check_length(scope: Scope, most_bytes: int) -> None:
     length = header(scope, "content-length") or "0"
     if not (length.isdecimal() and len(length) < 10 and int(length) <= most_bytes):
         raise Refused(413, too_long(most_bytes))
+
+
+def check_origin(scope: Scope, own: Collection[str], what: str, *, is_link: bool = False) -> None:
+    """Refuse a request of a web page of another origin than these, unless it follows a link."""
+    origin = header(scope, "origin")
+    if origin is not None and origin not in own:
+        raise Refused(403, f"a page of {origin[:80]!r} may not use this {what}")
+    if header(scope, "sec-fetch-site") in ("cross-site", "same-site") and not is_link:
+        raise Refused(403, f"a page from elsewhere may not use this {what}")
 
 
 def too_long(most_bytes: int) -> str:

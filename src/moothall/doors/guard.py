@@ -21,6 +21,7 @@ from moothall.doors.checks import (
     body_of,
     check_length,
     check_once,
+    check_origin,
     header,
     sent_event,
 )
@@ -88,11 +89,7 @@ class Guard:
         host = header(scope, "host") or ""
         if self._callers.tokens is None and not (self._hosts.has(host) and _is_here(scope)):
             raise Refused(403, f"{host[:80]!r} is not a host of this server, which has no token")
-        origin = header(scope, "origin")
-        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-            raise Refused(403, f"a page of {origin[:80]!r} may not use this server")
-        if header(scope, "sec-fetch-site") in ("cross-site", "same-site"):
-            raise Refused(403, "a page from elsewhere may not use this server")
+        check_origin(scope, (f"http://{host}", f"https://{host}"), "server")
         if self._callers.tokens is None:
             return LOCAL
         if scope["path"] in self._open and header(scope, "authorization") is None:

@@ -24,6 +24,7 @@ from moothall.doors.checks import (
     body_of,
     check_length,
     check_once,
+    check_origin,
 )
 from moothall.studio.page import html, style_hash
 
@@ -156,8 +157,7 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         check_once(scope)
-        if fault := self._foreign(scope, headers):
-            raise Refused(403, fault)
+        self._check_origin(scope, headers)
         check_length(scope, MOST_BYTES)
         path, is_socket = scope["path"], scope["type"] == "websocket"
         known = self._is_known(scope, headers)
@@ -205,33 +205,29 @@ class Guard:
 
         return sending
 
-    def _foreign(self, scope: Scope, headers: Headers) -> str:
-        """Return why a request is not from a page of this studio; empty if it is."""
+    def _check_origin(self, scope: Scope, headers: Headers) -> None:
+        """Refuse a request that is not from a page of this studio."""
         host = headers.get("host", "")
         front = self._front
         if not self._hosts.has(host) and not (front.host and host.lower() == front.host):
-            return (
+            raise Refused(
+                403,
                 f"{host[:80]!r} is not a host of this studio: open it at 127.0.0.1, or start it "
-                "with --host"
+                "with --host",
             )
-        origin = headers.get("origin")
         # A studio that others can reach may be behind a proxy that speaks TLS.
         own = (f"http://{host}", f"https://{host}")[: 1 + self._hosts.anywhere]
         if front.origin:  # a proxy may pass another Host on; a browser states this Origin
             own = (front.origin,) if host.lower() == front.host else (*own, front.origin)
-        if origin is not None and origin not in own:
-            return f"a page of {origin[:80]!r} may not use this studio"
         is_link = (  # a link may open the page, and nothing else
             self._routes.is_page(scope["path"])
             and scope.get("method") == "GET"
             and headers.get("sec-fetch-mode") == "navigate"
             and headers.get("sec-fetch-dest") == "document"
         )
-        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_link:
-            return "a page from elsewhere may not use this studio"
-        if origin is None and scope["type"] == "websocket":
-            return "a socket needs an Origin"
-        return ""
+        check_origin(scope, own, "studio", is_link=is_link)
+        if "origin" not in headers and scope["type"] == "websocket":
+            raise Refused(403, "a socket needs an Origin")
 
     def _has_cookie(self, headers: Headers) -> bool:
         """Return whether a browser asks that has given the secret before."""

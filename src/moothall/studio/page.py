@@ -246,18 +246,11 @@ def attachment(data: bytes | str, name: str, ending: str, media_type: str) -> Re
 
 def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
     """Return the empty page, which its scripts fill; all addresses begin with `base`."""
-    told = json.dumps(
-        [
-            {
-                "name": tab.name,
-                "title": tab.title,
-                "script": (STATIC / f"{tab.name}.js").exists(),  # a user's own tab has none
-            }
-            for tab in tabs
-        ]
+    scripts = {each.stem for each in STATIC.glob("*.js")}  # a user's own tab has none
+    listed = [{"name": t.name, "title": t.title, "script": t.name in scripts} for t in tabs]
+    told = {"opens": opens, "tabs": listed, "ended": sorted(ENDED)}
+    told |= {"more": _more(), "decisions": _decisions()}
+    base = escape(base)
+    return html("studio").format(
+        base=base, at=f"{base}studio/static", told=escape(json.dumps(told))
     )
-    more, decisions = (escape(json.dumps(each)) for each in (_more(), _decisions()))
-    ended = " ".join(sorted(ENDED))
-    shown = {"opens": escape(opens), "tabs": escape(told), "ended": ended, "more": more}
-    shown["decisions"] = decisions
-    return html("studio").format(base=escape(base), at=f"{escape(base)}studio/static", **shown)

@@ -6,7 +6,7 @@ import { on, onReset } from "./feed.js";
 import { fillForm } from "./forms.js";
 import { arrange, cardKind, cardSlot, openCards } from "./inbox.js";
 import { ENDED, further, known, learn, listed, runs, stands } from "./journal.js";
-import { go, onPlace, place } from "./place.js";
+import { TOLD, go, onPlace, place } from "./place.js";
 import { given, outcome, prose } from "./values.js";
 
 export const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (run.kind === "DualActAgent" && run.agent === "act");
@@ -170,7 +170,7 @@ const showConclusion = (made) => h("div", { class: "s-conclusion" }, h("h3", {},
   made.error ? h("p", { class: "s-fault" }, why(text(made.error))) : null,
   typeof made.confidence === "number" ? h("p", { class: "s-soft" }, `confidence ${made.confidence}`) : null);
 
-const DECISIONS = JSON.parse(document.documentElement.dataset.decisions);
+const DECISIONS = TOLD.decisions;
 const SAID = new Map(DECISIONS.map((each) => [each.action, each.said]));
 
 function showRound(view, number) {

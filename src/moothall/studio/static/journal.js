@@ -3,9 +3,9 @@
 
 import { attempt, call, h } from "./dom.js";
 import { on, onReset } from "./feed.js";
-import { go } from "./place.js";
+import { TOLD, go } from "./place.js";
 
-export const ENDED = new Set(document.documentElement.dataset.ended.split(" ")); // after any other reason a run can be resumed
+export const ENDED = new Set(TOLD.ended); // after any other reason a run can be resumed
 export const runs = new Map(); // outlines by id, the oldest first; `job` is how one stands that runs here
 const jobs = new Map(); // how each stands of which the stream told: a list may have been asked for before that
 const cards = new Map(); // of what waits for a person the run, by the card's number
@@ -71,7 +71,7 @@ onReset(() => {
 });
 
 // What a run needs more of by the reason of its end: words by the name in its order.
-const MORE = JSON.parse(document.documentElement.dataset.more);
+const MORE = TOLD.more;
 
 // A form by which a run goes on with more, by the reason of its end and its order; null where none of its limits was reached.
 // A limit that leaves room for two calls such as the one that was refused, by the words of what it refused: "6561 tokens are needed and 500 of 500 are left".

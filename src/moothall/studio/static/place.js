@@ -2,6 +2,7 @@
 // changes, by a click or by the browser's Back.
 
 export const BASE = document.documentElement.dataset.base;
+export const TOLD = JSON.parse(document.documentElement.dataset.told); // what does not change while the studio is served
 const listeners = [];
 
 export const place = () => location.pathname.slice(BASE.length).split("/").filter(Boolean).map((each) => {

@@ -7,10 +7,9 @@ import { h, replace } from "./dom.js";
 import { connect, onReset } from "./feed.js";
 import { showForms } from "./forms.js";
 import { mount as mountHeader } from "./header.js";
-import { go, onPlace, place } from "./place.js";
+import { TOLD, go, onPlace, place } from "./place.js";
 
-const { tabs, opens } = document.documentElement.dataset;
-const listed = JSON.parse(tabs);
+const { tabs: listed, opens } = TOLD;
 const names = listed.map((each) => each.name);
 const shown = new Map(); // of each tab its button and its panel
 const before = new Map(); // of each tab what it showed last
