@@ -248,7 +248,7 @@ def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
     """Return the empty page, which its scripts fill; all addresses begin with `base`."""
     scripts = {each.stem for each in STATIC.glob("*.js")}  # a user's own tab has none
     listed = [{"name": t.name, "title": t.title, "script": t.name in scripts} for t in tabs]
-    told = {"opens": opens, "tabs": listed, "ended": sorted(ENDED)}
+    told: dict[str, Any] = {"opens": opens, "tabs": listed, "ended": sorted(ENDED)}
     told |= {"more": _more(), "decisions": _decisions()}
     base = escape(base)
     return html("studio").format(
