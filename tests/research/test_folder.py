@@ -130,7 +130,7 @@ def test_each_passage_of_a_long_text_names_its_line(docs: Path, index: Path) -> 
     paragraphs = [f"Whales sing {word * 400}." for word in ("la ", "lo ", "lu ")]
     (docs / "whale.txt").write_text("\n\n".join(paragraphs))
     (docs / "manual.txt").write_text(
-        "NAME\n  whale\n\nSONG\n  " + "\n\n  ".join(paragraphs) + "\n\nSEE\n  seal\n"
+        "NAME\n  whale\n\nSONG\n  O " + "\n\n  O ".join(paragraphs) + "\n\nSEE\n  seal\n"
     )
     search = search_folder(docs, index=index)
     places = {
@@ -143,7 +143,8 @@ def test_each_passage_of_a_long_text_names_its_line(docs: Path, index: Path) -> 
 
 def test_results_are_bounded_and_of_several_files(docs: Path, index: Path) -> None:
     for number in range(6):
-        paragraphs = (f"Whales sing {word * 400}." for word in ("la ", "lo ", "lu ", "li ", "le "))
+        sung = (f"{vowel}{number} " for vowel in "aeiou")  # no file has a passage of another
+        paragraphs = (f"Whales sing {each * 400}." for each in sung)
         (docs / f"whale{number}.txt").write_text("\n\n".join(paragraphs))
     resources = found(search_folder(docs, index=index), "whales")
     assert [len(each.sections) for each in resources] == [3, 3, 2]
@@ -293,9 +294,9 @@ def test_folder_wrong_arguments_are_refused(docs: Path, index: Path, tmp_path: P
 
 
 def test_a_quarter_of_the_passages_may_be_of_one_file(docs: Path, index: Path) -> None:
-    text = "\n\n".join(f"Bears number {n}. " + f"Snow is on hill {n}. " * 60 for n in range(9))
     for name in "abcd":
-        (docs / f"{name}.txt").write_text(text)
+        said = (f"Bears number {n}{name}. " + f"Snow is on hill {n}. " * 60 for n in range(9))
+        (docs / f"{name}.txt").write_text("\n\n".join(said))
     for results, shares in ((4, [3, 1]), (16, [4, 4, 4, 4])):
         search = search_folder(docs, index=index, results=results)
         assert [len(each.sections) for each in found(search, "bears snow hill")] == shares

@@ -127,6 +127,18 @@ def test_manual_page_in_mdoc_says_what_its_macros_mean() -> None:
     )
 
 
+def test_manual_page_in_mdoc_spaces_nothing_between_sm_off_and_on() -> None:
+    source = (
+        ".Dd May 11, 2024\n.Dt TERN 1\n.Sh DESCRIPTION\nFlies to\n.Sm off\n.Oo Ar bird @ Oc\nsea\n"
+        ".Sm on\nor a box.\n.Bl -tag\n.It Fl L Xo\n.Sm off\n.Oo Ar box : Oc\n"
+        ".Ar port : host\n.Sm on\n.Xc\nLetters go there.\n.Sm off\nlost\n.Pp\n.Sm\nIt ends.\n.El\n"
+    )
+    assert read("tern.1", source).text == (
+        "DESCRIPTION\n\nFlies to [bird@]sea or a box.\n\n"
+        "-L [box:]port:host\n    Letters go there. lost\n    It ends."
+    )
+
+
 @pytest.mark.parametrize("text", ("a.1 was here\n.hidden\n", "10:00 started\n10:01 ended\n"))
 def test_a_file_named_like_a_manual_page_that_is_none_is_read_as_text(text: str) -> None:
     assert read("app.log.1", text).text == text

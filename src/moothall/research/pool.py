@@ -22,6 +22,7 @@ _PARAGRAPH = re.compile(  # or a fenced block of code
 )
 _BREAK = re.compile(r"(?<=[.!?;:])\s+|\n")
 _END_DOT = re.compile(r"\.(?=:\d+$|$)")  # of a host
+_NUMBER = re.compile(r"^(?:[\dA-Z]{1,3}\.)+\d*\s+")  # of a heading
 _TRACKING = re.compile(r"(?:utm_\w+|gclid|fbclid|msclkid|mc_[ce]id)(?:=|$)", re.IGNORECASE)
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _SAFE = "!$&'()*+,;=:@/~-._?%"
@@ -190,7 +191,12 @@ def _named(title: str, section: str) -> str:
 
     A page is often called as its first heading is: `6. Tools — The Manual`, `6. Tools – 6.1. Saws`.
     """
-    parts = [each for each in section.split(" – ") if each and not title.startswith(each)]
+    bare = (title, title.rpartition(": ")[2])  # of `Manual: Tools`, whose heading is `6. Tools`
+    parts = [
+        each
+        for each in section.split(" – ")
+        if each and not title.startswith(each) and _NUMBER.sub("", each) not in bare
+    ]
     return " – ".join(dict.fromkeys([title, *parts] if title else parts or [section]))
 
 

@@ -87,6 +87,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # HTML is read by its structure, without what no person sees; DOCX, EPUB, notebooks
     _EMPTIED,  # passages of texts name their line, no line cuts a word, no marks of footnotes
     _EMPTIED,  # links of Markdown over lines and in notebooks, signatures in one line
+    _EMPTIED,  # titles of manual pages by their names, none by a table of contents
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
@@ -183,6 +184,7 @@ class FolderIndex:
         taken: list[tuple[Any, ...]] = []
         spare: list[tuple[Any, ...]] = []
         of: Counter[bytes] = Counter()
+        said: set[str] = set()  # pages of one program repeat their options
         with self._pool.reading() as db:
             for number in ranked(db, query, 4 * results + 50):
                 row = db.execute(_PASSAGE, (number,)).fetchone()
@@ -190,6 +192,9 @@ class FolderIndex:
                     raise self._pool.damaged(
                         f"passage {number} is in the index but not in the file"
                     )
+                if row[5] in said:
+                    continue
+                said.add(row[5])
                 of[row[0]] += 1
                 (taken if of[row[0]] <= max(PER_FILE, results // 4) else spare).append(row)
                 if len(taken) == results:

@@ -94,6 +94,7 @@ _INLINE: Final = re.compile(
 )
 _APART: Final = frozenset(("br", "dd", "dt", "hr", "li", "p", "td", "th", "tr"))
 _AROUND_PICTURES: Final = 2  # links of a badge: `[![Built](a.svg)](b)`
+_CONTENTS = re.compile(r"(?i)(?:table of )?contents")  # titles no file
 _FRONT_MATTER = re.compile(r"---\n(?:.*\n)*?(?:---|\.\.\.)\n")
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
 _MARKUP = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])|[*`]+|<[^>]{1,200}>")
@@ -260,6 +261,8 @@ def _markdown(text: str) -> Document:
     made = _by_headings(text, headings, _github_anchors(headings))
     named = _FRONT_TITLE.search(text, 0, front.end()) if front else None
     first = next((each.title for each in headings if each.level == 1), made.title)
+    if _CONTENTS.fullmatch(first):
+        first = ""
     return made._replace(title=named[1].strip("\"' ") if named else first)
 
 

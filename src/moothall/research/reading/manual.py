@@ -91,7 +91,7 @@ class _Man:
     def _macro(self, line: Line) -> None:
         name, words = line.name, line.words
         if name == "TH":
-            self._page.title = f"{words[0].lower()}({words[1]})" if len(words) > 1 else line.text
+            self._page.entitle(words)
         elif name in ("SH", "SS"):
             self._base, self._page.is_code = 0, False
             self._awaits = name

@@ -31,28 +31,40 @@ class _Mdoc:
         self._name = ""
         self._lists: list[tuple[str, int, int]] = []  # the kind, the depth, how many items
         self._term = ""  # that goes on until `Xc`
+        self._is_tight = False  # after `Sm off`, no space stands between words
+        self._tight = ""  # what was said since
         self._section = ""
 
     def write(self, lines: Lines) -> None:
         """Write line by line."""
         for line in lines:
-            if line.name:
+            if line.name == "Sm":
+                self._end_tight()
+                self._is_tight = line.words[0] == "off" if line.words else not self._is_tight
+            elif line.name:
                 self._macro(line.name, line.words)
+            elif self._is_tight and line.text.strip():
+                self._tight += line.text[:_LONGEST_TERM]
             elif self._term:
                 self._term += f" {line.text[:_LONGEST_TERM]}"
             elif line.text.strip() or self._page.is_code:
                 self._page.say(line.text)
             else:
                 self._page.end()
+        self._end_tight()
 
     def _macro(self, name: str, words: list[str]) -> None:
         page = self._page
+        if self._is_tight and name in _CALLED:
+            self._tight += self._inline([name, *words])
+            return
+        self._end_tight()
         if self._term:
             self._term += f" {self._inline([name, *words])}"
             if "Xc" in (name, *words) or len(self._term) > _LONGEST_TERM:
                 self._explain(self._term)
         elif name == "Dt":
-            page.title = f"{words[0].lower()}({words[1]})" if len(words) > 1 else " ".join(words)
+            page.entitle(words)
         elif name in ("Sh", "Ss"):
             self._lists = []
             page.is_code = False
@@ -86,6 +98,13 @@ class _Mdoc:
             page.say(self._inline([name, *words]))
         elif name in ("br", "sp"):
             page.say(BREAK)
+
+    def _end_tight(self) -> None:
+        said, self._tight = self._tight, ""
+        if self._term and said:
+            self._term += f" {said}"
+        elif said:
+            self._page.say(said)
 
     def _item(self, words: list[str]) -> None:
         page = self._page
@@ -125,7 +144,7 @@ class _Mdoc:
             nonlocal made, glued
             if not said:
                 return
-            closes = said in _CLOSING or said[0] in "]”)" or glued
+            closes = said in _CLOSING or said[0] in "]”)" or glued or self._is_tight
             made += said if closes else f" {said}"
             glued = said in ("(", "[")
 

@@ -64,6 +64,7 @@ _COMMENT: Final = re.compile(r'(?<!\\)((?:\\\\)*)\\["#].*')
 _CONDITION: Final = re.compile(r"(?:if|ie)[ \t]*(!?)[ \t]*(\S+)[ \t]*(.*)", re.DOTALL)
 _DEFINES: Final = frozenset(("de", "de1", "dei", "am", "am1", "ig"))
 _HOLDS: Final = ("n", "\\n(.g", "\\n[.g]")  # of conditions: it is for a terminal, by groff
+_NAMED: Final = re.compile(r"^NAME\n+\s*([^\s,–—]+)(?:,[^\n–—]*)?(?: -+ | [–—] )", re.M)
 _WORD: Final = re.compile(r'"((?:[^"]|"")*)(?:"|$)|(\S+)')
 
 
@@ -193,11 +194,17 @@ class Page:
 
     def __init__(self) -> None:
         self.title: str = ""
+        self.section: str = ""  # of the manual, such as `1`
         self.depth: int = 0
         self.mark: str = ""  # of the item of a list that begins
         self.is_code: bool = False
         self._pieces: list[_Piece] = []
         self._said: list[str] = []
+
+    def entitle(self, words: list[str]) -> None:
+        """Take the name and the section of a page from its first line."""
+        self.title = words[0].lower() if len(words) > 1 else " ".join(words)
+        self.section = words[1] if len(words) > 1 else ""
 
     def say(self, text: str) -> None:
         """Add text to the paragraph that is being written."""
@@ -255,7 +262,10 @@ class Page:
             text.append(written)
             length += len(written)
             before = each
-        return Document(self.title, "".join(text), sections)
+        own = _NAMED.search("".join(text))
+        title = own[1] if own and self.section else self.title
+        title = f"{title}({self.section})" if self.section else title
+        return Document(title, "".join(text), sections)
 
 
 def _is_term(piece: _Piece, following: _Piece | None) -> bool:
