@@ -24,6 +24,16 @@ FILES = {
     "unbound.conf": (
         "server:\n    # Enable IPv6 for all that is asked.\n    # do-ip6: yes\n\n    # No more.\n"
     ),
+    "owl.conf": (
+        "# The owl's file.\n\n#HuntAtNight yes\n# Specifies whether mice are eaten whole.\n"
+        "#EatWhole no\n# Time in seconds after which a hunt is given up.\nHuntTimeout 90\n"
+    ),
+    "crow.ini": (
+        "[nest]\n; Size of the nest in centimetres\nsize=40\n"
+        "; Whether eggs are guarded by both birds\nguard-eggs=true\n"
+    ),
+    "heron.yaml": "pond:\n  # refuse fish that are too small\n  refuse-small: yes\n",
+    "swift.toml": "[sleep]\n# Sleep while flying\nasleep-on-wing = true\n",
 }
 
 
@@ -36,7 +46,12 @@ FILES = {
         ("What is the default of StrictNests?", "`StrictNests ask`"),
         ("What is the default of max_letters?", "`#max_letters = 100 # (change requires restart)`"),
         ("What is the default of RateBurst?", "`#RateBurst=10000`"),
-        ("Which setting enables IPv6?", "`# do-ip6: yes`"),
+        ("Which setting enables IPv6?", "`# Enable IPv6 for all that is asked. # do-ip6: yes`"),
+        ("Which option says that mice are eaten whole?", "whole. #EatWhole no`"),
+        ("Which option gives up a hunt after some time?", "given up. HuntTimeout 90`"),
+        ("Which option guards the eggs by both birds?", "both birds guard-eggs=true`"),
+        ("Which option refuses small fish?", "too small refuse-small: yes`"),
+        ("Which option makes swifts sleep while flying?", "flying asleep-on-wing = true`"),
     ),
 )
 def test_question_about_a_setting_is_answered_by_its_line(
@@ -49,3 +64,15 @@ def test_question_about_a_setting_is_answered_by_its_line(
     search = search_folder(folder, index=tmp_path / "index.db", results=24)
     report = Researcher("r", None, [question], [search], 1).report_sync()
     assert first in report.citations[0].sentence
+
+
+def test_an_option_that_no_setting_is_about_is_not_found(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / "etc" / name).write_text(text)
+    search = search_folder(tmp_path / "etc", index=tmp_path / "index.db")
+    assert (
+        not Researcher("r", None, ["Which option paints the nest?"], [search])
+        .report_sync()
+        .citations
+    )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from moothall.models.wrappers.prices import Prices
 from moothall.reasoning.reply import Reply
 from moothall.research.findings import Citation, Objective, Progress, Resource
 from moothall.research.pool import passages_of
+from moothall.research.reading.documents import kind_of
 from moothall.research.relevance import RELEVANT, Index
 from moothall.research.writing.safe_markdown import safe_markdown, visible
 from moothall.research.writing.verbatim import as_text, verbatim
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from moothall.budget.amounts import PriceList
 
 _NOTES: Final = 12  # that are shown
+_SIGNS: Final = re.compile(r"\A[\W_]+")
+_BEGINNING: Final = 60  # characters of a passage
 _PLACES: Final = 3  # to look at for an answer that was not found
 ENDED: Final[dict[str, str]] = {
     "done": "the targets were reached",
@@ -254,7 +259,9 @@ def made(
 def _nearest(index: Index, topic: str) -> str:
     """Return where to look for an answer that the rules may have missed, in a sentence."""
     near: dict[str, str] = {}
-    for each in index.search(topic, 5 * _PLACES):
+    found = index.search(topic, 5 * _PLACES)
+    found.sort(key=lambda each: kind_of(each.passage.url.partition("#")[0]) in ("source", "python"))
+    for each in found:
         if each.share >= RELEVANT and len(near) < _PLACES:
             title = as_text(each.passage.title or each.passage.url)
             near.setdefault(
@@ -287,12 +294,18 @@ def _beside(one: Citation, other: Citation, remark: str) -> str:
 
 def _sources(citations: list[Citation]) -> list[str]:
     lines = []
-    for number, passage in sorted({each.number: each.passage for each in citations}.items()):
+    passages = sorted({each.number: each.passage for each in citations}.items())
+    counts = Counter((each.title, each.url) for _, each in passages)
+    for number, passage in passages:
         # What can stand between angle brackets.
         url = "".join(c for c in passage.url if c not in "<>" and c.isprintable())
         day = passage.fetched_at[:10] or "on an unknown day"
         title = as_text(passage.title or passage.url)
-        lines.append(f"[^{number}^]: {title} – <{url.replace(' ', '%20')}>, read {day}  ")
+        where = f"{title} – <{url.replace(' ', '%20')}>"
+        if counts[passage.title, passage.url] > 1:  # of one section
+            said = passage.text.removeprefix(passage.title.rpartition(" – ")[2])
+            where += f", begins “{as_text(one_line(_SIGNS.sub('', said), _BEGINNING))}”"
+        lines.append(f"[^{number}^]: {where}, read {day}  ")
     return lines
 
 

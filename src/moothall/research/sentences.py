@@ -15,35 +15,31 @@ def listed(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-STOP_WORDS = listed(
-    # English
+STOP_WORDS = listed(  # English, German, French, Russian, Arabic
     "a about above after again all already also am an and any are as at be because been before "
     "being below between both but by can could did do does doing done down during each either "
     "else ever every few for from further get gets got had has have having he her here hers him "
     "his how however i if in into is it its itself just let lets like made make makes many may me "
     "might more most much must my no nor not now of off often on once one only onto or other our "
-    "out over own per quite rather same shall she should since so some still such than that the "
-    "their them then there therefore these they this those though through thus to too under until "
-    "up upon us very via was we well were what when where whether which while who whom whose why "
-    "will with within without would yet you your cannot never none neither nothing nobody nowhere "
-    # German
+    "out over own per quite rather same several shall she should since so some still such than "
+    "that the their them then there therefore these they this those though through thus to too "
+    "under until up upon us very via was we well were what when where whether which while who whom "
+    "whose why will with within without would yet you your cannot never none neither nothing "
+    "nobody nowhere "
     "aber alle als am an auch auf aus bei beim bis da damit dann das dass dem den der des die dies "
     "diese dieser doch durch ein eine einem einen einer eines er es für haben hat hatte ich ihr im "
     "in ins ist ja jede jeder kann kein keine können mehr mit muss nach nicht noch nur ob oder "
     "ohne sein sehr sich sie sind so soll über um und uns unter vom von vor waren was weil wann "
     "warum welche welchem welchen welcher welches wem wen wenn wer werden wie wir wird wo woher "
     "wohin wozu wurde wurden zu zum zur zwischen "
-    # French
     "au aux avec ce ces cet cette combien comme d dans de des donc du elle elles en est et eux il "
     "ils j je l la le les leur leurs lui mais me même mes moi mon n ne nos notre nous on ont ou où "
     "par pas plus pour pourquoi qu quand que quel quelle quelles quels qui s sa sans se ses si son "
     "sont sous sur ta te tes toi ton tu un une vos votre vous y été être "
-    # Russian
     "без бы был была были было быть в вам вас во вот все всё вы где да для до если есть же за и из "
     "или им их к как какая какие каков какова какое какой ко когда кто куда ли мне мы на над не "
     "него нет но он она они оно от откуда по под почему при про сколько так там то только "
     "уже чего чем что чтобы эта эти это этот я а с со о об у "  # noqa: RUF001
-    # Arabic
     "أن أو أين إلى التي الذي ثم عن على في كان كم كيف لا لماذا ما ماذا متى مع من هذا هذه هل هو هي و "
 )
 _PART = rf"[^\W{UNSPACED}]"

@@ -378,7 +378,8 @@ class ResearchDisplay(RunDisplay):
 
 def _found(resources: list[Any]) -> str:
     read = [each for each in resources if each.get("visited")]
-    names = [each.get("description") or each.get("url") for each in read or resources]
+    all = [each.get("description") or each.get("url") for each in read or resources]
+    names = dict.fromkeys(all)  # pages of one manual may all be called the same
     said = [f"{len(read)} read"] if read else []
     said += [f"{len(resources) - len(read)} found"] if len(resources) > len(read) else []
     return f"{', '.join(said)}: {'; '.join(map(str, names))}" if said else "nothing found"

@@ -5,25 +5,22 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from moothall.research.citations import fault
 from moothall.research.extractive.asked import Asked
 from moothall.research.extractive.facts import Candidate, candidates
 from moothall.research.extractive.needed import is_of_changes
-from moothall.research.extractive.units import Unit
-from moothall.research.extractive.windows import LONGEST
+from moothall.research.extractive.quoting import Quote, quoted
 from moothall.research.findings import Passage
 from moothall.research.relevance import Index
-from moothall.research.sentences import terms
-from moothall.research.writing.safe_markdown import has_html
 
 QUOTES: Final = 8  # of an answer, at most
+_DEFINED: Final = 4  # the same, if the first says what it is
 FOUND: Final = 0.55  # the probability from which a question counts as answered
 _CUT: Final = 0.5  # what scores less than this share of the best is left out
 _FREE: Final = 2.4  # what a sentence of a good passage scores whatever it says; it counts for none
+_NEARLY: Final = 0.9
 _OF_PAGE: Final = 4  # quotes of one page, at most
 _SHARED: Final = 0.6  # the share of the first quote's words of a question, that others need
 _SAME: Final = 0.7  # the share of words in common from which two quotes are one
@@ -32,15 +29,8 @@ _LONG: Final = 10  # words of a question, from which on it has words that no ans
 # The likelihood, at most, if one of several words is there, no acronym, or no date if one is asked.
 _LACKING: Final = 0.3
 _UNSPACED_ODDS: Final = 1.5  # of pairs of characters, an answer has fewer than of words
-_CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
-_COMMENTED: Final = re.compile(r"\n[ \t]*#[ \t]+")  # the next line of a comment
-_WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
-_DRAWN: Final = re.compile(r"(?:\s[^\w\s…,'\"]{1,3}(?=\s)){3}")  # signs without a word
-_CELL_DRAWN: Final = re.compile(r"[\\/^<>+=~_│┌└├─-]*[\\/^<>+=~_│┌└├─]")  # `-` is no drawing
+_HOW: Final = re.compile(r"(?i)\W*how\b")
 _SIGNATURE: Final = re.compile(r"[\w\s*&:<>]*\w\([^()]*\)")
-_DRAWN_CELLS: Final = 3
-_LINKED: Final = re.compile(r"```|\]\(|!\[|\[\^")
-_PAGES: Final = re.compile(r"(?: - .*){4}|(?: · .*){2}")  # a list of them
 
 # How much each fact of a sentence counts, as `python -m benchmarks.answers_fit` found from the
 # questions of the split `develop`, of the half `tune` of questions.jsonl, and, the last five, of
@@ -105,21 +95,6 @@ LIKELY: Final[dict[str, float]] = {
 }
 
 
-class Quote(NamedTuple):
-    """What is quoted for an answer."""
-
-    passage: Passage
-    text: str  # in one line
-    code: str  # code that follows the text; empty for none
-
-    @property
-    def shown(self) -> str:
-        """The quote as Markdown."""
-        return " ".join(
-            filter(None, (self.text and f"“{self.text}”", self.code and f"`{self.code}`"))
-        )
-
-
 class Answer(NamedTuple):
     """What was found for a question, the best first."""
 
@@ -141,10 +116,21 @@ def answer(passages: tuple[Passage, ...], question: str) -> Answer:
     made = chosen(index, asked)
     probability = likelihood(index, asked, [each for each, _ in made])
     missing = index.missing(question, [each.passage for each, _ in made])
-    quotes = [quote for _, quote in made]
+    later = sorted(made, key=lambda each: _comes_later(asked, each[0], made[0][0]))
+    quotes = [quote for _, quote in later]
     if not asked.is_of_past:  # what was changed once may have been changed again
         quotes.sort(key=lambda each: is_of_changes(each.passage.url))
     return Answer(quotes, probability, missing)
+
+
+def _comes_later(asked: Asked, each: Candidate, best: Candidate) -> bool:
+    """Return whether a quote is far from the best, or lacks what is named or the kind asked for."""
+    if _score(each.facts) < _FREE + _NEARLY * (_score(best.facts) - _FREE):
+        return True
+    if asked.names and asked.names.isdisjoint(each.says | each.under):
+        return True
+    is_how = asked.kind.name == "number" and _HOW.match(asked.text)
+    return bool(is_how or asked.kind.name in ("code", "option")) and not _bound(asked, each)
 
 
 @lru_cache(maxsize=2)
@@ -158,32 +144,34 @@ def chosen(index: Index, asked: Asked) -> list[tuple[Candidate, Quote]]:
         (_score(each.facts), place, each) for place, each in enumerate(candidates(index, asked))
     ]
     found.sort(key=lambda each: (-each[0], each[1]))
+    # Of who wrote it and when, what names somebody or a year, if anything does.
+    if asked.needed.verb:
+        found = [each for each in found if _bound(asked, each[2])] or found
     made: list[tuple[Candidate, Quote]] = []
-    words: list[Counter[str]] = []
     of: Counter[str] = Counter()
+    is_told = found and asked.kind.name == "meaning" and found[0][2].facts["defines"] == 1.0
+    most = _DEFINED if is_told else QUOTES
     shared = 0.0  # of the question, that the first quote has
     for score, _, each in found:
-        if len(made) == QUOTES or score < max(_FREE, _FREE + _CUT * (found[0][0] - _FREE)):
+        if len(made) == most or score < max(_FREE, _FREE + _CUT * (found[0][0] - _FREE)):
             break
         page = each.passage.url.partition("#")[0]
+        if each.facts["defines"] and _is_told(each, made):  # alone it may say more
+            each = each._replace(window=(each.unit.start, each.unit.end), follows=())
         if of[page] == _OF_PAGE or _says_nothing(each, asked) or _is_told(each, made):
             continue
         there = asked.share(each.says | each.under)
         if made and there < _SHARED * shared:
             continue
-        quote = _quote(each, asked)
+        quote = quoted(each, asked)
         if quote is None:
             continue
-        said = Counter(quote.text.casefold().split() + quote.code.split())
-        if any(_is_same(said, other) for other in words):
+        if any(_is_same(each, quote, *other) for other in made):
             continue
         shared = shared or there
         made.append((each, quote))
-        words.append(said)
         of[page] += 1
-    # Of who wrote it and when, what names somebody or a year beside it, if anything does.
-    told = [each for each in made if asked.needed.verb and _bound(asked, each[0])]
-    return told or made
+    return made
 
 
 def _score(facts: dict[str, float]) -> float:
@@ -202,7 +190,8 @@ def _says_nothing(candidate: Candidate, asked: Asked) -> bool:
         return True
     if unit.kind == "head" and not facts["kind"]:
         return True
-    if unit.is_setting and text[unit.end - 1] in "=:":  # it has no value
+    # It has no value, or is no sentence about who wrote it.
+    if unit.is_setting and (text[unit.end - 1] in "=:" or asked.needed.verb):
         return True
     if text[candidate.window[1] - 1] in "?\uff1f؟" and not candidate.follows:
         return True
@@ -226,27 +215,41 @@ def _is_told(candidate: Candidate, made: list[tuple[Candidate, Quote]]) -> bool:
     )
 
 
-def _is_same(one: Counter[str], other: Counter[str]) -> bool:
-    """Return whether two quotes say the same, such as a page and its text file."""
-    least = min(one.total(), other.total())
-    return (one & other).total() >= _SAME * least
+def _is_same(each: Candidate, quote: Quote, told: Candidate, other: Quote) -> bool:
+    """Return whether two quotes say the same, such as a page and its text file.
+
+    Items of one list never do.
+    """
+    if each.lead and each.lead == told.lead and each.passage == told.passage:
+        return False
+    one, two = (Counter(of.text.casefold().split() + of.code.split()) for of in (quote, other))
+    return (one & two).total() >= _SAME * min(one.total(), two.total())
 
 
 def _bound(asked: Asked, each: Candidate) -> float:
     """Return how much of a question stands beside what it asks for."""
-    is_code = each.unit.kind == "code" and asked.kind.name == "number"
-    if is_code and asked.classes.isdisjoint(each.says):
+    is_code = each.unit.kind == "code" and not each.unit.is_setting
+    if is_code and asked.kind.name == "number" and asked.classes.isdisjoint(each.says):
         return 0.0  # a number of a program's own
+    is_name = asked.kind.name == "name"
+    if is_name and (is_code or (asked.needed.verb and is_of_changes(each.passage.url))):
+        return 0.0  # each entry has the name of who made it
     said = each.passage.text[slice(*each.window)]
     named = asked.needed.named <= each.says | each.under
-    if each.unit.is_setting and not asked.needed.verb and named and asked.has_kind(said):
+    is_kind = asked.is_listed or asked.has_kind(said)
+    if each.unit.is_setting and not asked.needed.verb and named and is_kind:
         return asked.share(each.says)
     entry = asked.is_listed and each.unit.entry
     if entry and not asked.has_named(each.passage.text[slice(*entry)]):
         beside = asked.share(each.says) + asked.share(each.under - each.says) / 2
         return beside * asked.fits(each.passage.text[slice(*entry)]) if named else 0.0
     lead = each.passage.text[slice(*each.lead)] if each.lead else ""
-    follows = each.follows and each.passage.text[each.follows[0].start : each.follows[-1].end]
+    has_own = asked.kind.name == "number" and each.follows and each.follows[0].kind == "code"
+    follows = (
+        each.follows
+        and not has_own
+        and each.passage.text[each.follows[0].start : each.follows[-1].end]
+    )
     return asked.bound(f"{lead} {said} {follows or ''}", each.under)
 
 
@@ -290,7 +293,9 @@ def facts_of_chosen(index: Index, asked: Asked, made: list[Candidate]) -> dict[s
         "unbound": max(shared - most_bound, 0.0) if is_exact else 0.0,
         "bound": most_bound,
         "silent": float(
-            is_exact and asked.is_silent(t for t, of in zip(both, bound, strict=True) if of)
+            is_exact
+            and not (asked.needed.verb and most_bound)  # another may be there in its place
+            and asked.is_silent(t for t, of in zip(both, bound, strict=True) if of)
         ),
     }
 
@@ -311,80 +316,3 @@ def likelihood(index: Index, asked: Asked, made: list[Candidate]) -> float:
     if len(there) < 2 <= len(asked.weights) and asked.acronyms.isdisjoint(there):
         return min(chance, _LACKING)
     return chance
-
-
-def _quote(candidate: Candidate, asked: Asked) -> Quote | None:
-    """Return a candidate's quote; shorter if not all can be quoted, None if nothing can."""
-    for quote in _quotes(candidate, asked):
-        if fault(quote.shown, quote.passage.text) is None:
-            return quote
-    return None
-
-
-def _quotes(candidate: Candidate, asked: Asked) -> Iterator[Quote]:
-    """Yield what could be quoted, the best first."""
-    passage, text, unit = candidate.passage, candidate.passage.text, candidate.unit
-    lead = " ".join(text[slice(*candidate.lead)].split()) if candidate.lead else ""
-    if unit.kind == "code" and (code := _code(text, unit)):
-        if lead.endswith(":") and not _is_marked(lead):
-            yield Quote(passage, lead, code)
-        yield Quote(passage, "", code)
-    start, end = candidate.window
-    for first, last in dict.fromkeys(((start, end), (unit.start, unit.end))):
-        said = shortened(text[first:last], asked.weights)
-        for each in (f"{lead} … {said}", said) if lead else (said,):
-            # A page's links, images and HTML must not become the report's.
-            if _is_marked(each):
-                continue
-            if candidate.follows and last == end:
-                yield from _with_what_follows(candidate, each)
-            yield Quote(passage, each, "")
-
-
-def _is_marked(text: str) -> bool:
-    """Return whether a text has markup of a page, lists its pages, or is of a drawing."""
-    cells = text.split(" | ")
-    drawn = sum(bool(_CELL_DRAWN.fullmatch(each.strip())) for each in cells) >= _DRAWN_CELLS
-    drawn = drawn or any(_DRAWN.search(f" {each} ") for each in cells)
-    return bool(drawn or _LINKED.search(text) or _PAGES.search(text) or has_html(text))
-
-
-def _with_what_follows(candidate: Candidate, said: str) -> Iterator[Quote]:
-    """Yield a quote with the code or the list that it leads to."""
-    passage, follows = candidate.passage, candidate.follows
-    if follows[0].kind != "code":
-        items = ""
-        for before, each in zip((None, *follows), follows, strict=False):
-            between = passage.text[before.end : each.start] if before else ""
-            left_out = any(map(str.isalnum, between))
-            items += f"{' … ' if left_out else between}{passage.text[each.start : each.end]}"
-        if not (_LINKED.search(items) or has_html(items)):
-            yield Quote(passage, f"{said} … {' '.join(items.split())}", "")
-    elif code := _code(passage.text, follows[0]):
-        yield Quote(passage, said, code)
-
-
-def _code(text: str, unit: Unit) -> str:
-    """Return code in one line; empty if it cannot stand between backticks."""
-    code = " ".join(text[unit.start : unit.end].split())
-    return code if len(code) <= LONGEST and "`" not in code else ""
-
-
-def shortened(sentence: str, wanted: dict[str, float]) -> str:
-    """Return a sentence in one line; of a long one, the clauses or lines that say most."""
-    sentence = _COMMENTED.sub("\n", sentence)
-    if len(sentence) > LONGEST:
-        starts = [0, *(found.end() for found in _CLAUSE.finditer(sentence))]
-        # Of text without marks, such as a transcript, the words in the middle of a clause.
-        amid = (sentence.find(" ", at) + 1 for at in range(200, len(sentence), 200))
-        cuts = {at: sentence[at : at + LONGEST] for at in (*starts, *amid)}
-        at = max(cuts, key=lambda at: (_worth(wanted, cuts[at]), at in starts, at == 0, at))
-        to_end = at + len(cuts[at]) == len(sentence)
-        whole = None if to_end else _WHOLE.match(cuts[at])
-        sentence = f"{'… ' * (at > 0)}{whole[0] if whole else cuts[at]}{' …' * (not to_end)}"
-    return " ".join(sentence.split())
-
-
-def _worth(wanted: dict[str, float], text: str) -> float:
-    there = {*terms(text)}
-    return sum(weight for term, weight in wanted.items() if term in there)

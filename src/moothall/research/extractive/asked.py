@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from itertools import pairwise
 from typing import Final
 
-from moothall.research.extractive.needed import VERSION, Needed, asks_for_licence, needed
+from moothall.research.extractive.needed import MADE, VERSION, Needed, asks_for_licence, needed
 from moothall.research.extractive.question import EXACT, STRONG, Kind, kind_of
 from moothall.research.relevance import Index
 from moothall.research.sentences import listed, stem, subject, terms, terms_of, words
@@ -32,7 +32,7 @@ _SETTING: Final = listed("set sets setting specify specifies define defines give
 _OF_VERSION: Final = re.compile(r"(?i)versions?|releas\w+|publish\w+|appear\w*")
 # What is told by changes, rather than by what holds now.
 _PAST: Final = re.compile(
-    r"(?i)\b(?:when|since|versions?|releas\w+|chang\w+|new|introduc\w+|add(?:ed|ition)|remov\w+|fix\w*|"
+    r"(?i)\b(?:when|since|versions?|releas\w+|chang\w+|new|introduc\w+|add(?:ed|ition)|remov(?:ed|al)|fix(?:ed|es)?|"
     r"was|were|did|has|have|had|no longer|anymore|history|deprecat\w+|bugs?|year|date|first)\b"
 )
 _FIRST: Final = re.compile(r"[.?!]\s+([A-Z][a-z]+)")
@@ -47,9 +47,12 @@ _ENDS: Final = re.compile(
     r"(?i)\s(?:of|in|on|for|with|to|from|at|by|when|if|that|which|used|called|named|meant|good)\b"
 )
 _COPULA: Final = (
-    r"(?:(?:is|are|was|were)\b(?! (?:not|never|no longer)\b)|(?:means?|refers?|stands?|denotes?)\b)"
+    r"(?:(?:is|are|was|were)\b(?! (?:not|never|no longer)\b)"
+    r"|(?:means?|refers?|stands?|denotes?|represents?)\b)"
 )
 _VERB: Final = r"(?!(?:has|does|always|as|its|plus|perhaps|sometimes|keys)\b)[a-z]{2,}(?<![su])s\b"
+_DAY: Final = re.compile(r"\b(\d{4})-\d\d-\d\d\b")  # whose 12 is not that of `Debian 12`
+_GIVEN: Final = re.compile(r"(?<!\S)--[\w-]+=$")
 _LOOSELY: Final = 0.6  # how much `A budget limits …` defines a budget, against `A budget is …`
 _CALLED: Final = r"\b(?:called|named|known as|termed|referred to as)\b"
 _ARTICLE: Final = r"(?:(?:an?|the|every|each|one|any|der|die|das|eine?|une?|les?|la)\s+)?"
@@ -71,6 +74,8 @@ class Asked:
         said = words(subject(question))
         verbs = _LIGHT | _SETTING if self.is_listed else _LIGHT
         light = [word for word in said if self.kind.is_class(word) or word.lower() in verbs]
+        if self.kind.name == "name":  # `developed by` answers who wrote it
+            light += filter(MADE.fullmatch, said)
         if self.kind.name == "date" and VERSION.search(question):
             for term in (
                 term for word in filter(_OF_VERSION.fullmatch, said) for term in terms_of(word)
@@ -146,17 +151,15 @@ class Asked:
         A word of `above`, the headings, counts half.
         """
         most = 0.0
-        whole = {*terms(text)}
-        for found in (self.needed.thing or self.kind.answers).finditer(text):
-            if found[0].casefold().removeprefix("by ") in self._small:
-                continue
+        whole = {*terms(_DAY.sub(r"\1", text))}
+        for found in self._found(self.needed.thing or self.kind.answers, text):
             before, after = text[: found.start()], text[found.end() :]
             if self.is_unspaced:
                 beside = (before[-2 * _NEAR :], after[: 2 * _NEAR])
             else:
                 beside = (" ".join(before.split()[-_NEAR:]), " ".join(after.split()[:_NEAR]))
             said = f"{beside[0]} {found[0]} {beside[1]}"
-            near = {*terms(said)}
+            near = {*terms(_DAY.sub(r"\1", said))}
             if not self.needed.is_met(said, whole, above):
                 continue
             worth = self.share(near) + self.share(above - near) / 2
@@ -176,8 +179,14 @@ class Asked:
 
     def has_kind(self, text: str) -> bool:
         """Return whether a text has what is asked for, and the question has not."""
-        found = self.kind.answers.finditer(text)
-        return any(each[0].casefold() not in self._small for each in found)
+        return any(self._found(self.kind.answers, text))
+
+    def _found(self, kind: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+        """Yield what is of a kind and not of the question, and is no value such as `--size=0`."""
+        for found in kind.finditer(text):
+            is_asked = found[0].casefold().removeprefix("by ") in self._small
+            if not (is_asked or _GIVEN.search(text, max(found.start() - 40, 0), found.start())):
+                yield found
 
 
 def _about(question: str) -> tuple[list[str], str]:

@@ -110,20 +110,23 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
         before, because = reasons(asked, text, read, first, last)
         if before:
             lead, of_lead = before, frozenset(terms(text[slice(*before)]))
-        told = _told(read, place, said)  # what has this value
-        if told is not None:
-            lead, own = unit.entry, own | read.has[told]
+        told = _told(asked, read, place, said)  # what has this value
+        if told is not None and unit.entry:
+            named = terms(text[slice(*unit.entry)])
+            lead, own = unit.entry, own.union(read.has[told], named)
+            called = float(not wanted.isdisjoint(named[:1]))
         window = read.units[first].start, read.units[last].end
         if is_contents(text[slice(*window)]):
             continue
         says = of_lead.union(own, *read.has[first : last + 1])
         follows = place + 1 < len(read.units) and read.units[place + 1].block == unit.block
-        kind = 1.0 if asked.has_kind(said) else 0.0
+        is_setting = unit.is_setting and asked.is_listed
+        kind = 1.0 if is_setting or asked.has_kind(said) else 0.0
         if entry:  # what it mentions is another
             kind = worth
         elif kind and asked.is_listed and (unit.entry or _lists(asked, said)):
             kind = _MENTIONED
-        if before or because:
+        if before or because or told is not None:
             kind = 1.0
         if not kind and lead and asked.has_kind(text[lead[0] : lead[1]]):
             kind = 0.7
@@ -162,7 +165,7 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
             "own and kind": share * kind if is_strong else 0.0,
             "head": float(is_head),
             "code": float(unit.kind == "code"),
-            "term": float(unit.kind == "term"),
+            "term": float(unit.kind == "term" and told is None),
             "bare name": float(
                 asked.kind.name == "code" and kind == 1.0 and unit.kind in ("term", "item", "head")
             ),
@@ -201,18 +204,20 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
             )
         )
         shown = lead if is_shown else None
-        of_value = () if told is None else (read.units[told],)
+        of_value = (read.units[told],) if told is not None and told > place else ()
         led = of_value or because or following(text, read, last, wanted - says)
         yield Candidate(passage, unit, window, shown, led, facts, says, above | read.title)
 
 
-def _told(read: Prepared, place: int, said: str) -> int | None:
-    """Return which unit says what an option is, of a line such as `Default: 10` before that."""
+def _told(asked: Asked, read: Prepared, place: int, said: str) -> int | None:
+    """Return which unit says what an option is, of a line such as `Default: 10` beside that."""
     unit = read.units[place]
     if not unit.entry or unit.is_first or not PROPERTY.fullmatch(said):
         return None
-    after = range(place + 1, min(place + 1 + _PROPERTIES, len(read.units)))
-    same = (at for at in after if read.units[at].entry == unit.entry)
+    near = [*range(place + 1, min(place + 1 + _PROPERTIES, len(read.units)))]
+    if not asked.weights.keys().isdisjoint(terms(said.partition(":")[0])):
+        near += range(max(place - _PROPERTIES, 0), place)
+    same = (at for at in near if read.units[at].entry == unit.entry)
     return next((at for at in same if read.units[at].is_first), None)
 
 

@@ -11,7 +11,8 @@ from moothall.research.sentences import terms, terms_of
 
 # Who wrote it: the verbs of a question, and one of those that must then stand beside a name.
 _WROTE: Final = (
-    r"wrote|written|writers?|author(?:s|ed|ship)?|creat(?:e[sd]?|ors?)|develop(?:ed|ers?)|"
+    r"wrote|written(?! (?:(?:as|to|into|out|back|on)\b|in \D))|writers?|author(?:s|ed|ship)?|"
+    r"creat(?:e[sd]?|ors?)|develop(?:ed|ers?)|"
     r"design(?:ed|ers?)|invent(?:ed|ors?)|found(?:ed|ers?)|initiat(?:ed|ors?)|started|beg[au]n|"
     r"construct(?:ed|ors?)|propos(?:ed|ers?)|contribut(?:e[sd]?|ors?)|implement(?:ed|ers?)|made|"
     r"original(?:ly)?|originated|work of|(?:ge)?schrieben|schrieb|autor(?:in|en)?|écrit|auteure?s?"
@@ -32,10 +33,12 @@ def _any(words: str) -> re.Pattern[str]:
     return re.compile(rf"(?i)\b(?:{words})\b")
 
 
+_MAKES: Final = _any(_WROTE)
+MADE: Final = _any("wrote|written|made|created|developed|designed|authors?|creators?")
 _VERBS: Final = {
     "name": (
         (_any(_KEEPS), _any(f"{_KEEPS}|{_WROTE}")),
-        (_any(_WROTE), re.compile(rf"(?i)\b(?:{_WROTE}|by)\b|@")),
+        (_MAKES, re.compile(rf"(?i)\b(?:{_WROTE}|by)\b|@")),
     ),
     "date": ((_any(_BEGAN), _any(f"{_APPEARED}|{_BEGAN}|began|beginning|invention|creation")),),
 }
@@ -46,6 +49,11 @@ _OF_WHAT: Final = re.compile(
     r"((?:[^\s.,;:]+\s*){1,6})"
 )
 _YEAR: Final = re.compile(r"(?<![\w:])(?:1[5-9]|20)\d\d\b")
+# What was introduced in a version is dated by it.
+_CHANGED: Final = re.compile(r"(?i)\b(?:introduc|add|remov|deprecat|dropp)ed\b")
+_RELEASE: Final = re.compile(
+    rf"{_YEAR.pattern}|\b(?i:versions?|releases?|since|in) [a-z]?\d+(?:\.\d+)+"
+)
 _COSTS: Final = re.compile(r"(?i)\bhow much\b.*\bcosts?\b")
 # A sum in a currency, or that it is none.
 _MONEY: Final = re.compile(
@@ -64,7 +72,7 @@ _SOMEBODY: Final = re.compile(
     r"\b(?:[A-Z]\.[ -]?)+[A-Z][\w'’-]+|\b[Bb]y\s+(?:the\s+)?[A-Z][\w'’-]+"
     r"|(?!(?:The|This|These|An?|In|On|For|If|When|We|You|It|As|At|To|Of|By|And|But|See|Before|After|"
     r"Since|While|Note|Each|Every|All|Some|Any|With|From|GNU|Version|Section|Chapter|Appendix) )"
-    r"\b[A-Z][\w'’-]*[a-z](?:\s+(?:[A-Z]\.|de|d[aeo]|van|von|der|[A-Z][\w'’-]+))+"
+    r"\b[A-Z][\w'’-]*[a-z](?:\s+(?:[A-Z]\.|de|d[aeo]|van|von|der|of(?= [A-Z])|[A-Z][\w'’-]+))+"
     r"|[\w.+-]+@\w[\w.-]+\.\w+|\b[A-Z][\w'’-]*[a-z](?=\s+(?:has |had |first |originally )?"
     r"(?:wrote|written|created|developed|designed|invented|founded|started|made)\b)"
 )
@@ -150,7 +158,9 @@ def needed(question: str, kind: Kind, names: Sequence[str]) -> Needed:
     if kind.name == "number" and _COSTS.search(question):
         thing = _MONEY
     is_first = thing is _YEAR and bool(_any("first|originally").search(question))
-    about = frozenset(terms(re.sub(_any(_WROTE), "", question)))
+    if thing is _YEAR and _CHANGED.search(question):
+        thing = _RELEASE
+    about = frozenset(terms(_MAKES.sub("", question)))
     named = frozenset((*names[:1], *own[:1]))
     of_authors = thing is _SOMEBODY and not _any("found(?:ed|er)|made|started").search(question)
     counts = counted or frozenset()

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from moothall.research.sentences import COLUMNS, UNDERLINED, adornments, comments, sentences
+from moothall.research.extractive.blocks import ASSIGNED, literals, settings
+from moothall.research.sentences import (
+    COLUMNS,
+    UNDERLINED,
+    adornments,
+    comments,
+    sentences,
+)
 
 _CODE: Final = re.compile(
     r">>> |(?:[({\[:=]\n[ \t]|;\n)(?![^;{}=]*\.$)|\n[ \t]*(?:[)}\]]|#(?! )|//)"
@@ -22,27 +29,19 @@ _DANGLING: Final = re.compile(
     r"In addition|Furthermore|Moreover|Similarly|Likewise|Both |Here|Consequently|Dies|Diese|Es |"
     r"Sie |Er |Daher|Deshalb|Cela|Ceci|Ces |Ce |Elle|Il )"
 )
-_NUMBERED: Final = re.compile(r"(?:[\dA-Z]{1,3}\.)+\s+")
+NUMBERED: Final = re.compile(r"(?:[\dA-Z]{1,3}\.)+\d*\s+")  # of a heading
+_ADDRESSES: Final = re.compile(r"(?:<?https?://\S+\s*)+")
+_GRID: Final = re.compile(r"[ \t|]*\n[ \t]*\+-")  # below a row: no head of a table in reST
 _GAP: Final = re.compile(r"\n[ \t]*#?[ \t]*\n")
 _LONGEST_TERM: Final = 120
 _LONGEST_LEAD: Final = 300
 _LONGEST_CODE: Final = 400
 _FENCED: Final = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)\n?[ \t]*(?:\1|\Z)", re.M | re.S)
+_TYPED: Final = re.compile(r"^[ \t]*[$#%>] \S", re.M)  # at a prompt
 _WORDS: Final = 3
-# Lines of settings: `#Port 22`, `max_connections = 100  # comment`, `do-ip6: yes`.
-_ASSIGNED: Final = re.compile(
-    r"[ \t]*(?:[#;][ \t]*)*[A-Za-z][\w.-]*[ \t]*=(?![=>])[^#(]*(?<![;{\[,\s])[ \t]*(?:#.*)?$"
-)
-_WORDED: Final = re.compile(
-    r"[ \t]*(?:[#;]+[ \t]*)?[A-Za-z][\w.-]*:?[ \t]+[^\s#]+(?:[ \t]+[^\s#]+)?(?<![.,:;(){}])"
-    r"[ \t]*(?:#.*)?$"
-)
-_COMMENTED: Final = re.compile(r"[#;]+[ \t]*[A-Za-z][\w.-]*[ \t]*[=:][ \t]*[^\s#]+[ \t]*(?:#.*)?$")
-_BESIDE: Final = re.compile(r"[ \t]*(?:[#;].*|\[[^\]]*\][ \t]*)?$")  # a comment, a part's name
-_FEWEST: Final = 3  # lines of words alone that are settings
 # What a list of options explains: `-x, --extract`, `save-exact`, `max_files (integer)`.
 _WORD: Final = re.compile(r"[`*-]*[A-Za-z]\S*")
-PROPERTY: Final = re.compile(r"[A-Z]\w*: [^.]*")  # of an option, such as `Default: 10`
+PROPERTY: Final = re.compile(r"[A-Z]\w*: [^.]*\.?")  # of an option, such as `Default: 10`
 _ENTRY: Final = re.compile(
     r"[`*]*(?:--?[\w?]|[+/]\w\b)[^\n]*"
     r"|[`*]*[A-Za-z][\w.-]*(?:[a-z0-9][A-Z]|\w[_.-]\w)[\w.-]*[`*]*(?:\s*[(<\[=][^\n]*)?|`+[\w.-]+`+"
@@ -50,7 +49,6 @@ _ENTRY: Final = re.compile(
 # The same where an item begins with it: `-x: extracts`, `-x    extracts`.
 _NAMED: Final = re.compile(r"[`*]*[a-z][\w.-]*[`*]*(?=:\n)")  # of an item: `verify:`
 _BEGINS: Final = re.compile(r"[`*]*--?[\w?][^\n:]{0,80}?(?=:{1,2}\s|[ \t]{2,}|\s[–—-]\s|\n)")
-_MARKS: Final = re.compile(r"[ \t]*(?:[#;]+[ \t]+)?")
 
 
 class Unit(NamedTuple):
@@ -78,7 +76,7 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
     about: tuple[int, int] | None = None  # the entry that is being explained
     lasts, told = 0, False  # the block in which it ends, 0 for none; whether it was explained
     commented = comments(text)
-    for start, end, how in _spans(text):
+    for start, end, how in _spans(text, heading):
         is_fenced = how == "fenced"
         said = text[start:end]
         # What stands before it in its line: a marker, if no other unit does.
@@ -97,18 +95,19 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
             if heads is None or not made or made[-1].kind != "row":
                 heads = (start, end)
             # A list of options has no row of heads.
-            own = None if heads == (start, end) or text[heads[0]] == "-" else heads
+            bare = heads == (start, end) or text[heads[0]] == "-" or _GRID.match(text, heads[1])
+            own = None if bare else heads
         else:
             heads = None
             beneath = new or (bool(made) and made[-1].kind == "term")
             explains = kind in ("item", "code") or (kind == "prose" and not leads_list)
             own = lead if beneath and explains else None
-        sets = how == "setting" or (kind == "code" and bool(_ASSIGNED.fullmatch(said)))
+        sets = how == "setting" or (kind == "code" and bool(ASSIGNED.fullmatch(said)))
         directive = marker[:2] == ".."
         begun = bool(_WORD.fullmatch(said)) if directive else kind in ("head", "term")
-        begun = (
-            begun and end - start <= _LONGEST_TERM and (directive or bool(_ENTRY.fullmatch(said)))
-        )
+        # A heading in small letters names an option, too: `hold time number`.
+        named = directive or bool(_ENTRY.fullmatch(said)) or (said == heading and said[0].islower())
+        begun = begun and end - start <= _LONGEST_TERM and named
         if begun:
             goes_on = about and about[1] == before and not text[before:start].strip(" ")[1:]
             about, lasts, told = (about[0] if about and goes_on else start, end), 0, False
@@ -122,7 +121,7 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
         made.append(Unit(start, end, kind, own, block, dangles, sets, about, is_first))
         if said.endswith(":") and len(said) <= _LONGEST_LEAD and kind != "head":
             lead, leads_list = (start, end), True
-        elif kind == "term" and not _ENDS.search(said[-20:]):
+        elif kind == "term" and not (_ENDS.search(said[-20:]) or _ADDRESSES.fullmatch(said)):
             lead, leads_list = (start, end), False
         elif kind == "head" or (kind in ("prose", "term") and new):
             lead = None
@@ -130,55 +129,46 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
     return tuple(made)
 
 
-def _spans(text: str) -> Iterator[tuple[int, int, str]]:
+def _spans(text: str, heading: str) -> Iterator[tuple[int, int, str]]:
     """Yield sentences, settings and blocks of fenced code, in the order of the text."""
-    spans = [each for start, end in sentences(text) for each in _settings(text, start, end)]
+    found = literals(text)
+    spans, taken = [], [(first, last) for first, _, last in found]
+    for start, own, end in settings(text):
+        spans.append((start, end, "setting"))
+        taken.append((own, end))
+    for start, end in sentences(text):
+        if any(start < last and first < end for first, last in taken):
+            continue
+        # What a heading names is no part of it.
+        if heading and text.startswith(f"{heading}\n", start, end):
+            spans.append((start, start + len(heading), ""))
+            start += len(heading) + 1
+        spans.append((start, end - text.endswith("::", start, end), ""))
+    codes = [(start, end) for _, start, end in found]
     titled = adornments(text)
     end = 0
-    while found := _FENCED.search(text, end):
-        if found.start() in titled:
-            end = found.end(1)
-            continue
-        end, at = found.end(), found.start(2)
-        for part in _GAP.split(found[2]) if len(found[2]) > _LONGEST_CODE else [found[2]]:
+    while fenced := _FENCED.search(text, end):
+        end = fenced.end(1)
+        if fenced.start() not in titled:
+            end = fenced.end()
+            codes.append(fenced.span(2))
+    for at, end in codes:
+        code = text[at:end]
+        typed = bool(_TYPED.search(code))  # what stands apart is printed
+        for part in _GAP.split(code) if len(code) > _LONGEST_CODE else [code]:
             start = text.index(part, at)
             at = start + len(part)
-            if part.strip():
+            if part.strip() and (not typed or _TYPED.search(part)):
                 spans.append((start, at, "fenced"))
     yield from sorted(spans)
 
 
-def _settings(text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
-    """Yield the settings of lines that are nothing else, each with the comments after it."""
-    lines = text[start:end].split("\n")
-    if len(lines) == 1 and text[start] in "#;" and _COMMENTED.match(lines[0]):
-        yield start, end, "setting"
-        return
-    assigned = [bool(_ASSIGNED.match(each)) for each in lines]
-    worded = [bool(_WORDED.match(each)) for each in lines]
-    begins = [one or other for one, other in zip(assigned, worded, strict=True)]
-    enough = any(assigned) or sum(worded) >= _FEWEST
-    every = all(one or _BESIDE.match(each) for one, each in zip(begins, lines, strict=True))
-    if len(lines) == 1 or not (enough and every):
-        yield start, end, ""
-        return
-    at = first = start
-    for line, new in zip(lines, begins, strict=True):
-        if new and text[first:at].strip():
-            yield first, at - 1, "setting"
-        if new:
-            marks = _MARKS.match(line)
-            first = at + (marks.end() if marks else 0)
-        at += len(line) + 1
-    yield first, end, "setting"
-
-
 def _kind(said: str, marker: str, heading: str, underlined: bool) -> str:
     """Return what kind of unit it is; `marker` stands before it in its line."""
+    bare = NUMBERED.sub("", heading)
     # A row of a table as the readers write it has `|` between its cells.
-    if "|" in marker or (" | " in said and "\n" not in said):
+    if said != heading and ("|" in marker or (" | " in said and "\n" not in said)):
         return "row"
-    bare = _NUMBERED.sub("", heading)
     cut = bare.endswith("…") and said.startswith(bare[:-1])  # of a long title
     if "#" in marker or underlined or said in (heading, bare) or cut:
         return "head"

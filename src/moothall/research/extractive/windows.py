@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from moothall.research.extractive.asked import Asked
-from moothall.research.extractive.units import Unit, units
+from moothall.research.extractive.units import NUMBERED, Unit, units
 from moothall.research.sentences import terms
 
 LONGEST: Final = 400  # characters of a window
@@ -73,7 +73,8 @@ def is_above(text: str, unit: Unit, lead: tuple[int, int]) -> bool:
 def is_term(text: str, before: tuple[Unit, ...], unit: Unit, lead: tuple[int, int]) -> bool:
     """Return whether a lead stands right above a unit, as what it explains, and is no heading."""
     above = [(each.start, each.end) for each in before if each.block == unit.block]
-    return above == [lead] and not text[slice(*lead)].isupper()
+    is_heading = text[slice(*lead)].isupper() or NUMBERED.match(text, *lead)
+    return above == [lead] and not is_heading
 
 
 def lead_of(asked: Asked, text: str, unit: Unit, head: Unit | None) -> tuple[int, int] | None:
@@ -81,9 +82,12 @@ def lead_of(asked: Asked, text: str, unit: Unit, head: Unit | None) -> tuple[int
     if unit.lead and _LETTER.search(text, *unit.lead):
         return unit.lead
     # A heading such as `ON_ERROR_STOP`, whose section says what the question asks about.
-    is_named = asked.is_strong and asked.kind.name != "number"
+    is_entry = head is not None and unit.entry == (head.start, head.end)
+    is_named = asked.is_strong and (is_entry or asked.kind.name != "number")
     if head and unit is not head and unit.block <= head.block + 2 and is_named:
-        return (head.start, head.end) if asked.has_kind(text[head.start : head.end]) else None
+        said = text[head.start : head.end]
+        is_plain = said.isupper() and said.replace(" ", "").isalpha()  # of a manual: `DESCRIPTION`
+        return (head.start, head.end) if asked.has_kind(said) and not is_plain else None
     return None
 
 
@@ -96,6 +100,8 @@ def window_of(asked: Asked, text: str, read: Prepared, place: int) -> tuple[int,
     def fits(first: int, last: int) -> bool:
         inside = first >= 0 and last < len(split) and last - first < _WINDOW
         if not inside or not split[first].block == split[last].block == unit.block:
+            return False
+        if split[first].entry != split[last].entry:  # of another option
             return False
         return split[last].end - split[first].start <= LONGEST
 

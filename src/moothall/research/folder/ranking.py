@@ -32,6 +32,12 @@ _WHAT: Final = re.compile(
     r"(?P<about>\S+(?: (?!of|in|on|for|used|the)\S+){0,2})\W*",
     re.IGNORECASE,
 )
+_WHO: Final = re.compile(
+    r"\W*who (?:wrote|made|created|(?:design|develop|found|invent|start)ed) (?:the )?"
+    r"(?P<about>\S+(?: \S+)?)\W*",
+    re.IGNORECASE,
+)
+_MADE: Final = ("written", "developed", "created", "designed", "started", "founded", "made")
 _WHEN: Final = re.compile(
     r"\W*when (?P<was>was|were) (?P<about>\S+(?: \S+){0,3}?)(?: first| originally)? "
     r"(?P<verb>\w+)\W*",
@@ -79,11 +85,13 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
 
 def _as_said(query: str) -> list[str]:
     """Return how a text would say what a question asks: `a purge is a`, `Tern was created`."""
-    what, when = _WHAT.fullmatch(query), _WHEN.fullmatch(query)
-    found = what or when
+    what, when, who = (each.fullmatch(query) for each in (_WHAT, _WHEN, _WHO))
+    found = what or when or who
     about = " ".join(query_words(found["about"])).lower() if found else ""
     if what and about:
         return [f"{about} {verb}" for verb in _DEFINES]
+    if who and about:
+        return [f"{about} {was} {made}" for was in ("was", "has been") for made in _MADE]
     return [f"{about} {when['was']} {when['verb']}".lower()] if when and about else []
 
 
