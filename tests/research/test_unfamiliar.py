@@ -158,6 +158,14 @@ def test_answers_written_as_names_no_author() -> None:
     assert not report_of(text, "Who wrote TERN?", title="TERN").citations
 
 
+def test_answers_heads_of_a_table_are_nobody() -> None:
+    text = (
+        "# Modules\n\n| Namespace | Expected Interface Type | Tells |\n| --- | --- | --- |\n"
+        "| tern.writers | `Opener` | Tern log writers |\n"
+    )
+    assert not report_of(text, "Who wrote Tern?", title="Tern modules").citations
+
+
 def test_answers_a_day_is_no_version(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("This is Tern Policy, released on 2022-12-17.\n")

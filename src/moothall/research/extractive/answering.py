@@ -243,7 +243,9 @@ def _bound(asked: Asked, each: Candidate) -> float:
     if entry and not asked.has_named(each.passage.text[slice(*entry)]):
         beside = asked.share(each.says) + asked.share(each.under - each.says) / 2
         return beside * asked.fits(each.passage.text[slice(*entry)]) if named else 0.0
-    lead = each.passage.text[slice(*each.lead)] if each.lead else ""
+    # Heads of a table, such as `Log Writers`, are nobody's name.
+    has_lead = each.lead and not (is_name and each.unit.kind == "row")
+    lead = each.passage.text[slice(*each.lead)] if each.lead and has_lead else ""
     has_own = asked.kind.name == "number" and each.follows and each.follows[0].kind == "code"
     follows = (
         each.follows
