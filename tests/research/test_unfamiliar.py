@@ -158,6 +158,16 @@ def test_answers_written_as_names_no_author() -> None:
     assert not report_of(text, "Who wrote TERN?", title="TERN").citations
 
 
+def test_answers_a_bold_word_at_the_beginning_of_an_item_names_an_option(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "nest.md").write_text(
+        "# nest (directive)\n\n- **box_policy** is the name of the policy that chooses a box. "
+        "Default: `random`.\n\n- **box_retries** is how often to look for a box.\n"
+    )
+    report = asked(tmp_path / "docs", "Which option sets the policy that chooses a box?")
+    assert report.citations[0].sentence.startswith("“**box_policy** is the name of the policy")
+
+
 def test_answers_heads_of_a_table_are_nobody() -> None:
     text = (
         "# Modules\n\n| Namespace | Expected Interface Type | Tells |\n| --- | --- | --- |\n"

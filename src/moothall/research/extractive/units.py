@@ -47,7 +47,8 @@ _ENTRY: Final = re.compile(
     r"|[`*]*[A-Za-z][\w.-]*(?:[a-z0-9][A-Z]|\w[_.-]\w)[\w.-]*[`*]*(?:\s*[(<\[=][^\n]*)?|`+[\w.-]+`+"
 )
 # The same where an item begins with it: `-x: extracts`, `-x    extracts`.
-_NAMED: Final = re.compile(r"[`*]*[a-z][\w.-]*[`*]*(?=:\n)")  # of an item: `verify:`
+# Of an item: `verify:`, `**keys** are …`.
+_NAMED: Final = re.compile(r"[`*]*[a-z][\w.-]*[`*]*(?=:\n)|\*\*`?[a-z][\w.-]*`?\*\*(?=\s)")
 _BEGINS: Final = re.compile(r"[`*]*--?[\w?][^\n:]{0,80}?(?=:{1,2}\s|[ \t]{2,}|\s[–—-]\s|\n)")
 
 
