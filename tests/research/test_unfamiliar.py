@@ -64,7 +64,7 @@ For automating the supply of the key of a box to a bird, several ways exist:
 
 * Naming a file that has the key by the environment variable `TERN_KEY_FILE`
 
-* Naming a program that prints the key by the environment variable `TERN_KEY_PROGRAM`
+* Running a program that prints the key: `TERN_KEY_PROGRAM`, another environment variable, names it
 """
 
 

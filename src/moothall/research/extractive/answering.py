@@ -218,11 +218,12 @@ def _is_told(candidate: Candidate, made: list[tuple[Candidate, Quote]]) -> bool:
 def _is_same(each: Candidate, quote: Quote, told: Candidate, other: Quote) -> bool:
     """Return whether two quotes say the same, such as a page and its text file.
 
-    Items of one list never do.
+    What leads to both, as to items of one list, says nothing.
     """
-    if each.lead and each.lead == told.lead and each.passage == told.passage:
-        return False
     one, two = (Counter(of.text.casefold().split() + of.code.split()) for of in (quote, other))
+    if each.lead and each.lead == told.lead and each.passage == told.passage:
+        lead = Counter(each.passage.text[slice(*each.lead)].casefold().split())
+        one, two = one - lead, two - lead
     return (one & two).total() >= _SAME * min(one.total(), two.total())
 
 
