@@ -295,3 +295,23 @@ def test_thread_that_nobody_has_is_refused_where_runs_are_deleted(
 ) -> None:
     with Journal(tmp_path / "runs.db") as journal, pytest.raises(ConfigError, match="thread= must"):
         journal.delete(thread=thread)
+
+
+def test_runs_in_which_an_agent_was_asked_on_behalf_of_a_thread_are_named(journal: Journal) -> None:
+    for run, thread in (
+        ("own", "anna"),
+        ("asked", "clerk/anna"),
+        ("asked again", "clerk/anna/second"),
+        ("another's", "clerk/joanna"),
+        ("case", "clerk/Anna"),
+        ("longer", "clerk/anna-b"),
+        ("below", "anna/clerk/anna"),
+    ):
+        reply(journal, run, thread=thread)
+
+    deleted = journal.delete(thread="anna")
+
+    assert deleted.runs == ["own", "below"]
+    assert [*deleted.left] == ["asked", "asked again"]
+    assert "'clerk/anna'" in deleted.left["asked"]
+    assert journal.delete(thread="clerk/anna").runs == ["asked", "asked again"]

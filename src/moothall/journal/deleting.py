@@ -42,6 +42,24 @@ class Deleted:
     overwritten: bool = True
 
 
+def _on_behalf(db: Database, thread: str) -> dict[str, str]:
+    """Return the runs in which one agent asked another in this thread, with what deletes them.
+
+    They are not deleted with it: `front/anna` may be a conversation of front's own.
+    """
+    escaped = "".join(f"!{each}" if each in "!%_" else each for each in thread)
+    query = (
+        "SELECT id, thread FROM runs WHERE NOT deleted AND thread LIKE ? ESCAPE '!' ORDER BY number"
+    )
+    found = db.execute(query, (f"%/{escaped}%",)).fetchall()
+    return {
+        str(id): f"it is of the thread {its!r}, in which an agent was asked for {thread!r}: "
+        "delete that thread too"
+        for id, its in found
+        if f"/{thread}/" in f"{its}/"
+    }
+
+
 class Deletions:
     """Deletes runs of a journal."""
 
@@ -56,6 +74,7 @@ class Deletions:
         if thread is not None and (not isinstance(thread, str) or not thread):
             raise ConfigError(f"thread= must be the id of a conversation, got {thread!r:.80}")
         numbers: dict[int, str] = {}
+        left: dict[str, str] = {}
         with self._file.reading() as db:
             for id in ids:
                 numbers[self._file.number(db, id)] = id
@@ -64,6 +83,7 @@ class Deletions:
                     f"SELECT number, id FROM runs WHERE NOT deleted AND {OF_THREAD} ORDER BY number"
                 )
                 numbers |= dict(db.execute(query, threads_of(thread)))
+                left = _on_behalf(db, thread)
         held: list[int] = []
         try:
             for number, id in numbers.items():
@@ -74,7 +94,8 @@ class Deletions:
         finally:
             for number in held:
                 self._runs.release(number)
-        return Deleted(list(numbers.values()), overwritten=self.go_on())
+        left = {id: why for id, why in left.items() if id not in numbers.values()}
+        return Deleted(list(numbers.values()), left, overwritten=self.go_on())
 
     def prune(self, older_than: float, keep: int) -> Deleted:
         """Delete the runs that were last written so many seconds ago, but for the newest."""
