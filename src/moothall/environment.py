@@ -57,7 +57,8 @@ class Environment:
         An `async` action is awaited here. A plain action, or a subclass's own `execute_action`,
         runs in a worker thread. Cancelling reaches an `async` action at its next await; a thread
         cannot be stopped, so its result is dropped. An action that takes longer than its `timeout`
-        is cancelled in the same way, and the result is an error.
+        is cancelled in the same way, and the result is an error, which says that its effect is not
+        known.
         """
         if action.timeout is None:
             return await self._execute(action, args)
@@ -196,7 +197,7 @@ async def _in_time(action: Action, awaitable: Awaitable[Any]) -> Any:
     except TimeoutError as error:
         if limit.expired():
             text = f'"{action.name}" took longer than {action.timeout:g} s'
-            raise TimeoutError(text) from error
+            raise TimeoutError(f"{text}; whether it had an effect is not known") from error
         raise
 
 

@@ -50,7 +50,7 @@ class Till:
             return ModelReply("Paid.", (), Usage(20, 1))
 
         first = ModelReply("", calls or (Call("c", "pay", {"coins": 3}),), Usage(10, 5))
-        made = Action("pay", pay, "Pay.")
+        made = Action("pay", pay, "Pay.", timeout=options.pop("timeout", None))
         more = {"memory": self.memory, "journal": self.journal, **options}
         return ReActAgent("a", ScriptedModel([first, answer]), actions=[made], **more)
 
@@ -182,6 +182,18 @@ async def test_action_that_is_cancelled_before_it_begins_runs_when_the_run_is_re
         reply = await till.agent(pay, *calls).reply("go", run_id="R")
         assert (reply.text, sorted(paid), len(reply.steps)) == ("Paid.", [1, 2], 2)
         assert journal.replay("R") == reply
+
+
+@on_a_loop
+async def test_action_that_takes_longer_than_its_own_timeout_has_ended_and_is_not_in_doubt(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        till = Till(journal)
+        reply = await till.agent(till.waits, timeout=0.01).reply("go", run_id="R")
+        assert (reply.text, journal.in_doubt("R")) == ("Paid.", [])
+        (step,) = reply.steps
+        assert step.error == '"pay" took longer than 0.01 s; whether it had an effect is not known'
 
 
 @on_a_loop

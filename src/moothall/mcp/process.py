@@ -31,7 +31,7 @@ KEPT_STDERR: Final = 4096
 """How many of the last bytes that a server wrote to its standard error are kept."""
 
 _GRACE_S: Final = 1.0
-_ENDS_S: Final = 0.2
+_ENDS_S: Final = 1.0
 """How long a process that ends may take, after its output has closed."""
 _KEPT: Final = (
     *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ"),
