@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from moothall.journal.entry import Outline
     from moothall.journal.journal import Journal
 
+_ANSWERS: Final = {"say": "content", "response": "data", "error": "error"}
+"""The actions that answer, each with the argument that has what it says."""
 _TURNS: Final = 200
 """How many of the last turns of a conversation are shown."""
 _RUNS: Final = 500
@@ -101,18 +103,14 @@ class Conversations:
         found: list[Turn] = []
         runs = self._runs(id, thread)
         for seen in self._messages.newest():
-            asked = seen.answers
+            head, asked = seen.head, seen.answers
             if self._is_said(seen, id) and self._thread(seen) == thread:
-                waits = "waiting" if seen.head.to == id and not seen.outcomes else ""
+                waits = "waiting" if head.to == id and not seen.outcomes else ""
                 said, run = seen.arguments.get("content"), runs.get(seen.number)
                 found.append(Turn(mine=True, said=said, at=seen.at, run=run, state=waits))
-            elif (seen.head.sender, seen.head.to) == (id, me) and seen.head.action in (
-                "say",
-                "response",
-                "error",
-            ):
+            elif (head.sender, head.to) == (id, me) and head.action in _ANSWERS:
                 if asked is None:
-                    is_here = seen.head.action == "say" and thread is None
+                    is_here = head.action == "say" and thread is None
                 else:
                     is_here = self._is_said(asked, id) and self._thread(asked) == thread
                 if is_here:
@@ -183,9 +181,7 @@ def _named(thread: str | None, mine: str) -> str | None:
 
 
 def _answer(seen: Seen, run: str | None) -> Turn:
-    part = {"say": "content", "response": "data", "error": "error"}[seen.head.action]
-    failed = seen.head.action == "error"
-    said = seen.arguments.get(part)
+    said, failed = seen.arguments.get(_ANSWERS[seen.head.action]), seen.head.action == "error"
     return Turn(mine=False, said=said, at=seen.at, run=run, state="failed" if failed else "")
 
 

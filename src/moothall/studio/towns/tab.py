@@ -26,7 +26,6 @@ from moothall.threads import guard
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from moothall.journal.entry import Outline
     from moothall.society.society import Society
     from moothall.studio.hub import Hub
 
@@ -142,8 +141,6 @@ class SocietyTab(Tab):
             about=ends,
         )
         recorded = self._recorded()
-        if not recorded:
-            return [new, self.experiments.form()]
         resume = Form(
             name="resume",
             title="Resume a recorded town",
@@ -152,7 +149,7 @@ class SocietyTab(Tab):
             button="Resume",
             about=ends,
         )
-        return [new, resume, self.experiments.form()]
+        return [new, *([resume] if recorded else []), self.experiments.form()]
 
     def _begin(self, **given: Any) -> None:
         """Set up what the form asks for, by fields of `SimulateOrder`."""
@@ -179,16 +176,12 @@ class SocietyTab(Tab):
         """Return the runs of societies, the newest first, as (id, label)."""
         mine = None if self.town is None else self.town.run_id
 
-        def began(run: Outline) -> str:
-            return f"{datetime.fromtimestamp(run.began):%d %b %H:%M}"
-
-        def stands(run: Outline) -> str:
-            return "here" if run.id == mine else run.state
-
-        return [
-            (run.id, f"{began(run)} · {run.task} · {stands(run)} · {run.id}")
-            for run in reversed(self._hub.journal.runs(kind="Society"))
-        ]
+        found = []
+        for run in reversed(self._hub.journal.runs(kind="Society")):
+            began = f"{datetime.fromtimestamp(run.began):%d %b %H:%M}"
+            stands = "here" if run.id == mine else run.state
+            found.append((run.id, f"{began} · {run.task} · {stands} · {run.id}"))
+        return found
 
     # -- what pages ask ----------------------------------------------------------------------------
 
