@@ -5,15 +5,20 @@ from __future__ import annotations
 import faulthandler
 import fcntl
 import gc
+import importlib
 import os
 import signal
+from collections import Counter
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.broker import Broker
 from benchmarks.postgresql import Server
 from hypothesis import settings
+from xdist.scheduler import LoadGroupScheduling
 
 from faults.table import pytest_terminal_summary as pytest_terminal_summary
 
@@ -49,7 +54,6 @@ Matplotlib, the source as a tree. One worker runs each."""
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have those come first that may take long, so that no worker is left with one at the end."""
-    items.sort(key=longest, reverse=True)
     for item in items:
         file = Path(item.nodeid.partition("::")[0])
         of = [each for each in TOGETHER if each in (*file.parts, file.stem)]
@@ -57,19 +61,67 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # The long ones are many enough to be worth one for each worker.
         if of and not any(map(item.get_closest_marker, ("xdist_group", "long"))):
             item.add_marker(pytest.mark.xdist_group(of[0]))
+    items.sort(key=lambda item: (bool(item.get_closest_marker("xdist_group")), longest(item)))
+    items.reverse()
+
+
+BATCH = 16
+"""How many tests of a file a worker gets at once, with which it starts once what they share."""
+
+
+class Batches(LoadGroupScheduling):
+    """Hands out groups, and what is in none in batches of a file; in the order of the tests.
+
+    One test at a time costs the process that hands them out half a millisecond for each before it.
+    """
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+        self._batches: dict[str, str] = {}
+        self._sizes: Counter[str] = Counter()
+
+    def _split_scope(self, nodeid: str) -> str:
+        group: str = super()._split_scope(nodeid)
+        if group != nodeid:
+            return group
+        if nodeid not in self._batches:
+            file = nodeid.partition("::")[0]
+            self._batches[nodeid] = f"{file} {self._sizes[file] // BATCH}"
+            self._sizes[file] += 1
+        return self._batches[nodeid]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Batches | None:
+    """Have `--dist loadgroup` hand out batches."""
+    return Batches(config, log) if config.option.dist == "loadgroup" else None
 
 
 # Ten thousand tests are half a gigabyte of objects, which Python's collector would walk again and
 # again: it rests while they are collected, and then leaves alone what was there before a test.
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Collect the tests without the garbage collector."""
     gc.disable()
     try:
+        if hasattr(session.config, "workerinput"):
+            import_share(session.config, **session.config.workerinput)
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+def import_share(config: pytest.Config, workerid: str, workercount: int, **_: object) -> None:
+    """Import a worker's share of the files first: in a new checkout, each is rewritten by one."""
+    folders = [Path(each) for each in config.args if Path(each).is_dir()]
+    files = sorted(file for folder in folders for file in folder.rglob("test_*.py"))
+    for file in files[int(workerid.removeprefix("gw")) :: workercount]:
+        # What cannot be imported is told where it is collected.
+        with suppress(Exception):
+            name = file.resolve().relative_to(Path(__file__).parent).with_suffix("")
+            importlib.import_module(".".join(name.parts))
 
 
 @pytest.fixture(scope="module", autouse=True)

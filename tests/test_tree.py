@@ -394,7 +394,10 @@ class Module:
 
     path: Path
     name: str
-    tree: ast.Module
+
+    @property
+    def tree(self) -> ast.Module:
+        return parsed(self.path.read_text(), str(self.path))
 
     @property
     def component(self) -> str:
@@ -415,7 +418,7 @@ def modules(source: Path) -> list[Module]:
         parts = path.relative_to(source).with_suffix("").parts
         if parts[-1] == "__init__":
             parts = parts[:-1]
-        found.append(Module(path, ".".join(parts), parsed(path.read_text(), str(path))))
+        found.append(Module(path, ".".join(parts)))
     return found
 
 
@@ -425,20 +428,21 @@ def parsed(text: str, path: str) -> ast.Module:
     return ast.parse(text, path)
 
 
-def nodes(tree: ast.AST, *, into_functions: bool = True) -> Iterator[ast.AST]:
+@functools.cache
+def nodes(tree: ast.AST, *, into_functions: bool = True) -> list[ast.AST]:
     """Every node that runs: what stands under TYPE_CHECKING does not."""
-    for child in ast.iter_child_nodes(tree):
-        if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
-            for statement in child.orelse:
-                yield statement
-                yield from nodes(statement, into_functions=into_functions)
-            continue
-        if not into_functions and isinstance(
-            child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    found: list[ast.AST] = []
+    left = [*ast.iter_child_nodes(tree)][::-1]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            left += node.orelse[::-1]
+        elif into_functions or not isinstance(
+            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
         ):
-            continue
-        yield child
-        yield from nodes(child, into_functions=into_functions)
+            found.append(node)
+            left += [*ast.iter_child_nodes(node)][::-1]
+    return found
 
 
 def imports(module: Module, *, into_functions: bool = True) -> Iterator[tuple[int, str]]:
@@ -460,7 +464,7 @@ def imports(module: Module, *, into_functions: bool = True) -> Iterator[tuple[in
                 yield node.lineno, ".".join([*base, alias.name])
         elif (
             isinstance(node, ast.Call)
-            and ast.unparse(node.func).endswith("import_module")
+            and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module"
             and node.args
             and isinstance(node.args[0], ast.Constant)
         ):
@@ -684,7 +688,7 @@ EXTRA_MODULES = frozenset(
     )
 )
 
-LOCKS = {"threading.Lock", "threading.RLock", "threading.Condition", "threading.Semaphore"}
+LOCKS = {"Lock", "RLock", "Condition", "Semaphore"}
 
 
 def plain_locks(source: Path) -> list[str]:
@@ -700,7 +704,10 @@ def plain_locks(source: Path) -> list[str]:
         faults += [
             f"{module.name}:{call.lineno}: {ast.unparse(call)}: see threads/locks.py"
             for call in made
-            if ast.unparse(call.func) in LOCKS and id(call) not in renewed
+            if isinstance(call.func, ast.Attribute)
+            and call.func.attr in LOCKS
+            and ast.unparse(call.func.value) == "threading"
+            and id(call) not in renewed
         ]
     return faults
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -342,11 +343,15 @@ def test_links_lead_to_http_only_whatever_the_page_says_of_its_place() -> None:
 # -- PDF -------------------------------------------------------------------------------------------
 
 GOOD = pdf("one", "two")
-STREAM = zlib.compress(b"BT (x) Tj ET\n" * 2**23, 9)
-PDF_BOMB = pdf("one").replace(
-    b"<< /Length 34 >>\nstream\nBT /F1 12 Tf 72 720 Td (one) Tj ET",
-    b"<< /Filter /FlateDecode /Length %d >>\nstream\n%s" % (len(STREAM), STREAM),
-)
+
+
+def pdf_bomb() -> bytes:
+    """A PDF of one page, of more than a hundred megabytes."""
+    stream = zlib.compress(b"BT (x) Tj ET\n" * 2**23, 9)
+    return pdf("one").replace(
+        b"<< /Length 34 >>\nstream\nBT /F1 12 Tf 72 720 Td (one) Tj ET",
+        b"<< /Filter /FlateDecode /Length %d >>\nstream\n%s" % (len(stream), stream),
+    )
 
 
 @pytest.mark.parametrize(
@@ -357,12 +362,12 @@ PDF_BOMB = pdf("one").replace(
         GOOD.replace(b"/Kids [4 0 R 6 0 R]", b"/Kids [2 0 R 2 0 R]"),
         GOOD.replace(b"/Type /Catalog", b"/Type /Nothing").replace(b"/Root", b"/Boot"),
         pdf(""),
-        PDF_BOMB,
+        pdf_bomb,
     ),
     ids=("junk", "cut", "circle", "rootless", "empty", "bomb"),
 )
-def test_a_malformed_pdf_is_no_source(document: bytes) -> None:
-    page = http(document, 200, PDF)
+def test_a_malformed_pdf_is_no_source(document: bytes | Callable[[], bytes]) -> None:
+    page = http(document if isinstance(document, bytes) else document(), 200, PDF)
     with Web({"/a": page}) as web, pytest.raises(UnreadableDocument, match="/a: the PDF "):
         web.visit("/a")
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import pytest
 
 from conformance.model import ACTIONS, ModelConformance, joined, parts_of, run, user
@@ -398,6 +397,8 @@ def test_anthropic_wrong_arguments_are_refused(args: dict[str, Any], fault: str)
 
 
 def test_anthropic_sdk_understands_the_server_of_these_tests() -> None:
+    import anthropic  # here, as it takes a second, and each worker collects all tests
+
     answers = (
         messages_format.message(THOUGHT, ADD, stop_reason="tool_use"),
         messages_format.streamed(THOUGHT, {"type": "text", "text": "It is 3."}),

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import scipy.stats
 
 from moothall.errors import ConfigError
 from moothall.society import Experiment, Fit, Society
@@ -69,6 +68,8 @@ def test_morris_tells_the_effects_and_whole_bounds_have_whole_values() -> None:
 
 
 def test_a_fit_comes_near_its_targets_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    import scipy.stats  # here, as it takes a second, and each worker collects all tests
+
     targets: dict[str, Any] = {"total": 2.0, "product": {"value": 0.5, "scale": 0.2, "step": 1}}
     priors: dict[str, Any] = {"x": scipy.stats.beta(2, 2), "y": (0.0, 1.0), "z": (1, 3)}
     lived: list[int] = []
