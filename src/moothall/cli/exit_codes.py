@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -56,6 +55,8 @@ def stop_on_signals(stop: Callable[[], bool]) -> None:
             os._exit(INTERRUPTED)
         told = True
 
+    import asyncio  # here, as neither help nor completion needs it: a third of their time
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, handle)
@@ -66,6 +67,8 @@ _STOPPING: Final = b"stopping; Ctrl-C again ends it at once\n"
 
 def interruptible(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine by `asyncio.run`, and say at Ctrl-C that it stops; a second one exits."""
+    import asyncio  # here, too
+
     return asyncio.run(_watched(main))
 
 
