@@ -274,6 +274,25 @@ def test_a2a_task_goes_on_after_an_application_that_ends_in_order(
             assert got["history"][0]["parts"][0]["text"] == "Buy tea\nand soon"
 
 
+@pytest.mark.parametrize("ends_by", ("the client", "the application"))
+def test_a2a_task_that_is_cut_off_in_a_call_stays_cancelled_or_waits_for_a_decision(
+    tmp_path: Path, ends_by: str
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        with serving(asgi(shop(call("wait"), journal=journal))) as url:
+            given = plain("Wait") | {"configuration": {"returnImmediately": True}}
+            task = rpc(url, "SendMessage", given)["result"]["task"]
+            assert BEGUN.wait(10)
+            if ends_by == "the client":
+                ended = rpc(url, "CancelTask", {"id": task["id"]})["result"]
+                assert state(ended) == "TASK_STATE_CANCELED"
+        assert journal.run(task["id"]).state == "in_doubt"
+        with serving(asgi(shop(journal=journal))) as url:
+            got = rpc(url, "GetTask", {"id": task["id"]})["result"]
+            expected = "CANCELED" if ends_by == "the client" else "INPUT_REQUIRED"
+            assert state(got) == f"TASK_STATE_{expected}"
+
+
 @pytest.mark.long
 def test_a2a_task_in_doubt_waits_for_whoever_runs_the_agent(tmp_path: Path) -> None:
     with served(tmp_path, 5, "once") as (url, process):
