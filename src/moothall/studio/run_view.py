@@ -65,6 +65,7 @@ class Totals:
         self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors", "refused"), 0)
         self._tools: set[tuple[str, str]] = set()
         self._usd = Decimal(0)
+        self._by_model: dict[tuple[str, int], tuple[int, int, Decimal | None]] = {}
         for entry in entries:
             self.add(entry)
 
@@ -88,32 +89,27 @@ class Totals:
                 self._count["unpriced"] += spent.tokens
             else:
                 self._usd += spent.usd
+            if (model := about_in(entry.data).get("model")) is not None:
+                key = (str(model), int(entry.at // 3600))
+                calls, tokens, usd = self._by_model.get(key, (0, 0, None))
+                usd = usd if spent.usd is None else (usd or Decimal(0)) + spent.usd
+                self._by_model[key] = (calls + spent.model_calls, tokens + spent.tokens, usd)
+
+    def by_model(self) -> list[dict[str, Any]]:
+        """Return what calls of models spent: `{model, at, calls, tokens, usd}` of each hour.
+
+        `usd` is None if the price of none of them is known.
+        """
+        return [
+            {"model": of, "at": 3600 * hour, "calls": calls, "tokens": tokens, "usd": _plain(usd)}
+            for (of, hour), (calls, tokens, usd) in self._by_model.items()
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return the totals; `unpriced` counts the tokens without a known price."""
         row = {"began": self._began, "seconds": self._seconds}
         tools = len(self._tools)
         return {**row, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
-
-
-def spent_by_model(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Return what calls of models spent, by model and hour, as `{model, at, calls, tokens, usd}`.
-
-    `usd` is None if the price of none of them is known.
-    """
-    sums: dict[tuple[str, int], tuple[int, int, Decimal | None]] = {}
-    for entry in entries:
-        model = about_in(entry.data).get("model")
-        if model is None or not (spent := spent_in(entry.kind, entry.data)):
-            continue
-        key = (str(model), int(entry.at // 3600))
-        calls, tokens, usd = sums.get(key, (0, 0, None))
-        usd = usd if spent.usd is None else (usd or Decimal(0)) + spent.usd
-        sums[key] = (calls + spent.model_calls, tokens + spent.tokens, usd)
-    return [
-        {"model": model, "at": 3600 * hour, "calls": calls, "tokens": tokens, "usd": _plain(usd)}
-        for (model, hour), (calls, tokens, usd) in sums.items()
-    ]
 
 
 def _plain(usd: Decimal | None) -> str | None:

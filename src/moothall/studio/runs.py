@@ -25,7 +25,7 @@ from moothall.reasoning.loop.prompt_record import recorded_prompt
 from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
 from moothall.studio.page import Tab, attachment
-from moothall.studio.run_view import Totals, shown, spent_by_model, told_of
+from moothall.studio.run_view import Totals, shown, told_of
 from moothall.text import shorten
 from moothall.threads import guard, renewed
 
@@ -201,7 +201,7 @@ class RunsTab(Tab):
         }
 
     def sums(self, run: str) -> dict[str, Any]:
-        """Return a run's totals and its order: the first time, all its entries are read."""
+        """Return a run's totals, also by model, and its order: at first, all entries are read."""
         return self._sums(self._journal.run(run))
 
     def _sums(self, outline: Outline) -> dict[str, Any]:
@@ -218,16 +218,15 @@ class RunsTab(Tab):
             self._sums_of[outline.id] = sums
             if len(self._sums_of) > _KNOWN:
                 del self._sums_of[next(iter(self._sums_of))]
-            return {"totals": sums.totals.to_json(), "order": sums.order}
+            totals = sums.totals
+            return {"totals": totals.to_json(), "models": totals.by_model(), "order": sums.order}
 
     def models(self, runs: list[str]) -> dict[str, list[dict[str, Any]]]:
-        """Return what runs have spent by model and hour, by run, as `spent_by_model`."""
+        """Return what runs have spent by model and hour, by run, as `Totals.by_model`."""
         made: dict[str, list[dict[str, Any]]] = {}
         for run in runs[:_KNOWN_MODELS]:
-            try:
-                made[run] = spent_by_model(self._journal.entries(run))
-            except NoSuchRun:
-                continue  # it was deleted meanwhile
+            with suppress(NoSuchRun):  # it was deleted meanwhile
+                made[run] = self.sums(run)["models"]
         return made
 
     def prompt(self, run: str, path: str, sequence: int) -> dict[str, Any] | None:
