@@ -166,18 +166,13 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
             "head": float(is_head),
             "code": float(unit.kind == "code"),
             "term": float(unit.kind == "term" and told is None),
-            "bare name": float(
-                asked.kind.name == "code" and kind == 1.0 and unit.kind in ("term", "item", "head")
-            ),
             "dangles": float(unit.dangles),
-            "antecedent lacks": float(unit.dangles and first == place),
             "short": min(length, 8) / 8,
             "long": max(0, min(length, 100) - 40) / 60,
             "first": float(place == 0),
             "nothing new": float(own <= wanted and not unit.is_setting),  # `ForwardAgent no`
             "new": min(len(own - wanted), 10) / 10,
             "asks": float(said[-1:] in "?\uff1f؟"),
-            "leads on": float(said.endswith(":")),
             "about page": about_page,
             "about section": about_section,
             "opens": about_page * (place == read.opens),

@@ -112,8 +112,9 @@ def search_folder(
     logged.
 
     The action returns a `Resource` for each file, best first. Its content is the file's best
-    passages, each as a section; a passage is cited as `file:///…#anchor`. If no file has text
-    that can be read, it fails and says why.
+    passages, each as a section; a passage is cited as `file:///…#anchor`. What several
+    files have word for word is returned once. If no file has text that can be read, it fails and
+    says why.
 
     Args:
         path: the folder
