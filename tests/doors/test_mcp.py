@@ -192,6 +192,7 @@ def test_mcp_door_results_are_structured_as_their_output_schemas_say(
                 "type": "object",
                 "properties": {"result": {"type": "integer"}},
                 "required": ["result"],
+                "x-fastmcp-wrap-result": True,
             }
             assert tools["shelf"] == {
                 "type": "object",

@@ -23,7 +23,7 @@ TODAY = datetime.now(UTC).date()
     ("more", "query", "range"),
     (
         ({"sites": ["a.example", "c.example"]}, "apples (site:a.example OR site:c.example)", None),
-        ({"sites": ["a.example"]}, "apples site:a.example", None),
+        ({"site": "a.example"}, "apples site:a.example", None),
         ({"exclude": ["b.example", "d.example"]}, "apples -site:b.example -site:d.example", None),
         ({"since": TODAY}, "apples", "day"),
         ({"since": (TODAY - timedelta(days=20)).isoformat()}, "apples", "month"),

@@ -68,7 +68,7 @@ def test_a_search_asks_for_the_site_and_leaves_others_out() -> None:
         asked.extend(parse_qs(urlsplit(request.path).query)["q"])
         return answer(FOUND)
 
-    found = search(answered, sites=["A.example"])
+    found = search(answered, site="A.example")
     assert [each.url for each in found] == ["https://a.example/x"]
     assert asked == ["apples site:A.example"]
 
@@ -145,14 +145,8 @@ def test_without_a_searxng_other_machines_are_asked_which_offline_forbids() -> N
             {"searxng": "http://localhost", "allow_hosts": ["http://x"]},
             "allow_hosts: a host is like",
         ),
-        (
-            {"searxng": "http://localhost", "sites": ["http://a.org/"]},
-            "sites: each must be a host such as",
-        ),
-        (
-            {"searxng": "http://localhost", "sites": ["*.a.org"]},
-            "sites: each must be a host such as",
-        ),
+        ({"searxng": "http://localhost", "site": "http://a.org/"}, "site must be a host such as"),
+        ({"searxng": "http://localhost", "site": "*.a.org"}, "site must be a host such as"),
     ),
 )
 def test_wrong_settings_are_said_at_once(wrong: dict[str, Any], why: str) -> None:

@@ -251,10 +251,10 @@ def test_of_a_site_only_its_pages_and_links_are_taken() -> None:
     pages = {"/a": html(f"<p>Apples are round. {links}</p>"), "/b": redirect("//localhost/a")}
     pool = ResourcePool()
     with Web(pages) as web:
-        page = web.visit("/a", pool, sites=["127.0.0.1"])
+        page = web.visit("/a", pool, site="127.0.0.1")
         assert [each.url for each in pool.get_all()] == ["https://a.127.0.0.1./", page.url]
-        assert "http://localhost/a is not on 127.0.0.1" in refused(web, "/b", sites=["127.0.0.1"])
-        assert "BASE/a is not on example.org" in refused(web, "/a", sites=["example.org"])
+        assert "http://localhost/a is not on 127.0.0.1" in refused(web, "/b", site="127.0.0.1")
+        assert "BASE/a is not on example.org" in refused(web, "/a", site="example.org")
 
 
 def test_a_redirect_leads_to_the_resource_that_was_read() -> None:
@@ -463,7 +463,7 @@ def test_no_file_of_this_machine_is_read() -> None:
     "wrong",
     (
         *({"per_host": 0}, {"user_agent": " /1"}, {"allow_hosts": "a.b"}, {"allow_hosts": 3}),
-        *({"max_bytes": 0}, {"timeout_s": -1}, {"delay_s": "1"}, {"sites": "a.b"}),
+        *({"max_bytes": 0}, {"timeout_s": -1}, {"delay_s": "1"}, {"site": "a.b:80"}),
         *({"timeout_s": 0}, {"timeout_s": True}, {"delay_s": float("nan")}, {"per_host": 1.5}),
         *({"user_agent": "a\r\nHost: b"}, {"user_agent": "Größe/1.0"}),
     ),

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from moothall.errors import ActionError
 from moothall.signature.schema import WrongSchema, checked
 from moothall.text import shorten
 
+WRAPS: Final = "x-fastmcp-wrap-result"
+"""FastMCP's mark of an output schema whose objects only hold the value, as their `result`."""
 
-def value_of(result: Any, where: str) -> Any:
+
+def value_of(result: Any, where: str, schema: Any = None) -> Any:
     """Return the value of a tool's result: its structured content, else its text or its blocks.
 
+    Args:
+        result: the result
+        where: the tool's name, for an error
+        schema: the tool's output schema, if it has one
+
     Raises:
-        ActionError: the tool has failed; `where` names it
+        ActionError: the tool has failed
     """
     if result.is_error:
         texts = [block.text for block in result.content if block.type == "text"]
         raise ActionError("ToolError", "\n".join(texts) or "it does not say why", where)
-    if result.structured_content is not None:
-        return result.structured_content
+    structured = result.structured_content
+    if structured is not None:
+        wraps = isinstance(schema, dict) and schema.get(WRAPS) is True
+        return structured["result"] if wraps and structured.keys() == {"result"} else structured
     return _joined([_block(each) for each in result.content])
 
 
@@ -66,7 +76,7 @@ class ResultSchema:
         if wraps:
             definitions = returned.pop("$defs", None)
             properties = {"type": "object", "properties": {"result": returned}}
-            returned = {**properties, "required": ["result"]}
+            returned = {**properties, "required": ["result"], WRAPS: True}
             if definitions is not None:
                 returned["$defs"] = definitions
         try:

@@ -137,7 +137,8 @@ class Actions:
 
             async def send(client: mcp.Client) -> Any:
                 heard = None if context is None else _progress(context)
-                return value_of(await client.call_tool(name, args, progress_callback=heard), where)
+                result = await client.call_tool(name, args, progress_callback=heard)
+                return value_of(result, where, made.data.get("outputSchema"))
 
             return await perform(f'"{name}"', send, context, made)
 

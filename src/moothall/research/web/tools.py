@@ -29,7 +29,7 @@ from moothall.research.findings import Resource
 from moothall.research.pool import ResourcePool
 from moothall.research.reading.html import Document, decoded, is_binary, plain, read_html
 from moothall.research.reading.process import Reading
-from moothall.research.scope import Scope
+from moothall.research.scope import Scope, checked_site
 from moothall.research.web.fetching import (
     USER_AGENT,
     Fetched,
@@ -66,6 +66,7 @@ def search_web(
     results: int = 10,
     region: str = "us-en",
     timeout_s: float = 30.0,
+    site: str | None = None,
     sites: Iterable[str] = (),
     exclude: Iterable[str] = (),
     since: date | str | None = None,
@@ -81,7 +82,8 @@ def search_web(
         results: how many results are returned at most
         region: the country and language that results are for, such as `us-en` or `de-de`
         timeout_s: seconds that an answer may take
-        sites: hosts: only results on them and on hosts below them are asked for and returned
+        site: a host: only results on it and on hosts below it are asked for and returned
+        sites: the same for several hosts
         exclude: hosts, with those below them, whose results are left out
         since: a day, month or year, such as `2024-05`: results of about this time and later are
             asked for
@@ -96,7 +98,7 @@ def search_web(
     if not isinstance(region, str) or not re.fullmatch("[A-Za-z]{2}-[A-Za-z]{2,3}", region):
         raise ConfigError(f"search_web: region must be one such as us-en, got {region!r:.80}")
     address_check(allow_hosts)
-    scope = Scope(sites, exclude, since, "search_web: ")
+    scope = _scope("search_web", site, sites, exclude, since)
     if searxng is not None:
         ask = _searxng(searxng, allow_hosts, region, timeout_s, scope.range)
     else:
@@ -116,6 +118,19 @@ def search_web(
         return [each for each in _resources(listed) if scope.takes(each)][:results]
 
     return Action("search_web", search, outside=True, idempotent=True)
+
+
+def _scope(
+    name: str,
+    site: str | None,
+    sites: Iterable[str],
+    exclude: Iterable[str],
+    since: date | str | None,
+) -> Scope:
+    one = () if site is None else (checked_site(site, f"{name}: site"),)
+    scope = Scope(sites, exclude, since, f"{name}: ")
+    scope.sites = (*one, *scope.sites)
+    return scope
 
 
 def _searxng(
@@ -217,6 +232,7 @@ def visit_page(
     delay_s: float = 0.0,
     timeout_s: float = 30.0,
     max_bytes: int = MAX_BYTES,
+    site: str | None = None,
     sites: Iterable[str] = (),
     exclude: Iterable[str] = (),
     since: date | str | None = None,
@@ -235,8 +251,9 @@ def visit_page(
         delay_s: seconds from one request to a host to the next
         timeout_s: seconds that an answer may take, to its end
         max_bytes: how large a page may be, unpacked
-        sites: hosts: only their pages and those of hosts below them are read; links to others are
+        site: a host: only its pages and those of hosts below it are read; links to others are
             left out
+        sites: the same for several hosts
         exclude: hosts, with those below them, that are not read
         since: a day, month or year, such as `2024-05`: a page that says that it was published
             before is refused
@@ -246,7 +263,7 @@ def visit_page(
         MissingExtra: the extra `research` is not installed
     """
     MissingExtra.unless("visit_page", "research", "lxml", "trafilatura", "pypdf")
-    scope = Scope(sites, exclude, since, "visit_page: ")
+    scope = _scope("visit_page", site, sites, exclude, since)
     fetcher = Fetcher(
         "visit_page", allow_hosts, timeout_s, max_bytes, user_agent, per_host, delay_s, scope
     )
@@ -265,6 +282,7 @@ def visit_page(
 def read_pdf(
     *,
     allow_hosts: Iterable[str] = (),
+    site: str | None = None,
     sites: Iterable[str] = (),
     exclude: Iterable[str] = (),
 ) -> Action:
@@ -273,7 +291,7 @@ def read_pdf(
     Its arguments and errors are those of `visit_page`.
     """
     MissingExtra.unless("read_pdf", "research", "pypdf")
-    scope = Scope(sites, exclude, what="read_pdf: ")
+    scope = _scope("read_pdf", site, sites, exclude, None)
     fetcher = Fetcher("read_pdf", allow_hosts, 60.0, 2 * MAX_BYTES, scope=scope)
 
     async def read_document(url: str, pool: ResourcePool | None = None) -> Resource:
