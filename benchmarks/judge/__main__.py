@@ -34,37 +34,11 @@ from moothall.research.sentences import terms
 _DATA = Path(__file__).resolve().parent.parent / "data"
 TABLE = _DATA / "judge.csv.gz"
 WEIGHTS = Path(judge.__file__).with_name(judge.WEIGHTS)
-# How much each source counts in all, and which features the judge does not see: they say what a
-# source's sentences look like, or are too rare to be learned but as a part of `conflicts`.
+# How much each source counts in all.
 SHARES = {
     "wice": 6.0, "wice_partial": 0.25, "expertqa": 6.0, "begin": 2.0, "citations": 3.0,
     "written": 4.0, "quoted": 0.3, "reworded": 0.8, "changed": 1.5,
 }  # fmt: skip
-UNSEEN = frozenset(
-    [
-        "roles_turned",
-        "planned",
-        "possible",
-        "needed",
-        "all_for_some",
-        "all_added",
-        "cause_added",
-        "exception_lost",
-        "compared",
-        "bound_dates",
-        "bound_numbers",
-        "denied_more",
-        "denied_less",
-        "opposed",
-        "changed_name",
-        "changed_denial",
-        "lacks_name",
-        "lacks_number",
-        "numbers_unit",
-        "numbers_against",
-        "dates_missing",
-    ]
-)
 RISING = frozenset(
     [
         "covered_window",
@@ -82,7 +56,6 @@ RISING = frozenset(
         "bound_numbers",
         "bound_dates",
         "bound_names",
-        "roles_kept",
     ]
 )
 UNSIGNED = frozenset(("sentences",))
@@ -175,10 +148,8 @@ def write_weights(trees: int) -> None:
     with gzip.open(TABLE, "rt", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     pairs = [Pair(r["source"], r["group"], "", "", float(r["target"]), r["kind"]) for r in rows]
-    seen = [name for name in features.NAMES if name not in UNSEEN]
-    places = [features.NAMES.index(name) for name in seen]
-    table = np.array([[float(row[name]) for name in seen] for row in rows])
-    signs = [0 if name in UNSIGNED else 1 if name in RISING else -1 for name in seen]
+    table = np.array([[float(row[name]) for name in features.NAMES] for row in rows])
+    signs = [0 if name in UNSIGNED else 1 if name in RISING else -1 for name in features.NAMES]
     targets = np.array([float(pair.target == 1) for pair in pairs])
     counts = {s: sum(p.source == s for p in pairs) for s in SHARES}
     weights = np.array([SHARES[p.source] * 1000 / counts[p.source] for p in pairs])
@@ -198,10 +169,9 @@ def write_weights(trees: int) -> None:
     plain = [s for p, s in zip(pairs, scores, strict=True) if p.source in _PLAIN and p.target == 1]
     supported, partly = (float(np.quantile(plain, part)) for part in (_MARKED, _LOST))
     start, made = train(table, targets, weights, signs, settings)
-    moved = [_moved(tree, places) for tree in made]
     weights_json = {
         "start": round(start, 4),
-        "supported": round(supported, 3), "partly": round(partly, 3), "trees": moved,
+        "supported": round(supported, 3), "partly": round(partly, 3), "trees": made,
     }  # fmt: skip
     WEIGHTS.write_text(json.dumps(weights_json, separators=(",", ":")) + "\n", encoding="ascii")
     print(f"{WEIGHTS.name}: {len(made)} trees, {WEIGHTS.stat().st_size} bytes, "
@@ -209,13 +179,7 @@ def write_weights(trees: int) -> None:
 
 
 _PLAIN = frozenset(("written", "citations"))
-_MARKED, _LOST = 0.16, 0.05
-
-
-def _moved(tree: Any, places: list[int]) -> Any:
-    if not isinstance(tree, list):
-        return tree
-    return [places[tree[0]], tree[1], _moved(tree[2], places), _moved(tree[3], places)]
+_MARKED, _LOST = 0.2, 0.05
 
 
 def report(pairs: Sequence[Pair], scores: Sequence[float]) -> None:

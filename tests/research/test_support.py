@@ -189,3 +189,42 @@ def test_support_takes_a_bounded_time_whatever_the_text(piece: str) -> None:
     start = time.process_time()
     support(piece * 3000, piece * 3000)
     assert time.process_time() - start < 5
+
+
+MILL = (
+    "Anna Brandt sold the mill to Oskar Lind, who leases it to a baker. Ingrid Moe praised Lind "
+    "for the new wheel. Rye fills 40 sacks a day, barley 25. The roof leaked in 1921, eleven "
+    "years after the mill was built. Nobody works there on Sundays. A sack holds 20 kg of flour."
+)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "why"),
+    (
+        ("Oskar Lind sold the mill to Anna Brandt.", "turns round who did it to whom"),
+        ("Oskar Lind praised Ingrid Moe for the new wheel.", "turns round who did it to whom"),
+        ("Rye fills 40 sacks a month.", "month"),
+        ("The roof leaked because a baker works there.", ""),
+        ("The mill was built in 1915.", "1915"),
+    ),
+)
+def test_support_of_exchanged_doers_other_rates_and_added_causes_is_not_full(
+    sentence: str, why: str
+) -> None:
+    found = support(sentence, MILL)
+
+    assert found.label != "supported"
+    assert why in found.why
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    (
+        "Oskar Lind bought the mill from Anna Brandt.",
+        "Lind was praised by Ingrid Moe for the new wheel.",
+        "Rye fills 40 sacks every day.",
+        "The mill was built in 1910, and its roof leaked in 1921.",
+    ),
+)
+def test_support_of_a_buyer_a_passive_a_rate_and_a_year_that_follows_is_full(sentence: str) -> None:
+    assert support(sentence, MILL).label == "supported"

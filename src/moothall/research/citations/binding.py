@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Final
 
 from moothall.research.citations.figures import Figures
 from moothall.research.citations.matching import Unit, near, text_of
 from moothall.research.citations.parsed import Name, Place, Sentence, Stored
 
-_APART: Final = frozenset(("from", "and", "or"))  # no one does it to another
-_BEING: Final = frozenset(("was", "were", "is", "are", "been", "be", "being"))
 _MOST_ITEMS: Final = 12
 _MOST_MENTIONS: Final = 40
 _MOST_SPOTS: Final = 6  # of one word in a sentence
@@ -80,6 +79,14 @@ def numbers_bound(
             *((i.at, i.end, [(n, p) for n, p, _ in i.hits], all_dates) for i in dates),
         ],
     )  # fmt: skip
+    exchanged = 0.0
+    for part in (found, dates):
+        count, beside = crossed(
+            ours, units, there, inside,
+            [(i.at, i.end, [(n, p) for n, p, q in i.hits if q >= 0.5]) for i in part],
+        )  # fmt: skip
+        if count > exchanged:
+            exchanged, stolen, word = count, max(stolen, _STOLEN + 0.01), beside
     values = [
         sum(i.quality < 0.4 and not i.unit for i in found),
         sum(i.unit for i in found),
@@ -95,7 +102,7 @@ def numbers_bound(
         whys.append(f"the passage gives another date of this than {text_of(ours, *worst_date)}")
     if stolen > _STOLEN:
         whys.append(f"says a number or date of {word} that the passage says of something else")
-    return [*values, stolen], whys
+    return [*values, stolen, exchanged], whys
 
 
 def _stolen(
@@ -137,6 +144,43 @@ def _stolen(
     return worst, why
 
 
+def crossed(
+    ours: Sentence, units: list[Unit], there: Stored, inside: range,
+    items: Sequence[tuple[int, int, Sequence[Place]]],
+) -> tuple[float, str]:  # fmt: skip
+    """Return how many words stand by the one of two items here, and by the other one there."""
+    worst, why = 0, ""
+    words = [u for u in units if u.kind not in ("number", "date") and u.word.weight > 0.5]
+    for one, other in combinations(items[:_MOST_ITEMS], 2):
+        turned, first = 0, ""
+        for unit in words:
+            if any(item[0] <= unit.at < item[1] for item in (one, other)):
+                continue
+            here = [_steps(ours, unit.at, *item[:2]) for item in (one, other)]
+            if abs(here[0] - here[1]) < 2 or min(here) > _BESIDE:
+                continue
+            sides = 0
+            for number in inside:
+                each = there.sentences[number]
+                spots = [at for at, quality in unit.hits.get(number, ()) if quality >= 0.75]
+                mine = [[p for n, p in item[2] if n == number] for item in (one, other)]
+                if not spots or not all(mine) or set(mine[0]) & set(mine[1]):
+                    continue
+                a, b = (min(_between(each, at, p) for at in spots for p in m) for m in mine)
+                if abs(a - b) >= 2:
+                    sides += 1 if (a < b) == (here[0] < here[1]) else -1
+            turned += (sides < 0) - (sides > 0)
+            if sides < 0:
+                first = first or ours.text[slice(*ours.spans[unit.at])]
+        if turned > worst:
+            worst, why = turned, first
+    return float(worst), why
+
+
+def _between(each: Sentence, place: int, item: int) -> int:
+    return 0 if place == item else _steps(each, place, item, item + 1)
+
+
 def _steps(each: Sentence, place: int, begin: int, stop: int) -> int:
     """Return how many words lie between a word and a mention; a comma or an `and` counts more."""
     low, high = (place + 1, begin) if place < begin else (stop, place)
@@ -170,68 +214,4 @@ def names_bound(
     whys = []
     if worst and strange < 0:
         whys.append(f"the passage says this of another than {text_of(ours, *worst)}")
-    stolen, word = _stolen(ours, there, units, inside, items)
-    if stolen > _STOLEN and not whys:
-        whys.append(f"says {word} of another than the passage does")
-    return [strange, stolen], whys
-
-
-def roles(
-    ours: Sentence, there: Stored, units: list[Unit], inside: range
-) -> tuple[list[float], list[str]]:
-    """Who does it, and to whom: the order of two names around a word that the passage has too."""
-    kept = turned = 0
-    why = []
-    names = [
-        n
-        for n in _named(ours, there)[:_MOST_ITEMS]
-        if n.said[:1].isupper() and any(n.at <= u.at < n.end and u.hits for u in units)
-    ]
-    between = [u for u in units if u.kind == "word" and u.hits]
-    for place, first in enumerate(names):
-        for second in names[place + 1 : place + 3]:
-            if ours.clauses[first.at] != ours.clauses[second.at]:
-                continue
-            verbs = [u for u in between if first.end <= u.at < second.at and u.best > 0.7]
-            if (
-                not verbs
-                or len(verbs) > 5
-                or _APART.intersection(ours.small[first.end : second.at])
-            ):
-                continue
-            passive = _passive(ours, first.end, second.at)
-            sides = _sides(there, first, second, verbs, inside)
-            for is_first, theirs in sides:
-                if is_first == (passive == theirs):
-                    kept += 1
-                else:
-                    turned += 1
-            if sides and turned > kept:
-                why = [f"turns round who did it to whom: {first.said}, {second.said}"]
-    return [float(kept > 0), float(turned > kept)], why
-
-
-def _sides(
-    there: Stored, first: Name, second: Name, verbs: list[Unit], inside: range
-) -> list[tuple[bool, bool]]:
-    made = []
-    for number in range(max(0, inside.start - 1), min(len(there.sentences), inside.stop + 1)):
-        each = there.sentences[number]
-        ones = [n for n in each.names if n.same(first)]
-        others = [n for n in each.names if n.same(second)]
-        for one in ones:
-            for other in others:
-                low, high = sorted((one, other), key=lambda n: n.at)
-                if "and" not in each.small[low.end : high.at] and any(
-                    low.end <= at < high.at
-                    for verb in verbs
-                    for at, q in verb.hits.get(number, ())
-                    if q >= 0.75
-                ):
-                    made.append((one.at < other.at, _passive(each, low.end, high.at)))
-    return made
-
-
-def _passive(each: Sentence, begin: int, end: int) -> bool:
-    words = each.small[begin:end]
-    return "by" in words and not _BEING.isdisjoint(words)
+    return [strange], whys

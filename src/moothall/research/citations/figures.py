@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 from typing import Final
 
+from moothall.research.citations.lexicon import ALIKE
 from moothall.research.citations.parsed import Sentence, Stored
 from moothall.research.citations.quantities import Date, Quantity
 from moothall.research.citations.units import Comparison
@@ -17,6 +18,7 @@ _ALREADY: Final = listed("the both these those all between")  # two groups
 _FOLLOWS: Final = {(">=", ">"), ("<=", "<"), (">=", "="), ("<=", "=")}
 _MOST_FIGURES: Final = 30  # of a sentence
 _MOST: Final = 14  # numbers of a passage that are combined
+_FAR_PART: Final = 8  # sentences between a number and the part of it that is meant
 _APART: Final = 2  # sentences between two that are added, at most
 _WEEKS: Final = 0.085  # twelve weeks, three months
 _YEAR: Final = 31_557_600  # seconds
@@ -34,6 +36,7 @@ class Figure:
     quality: float = 0.0
     unit: bool = False  # the same digits with another unit
     against: bool = False  # the same value, compared otherwise
+    rest: bool = False  # it is what is left of a number of the passage
     why: str = ""
 
 
@@ -75,7 +78,7 @@ def figures(ours: Sentence, there: Stored) -> Figures:
 
 def _number(said: Quantity, ours: Sentence, there: Stored) -> Figure:
     made = Figure("number", said.at, said.end, said.dimension)
-    against = 0
+    against, about = 0, _about_the_same(ours, there)
     for number, other in there.quantities:
         alike = same_value(said, other)
         if said.dimension == other.dimension or (alike and _is_cents(said, other)):
@@ -87,14 +90,15 @@ def _number(said: Quantity, ours: Sentence, there: Stored) -> Figure:
                         quality -= 0.1
                     made.hits.append((number, other.at, quality))
                 else:
-                    against += 1
+                    against += number in about
                     made.hits.append((number, other.at, 0.2))
             elif other.bare == said.bare and said.bare:
                 made.unit = True
         elif alike and "" in (said.dimension, other.dimension):
             made.hits.append((number, other.at, 0.55))
         elif other.bare == said.bare and not (
-            said.dimension in ("times", "share") and other.dimension == ""
+            (said.dimension in ("times", "share") and other.dimension == "")
+            or other.dimension in ("times", "share")
         ):
             made.unit = True
         elif other.bare == said.bare:
@@ -107,8 +111,8 @@ def _number(said: Quantity, ours: Sentence, there: Stored) -> Figure:
     made.against = against > 0 and made.quality < 0.5
     made.unit = made.unit and made.quality <= 0.55
     text = ours.text[ours.spans[said.at][0] : ours.spans[said.end - 1][1]]
-    if made.quality < 0.5 and not made.against and (not made.unit or said.dimension == "share"):
-        places = _derived(said, ours, there)
+    if made.quality < 0.5 and not made.against:
+        places, made.rest = _derived(said, ours, about, there)
         if places:
             made.quality, made.unit = 0.75, False
             made.hits.extend((number, at, 0.75) for number, at in places)
@@ -128,14 +132,16 @@ def _is_cents(said: Quantity, other: Quantity) -> bool:
     return names == {"usd", "eur"} and ("cent" in said.said) != ("cent" in other.said)
 
 
-def _derived(said: Quantity, ours: Sentence, there: Stored) -> list[tuple[int, int]]:
-    """Return the places of the numbers that one follows from: a sum, a ratio, a bound, the rest.
+def _derived(
+    said: Quantity, ours: Sentence, about: set[int], there: Stored
+) -> tuple[list[tuple[int, int]], bool]:
+    """Return the places of the numbers that one follows from, and whether it is what is left.
 
-    The nearest are taken: numbers of far sentences seldom belong together. One of them stands in a
-    sentence that is about the same.
+    It may be a sum, a ratio, a part, a bound or the rest. The nearest are taken: numbers of far
+    sentences seldom belong together. One of them stands in a sentence that is about the same.
     """
-    near = there.quantities[:_MOST]
-    about = _about_the_same(ours, there)
+    far = {n: min((abs(n - each) for each in about), default=0) for n, _ in there.quantities}
+    near = sorted(sorted(there.quantities, key=lambda pair: far[pair[0]])[:_MOST])
     same = [(n, q) for n, q in near if q.dimension == said.dimension]
     for n, q in same:
         if (
@@ -143,33 +149,58 @@ def _derived(said: Quantity, ours: Sentence, there: Stored) -> list[tuple[int, i
             and (q.value > said.value) == (said.comparison[0] == ">")
             and 0.5 < (q.value or 1) / (said.value or 1) < 2
         ):
-            return [(n, q.at)]
+            return [(n, q.at)], False
         if said.dimension == "share" and n in about and _equals(said, 1 - q.value):
-            return [(n, q.at)]  # the rest
+            return [(n, q.at)], True
     if said.dimension in ("share", "times"):
         for (n, one), (m, other) in _nearest(near, about, 1):
             if one.dimension == other.dimension and _is_ratio(said, one.value, other.value):
-                return [(n, one.at), (m, other.at)]
+                low, high = sorted((abs(one.value), abs(other.value)))
+                is_rest = said.dimension == "share" and not _equals(said, low / high)
+                return [(n, one.at), (m, other.at)], is_rest
     if said.dimension == "times":
-        return []
+        return [], False
     for (n, one), (m, other) in _nearest(same, about, _APART):
-        if _equals(said, one.value + other.value) or _equals(said, abs(one.value - other.value)):
-            return [(n, one.at), (m, other.at)]
+        for value in (one.value + other.value, abs(one.value - other.value)):
+            if _equals(said, value):
+                return [(n, one.at), (m, other.at)], value < max(one.value, other.value)
+    for n, q in same if said.digits > 1 or said.value > 9 else ():
+        if n in about:
+            for m, r in there.quantities:
+                if abs(n - m) <= 1 and r != q and r.bare > 1 and _equals(said, q.value / r.bare):
+                    return [(n, q.at), (m, r.at)], False
+            for r in ours.quantities:
+                if r != said and 1 < r.bare < 100 and _equals(said, q.value * r.bare):
+                    return [(n, q.at)], False
+    parts = [(n, q) for n, q in near if q.dimension == "share"]
+    whole = [pair for pair in there.quantities if pair[1].dimension == said.dimension]
+    if said.digits > 1 and said.dimension != "share":
+        for (n, q), (m, share) in product(whole, parts):
+            is_near = n != m and abs(n - m) <= _FAR_PART and not about.isdisjoint((n, m))
+            if is_near and _equals(said, q.value * share.value):
+                return [(n, q.at), (m, share.at)], False
     for part in (same, *([pair for pair in same if pair[0] == n] for n in {n for n, _ in same})):
         if len(part) > 2 and _equals(said, sum(q.value for _, q in part)):
-            return [(n, q.at) for n, q in part]
+            return [(n, q.at) for n, q in part], False
     if said.dimension == "time" and said.value > 3e7:
         for (n, before), (m, after) in combinations(there.dates[:_MOST], 2):
             years = abs(after.year - before.year) if before.year and after.year else 0
             if years and abs(years * _YEAR - said.value) < 0.6 * _YEAR:
-                return [(n, before.at), (m, after.at)]
-    return []
+                return [(n, before.at), (m, after.at)], False
+    return [], False
 
 
 def _about_the_same(ours: Sentence, there: Stored) -> set[int]:
     """Return the sentences of a passage that have half as many of our words as the best."""
     terms = {term for word in ours.about for term in word.terms}
-    shared = {(n, term) for term in terms for n, _ in there.where.get(term, ())}
+    shared = {
+        (n, term)
+        for term in terms
+        for places in (
+            there.where.get(term, ()), *(there.groups.get(g, ()) for g in ALIKE.get(term, ()))
+        )
+        for n, _ in places
+    }  # fmt: skip
     of = Counter(n for n, _ in shared)
     least = max(of.values(), default=0) / 2
     return {n for n, count in of.items() if count >= least}
@@ -237,12 +268,25 @@ def _date(said: Date, ours: Sentence, there: Stored) -> Figure:
         for number, q in there.quantities:
             if q.value == said.year:
                 made.hits.append((number, q.at, 0.8))
+        made.hits.extend((n, at, 0.75) for n, at in _years_on(said, there) if not made.hits)
     made.quality = max((quality for *_, quality in made.hits), default=0.0)
     if made.quality < 0.4:
         made.why = f"says {said.said}, a date that is not in the passage"
     elif made.against:
         made.why = f"says otherwise than the passage what is before and after {said.said}"
     return made
+
+
+def _years_on(said: Date, there: Stored) -> list[tuple[int, int]]:
+    """Return the places of a date and of the years between it and another one."""
+    for (n, date), (m, q) in product(there.dates[:_MOST], there.quantities[:_MOST]):
+        years = q.value / _YEAR
+        if (
+            date.year and q.dimension == "time" and abs(n - m) <= 1
+            and years > 0.99 and abs(abs(said.year - date.year) - years) < 0.01
+        ):  # fmt: skip
+            return [(n, date.at), (m, q.at)]
+    return []
 
 
 def same_value(said: Quantity, there: Quantity) -> bool:

@@ -249,7 +249,8 @@ PLANNED: Final = listed(
 POSSIBLE: Final = listed(
     "may might could can possibly perhaps potentially likely probably suggest suggests "
     "suggested appears appear seems seem suspected alleged allegedly reportedly unclear "
-    "believe believes believed thought estimated rumoured rumored maybe possible"
+    "believe believes believed thought feared estimated disputed whether rumoured "
+    "rumored maybe possible"
 )
 NEEDED: Final = listed(
     "must required requires require mandatory obliged compulsory obligatory shall need needs "
@@ -257,7 +258,7 @@ NEEDED: Final = listed(
 )
 NONE: Final = listed("no none nobody never neither")
 ALL: Final = listed(
-    "all every each always everyone everybody everything entire entirely whole never none "
+    "all every always everyone everybody everything entire entirely whole never none "
     "nobody nothing everywhere anywhere only solely exclusively completely fully any "
     "invariably unanimous "
     "unanimously"
@@ -283,7 +284,7 @@ DENYING: Final = listed(
     "absence avoid avoids avoided prevent prevents prevented reject rejects rejected hardly "
     "nicht kein keine ohne nie niemals ne pas aucun aucune sans ignore ignores ignored "
     "impossible omit omits omitted prohibit prohibits prohibited forbidden forbid forbids "
-    "banned ban missing nowhere exempt exclude excludes excluded acquitted acquit"
+    "banned ban missing nowhere unlike exempt exclude excludes excluded acquitted acquit"
 )
 BACKWARD: Final = listed(
     "prohibited forbidden banned excluded rejected refused omitted ignored missing absent "

@@ -15,6 +15,7 @@ from moothall.research.sentences import STOP_WORDS, WORD, listed, sentences, ste
 
 BEGINNING: Final = 5
 """Words with this many first letters in common count as nearly the same."""
+_INSTEAD: Final = frozenset(("rather", "instead"))
 _PRONOUNS: Final = listed("he she it they his her its their who him them")
 Place: TypeAlias = tuple[int, int]
 """A sentence of a passage, and a word of it."""
@@ -26,9 +27,10 @@ _JOINS: Final = listed("and but while whereas although because which who where w
 _VERBS: Final = listed(
     "is are was were be been has have had does do did will would can could may might must shall "
     "should said says made took gave found led won lost held became began left went came sold "
-    "bought built cut put set ran wrote rose fell grew kept paid met told"
+    "bought built cut put set ran wrote rose fell grew kept paid met told beat sent spent stood "
+    "drew drove threw taught thought spoke chose brought caught broke meant let hit"
 )
-_BREAK: Final = re.compile(r"[;:()—–]|\s-\s|\n")
+_BREAK: Final = re.compile(r"[;:()—]|\s[-–]\s|\n")
 _CODE: Final = re.compile(r"\w_\w|^_|::|\(\)$|^--?[A-Za-z]|\w\.\w|[a-z][A-Z]")
 
 
@@ -156,7 +158,8 @@ def sentence(text: str, start: int, end: int) -> Sentence:
             content += 1
             for term in known.terms:
                 made.where.setdefault(term, []).append(number)
-        if known.denies and not _bounds(words, number):
+        instead = known.small in _INSTEAD and [w[0] for w in words[number + 1 : number + 2]]
+        if (known.denies or instead in (["than"], ["of"])) and not _bounds(words, number):
             left, seeks = _REACH, True
             made.denials.append(number)
             if known.small in BACKWARD:
@@ -188,7 +191,9 @@ def _bounds(words: list[re.Match[str]], at: int) -> bool:
         "just",
     ):
         return True
-    return "than" in following and words[at][0].casefold() in ("no", "not", "never")
+    before = words[at - 1][0].casefold() if at else ""
+    is_rule = before in ("must", "should", "do", "may", "can")
+    return "than" in following and words[at][0].casefold() in ("no", "not", "never") and not is_rule
 
 
 def _ends_clause(gap: str, small: str, words: list[re.Match[str]], number: int, since: int) -> bool:

@@ -150,6 +150,11 @@ def _year(small: Sequence[str], at: int) -> tuple[int, int]:
 def _fraction(small: Sequence[str], at: int) -> Quantity | None:
     """Return `two thirds`, `a quarter of`, `one in six`, `half`, or `doubled`."""
     word, following = small[at], [*small[at + 1 : at + 4], "", "", ""]
+    if word == "one" and following[1] == "in" and _small(following[2]) > 1:  # one hive in five
+        of = _small(following[2])
+        return Quantity(
+            1 / of, "share", _compared(small, at, at + 4, ""), at, at + 4, 2, "one in", 1 / of
+        )
     end, value = at, 0.0
     head, _, tail = word.partition("-")
     tail = tail.removesuffix("s")

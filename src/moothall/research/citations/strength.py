@@ -12,8 +12,10 @@ from moothall.research.citations.parsed import Sentence, Stored
 from moothall.research.sentences import listed
 
 _WEAK: Final = listed("will would shall can")
-_EXCEPTING: Final = frozenset(("unless", "except", "excluding"))
-_CONDITIONS: Final = frozenset(("unless", "if", "otherwise", "other"))
+_EXCEPTING: Final = listed("unless except excluding only")
+_CONDITIONS: Final = frozenset(
+    ("unless", "if", "otherwise", "other", "only", "not", "no", "need", "needs")
+)
 _IS_TO: Final = re.compile(r"\b(?:is|are|was|were|has|have) (?:yet )?to \w+")
 _SOME_OF: Final = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|half|few|\d+) (?:out )?of "
@@ -25,6 +27,9 @@ _EQUAL: Final = re.compile(
     r"\bnot differ|\bno (?:significant )?difference|\bequally\b|\bas (?:\w+ )as\b|\bunchanged\b"
     r"|\b(?:was|were|is|are|remained|had) (?:similar|identical|the same|comparable)\b"
 )
+_UNEQUAL: Final = re.compile(r"\b(?:than|more|less|fewer|higher|lower|twice)\b")
+_BACKWARD: Final = listed("planned considered proposed disputed expected scheduled discussed")
+_BEING: Final = listed("is are was were be been")
 _NO_MORE: Final = listed("not no never neither nor rather other")
 
 
@@ -37,12 +42,14 @@ def strength(
     forms: set[str] = set().union(*(each.forms for each in window)) if window else set()
     if any("at most" in each.text for each in window):
         forms = forms - {"most"}
+    if _EVERY.search(ours.text):
+        mine = mine - {"every"}
     if "than" in mine:  # never more than
         mine = mine - lexicon.NONE
     planned = possible = exception = 0.0
     places: dict[int, set[int]] = {n: set() for n in inside}
     for unit in units:
-        if unit.kind == "word":
+        if unit.kind == "word" and unit.word.weight > 0.5:
             for n in inside:
                 places[n].update(at for at, q in unit.hits.get(n, ()) if q >= 0.75)
     most = max(map(len, places.values()), default=0)
@@ -51,43 +58,121 @@ def strength(
         for at, word in enumerate(each.small if 2 * len(hits) >= most else ()):
             if each.small[at + 1 : at + 2] == ["not"]:
                 continue  # may not: it is forbidden
-            after = any(place in hits for place in range(at + 1, at + 5))
+            clause = each.clauses[at]
+            after = any(p in hits and each.clauses[p] == clause for p in range(at + 1, at + 5))
+            if word in _BACKWARD and each.small[at - 1] in _BEING:
+                after = after or any(p < at and each.clauses[p] == clause for p in hits)
             if word in lexicon.PLANNED and after:
-                planned = max(planned, 0.4 if word in _WEAK else 1.0)
+                weak = word in _WEAK and each.small[at + 1 : at + 2] != ["have"]
+                planned = max(planned, 0.4 if weak else 1.0)
             elif word in lexicon.POSSIBLE and after:
                 possible = max(possible, 0.4 if word in _WEAK else 1.0)
-            elif word in _EXCEPTING and any(place < at for place in hits):
+            elif word in _EXCEPTING and each.small[at - 1] != "not" and any(p < at for p in hits):
                 exception = 1.0 if mine & lexicon.ALL or "exception" in mine else 0.5
-    planned = 0.0 if mine & lexicon.PLANNED or _IS_TO.search(ours.text) else planned
-    possible = 0.0 if mine & lexicon.POSSIBLE else possible
+    hedged = mine & (lexicon.PLANNED | lexicon.POSSIBLE | lexicon.NEEDED)
+    # What is planned is not yet done.
+    unreal = max(planned, possible) >= 1 and bool(ours.denials) and not hedged
+    planned = 0.0 if unreal or mine & lexicon.PLANNED or _IS_TO.search(ours.text) else planned
+    possible = 0.0 if unreal or mine & lexicon.POSSIBLE else possible
     exception = 0.0 if mine & (lexicon.SOME - {"exception"} | _CONDITIONS) else exception
     needed = float(bool(mine & lexicon.NEEDED and not forms & lexicon.NEEDED))
+    if needed and "only" in forms:  # may only with: needs
+        needed = possible = 0.0
     if needed and forms & lexicon.POSSIBLE:
         needed = 2.0
     strong = mine & lexicon.ALL and not mine & {"almost", "nearly", "not"}
+    if "in all" in ours.text.casefold() or (
+        any(each.denials for each in window) and mine & lexicon.ALL <= lexicon.NONE
+    ):
+        strong = False
     all_added = float(bool(strong and not forms & lexicon.ALL))
     none = mine & lexicon.NONE and not forms & lexicon.NONE and forms & {"most", "many", "some"}
     all_for_some = float(bool((all_added or none) and forms & lexicon.SOME))
-    cause = float(bool(mine & lexicon.SURELY_CAUSAL and not forms & lexicon.CAUSAL))
+    cause = _cause(ours, there, units, inside)
+    rates = set().union(*(_rates(each) for each in window)) if window else set()
+    rate = float(bool(rates and _rates(ours) - rates))
     text = " ".join(each.text for each in window)
     if all_added and _SOME_OF.search(text) and not _SOME_OF.search(ours.text):
         all_for_some = 1.0
     is_compared = _COMPARED.search(ours.text) and not mine & _NO_MORE
-    compared = float(bool(is_compared and _EQUAL.search(text) and " than " not in text))
+    compared = float(bool(is_compared and _EQUAL.search(text) and not _UNEQUAL.search(text)))
     whys = []
     for flag, why in (
         (planned >= 1, "says as done what the passage says is planned"),
         (possible >= 1, "says as certain what the passage says is possible"),
         (needed > 1, "says as required what the passage says is possible"),
         (all_for_some, "says of all what the passage says of some"),
-        (cause, "gives a cause that the passage does not give"),
+        (rate, "says how often or per what otherwise than the passage"),
+        (cause >= 1, "gives a cause that the passage does not give"),
         (compared, "tells apart what the passage says is equal"),
         (exception, "leaves out an exception that the passage makes"),
     ):
         if flag:
             whys.append(why)
-    values = [planned, possible, needed, all_for_some, all_added, cause, exception, compared]
+    values = [
+        planned, possible, needed, all_for_some, all_added, cause, exception, compared, rate,
+        float(unreal),
+    ]  # fmt: skip
     return values, whys
+
+
+def _cause(ours: Sentence, there: Stored, units: list[Unit], inside: range) -> float:
+    """Return 1 if a sentence joins as cause and effect what its passage does not; 0.5: perhaps."""
+    worst = 0.0
+    heavy = [u for u in units if u.word.weight > 0.5]
+    near = range(max(0, inside.start - 1), min(len(there.sentences), inside.stop + 1))
+    joins = [
+        (n, at)
+        for n in near
+        for at, small in enumerate(there.sentences[n].small)
+        if small in lexicon.CAUSAL or small in _LOOSELY_CAUSAL
+    ]
+    for at, word in enumerate(ours.small):
+        if word not in lexicon.SURELY_CAUSAL or "no" in ours.small[at + 1 : at + 2]:
+            continue
+        clause = ours.clauses[at]
+        after = [u for u in heavy if u.at > at and u.clause == clause]
+        before = [u for u in heavy if u.at < at and u.clause >= clause - 1]
+        before = before or [u for u in heavy if u.clause == clause + 1]
+        if before and after and not any(_joined(n, q, before, after) for n, q in joins):
+            are_there = all(any(u.best >= 0.7 for u in side) for side in (before, after))
+            worst = max(worst, 1.0 if are_there else 0.5)
+    return worst
+
+
+def _joined(n: int, q: int, before: list[Unit], after: list[Unit]) -> bool:
+    """Return whether the words of two sides stand on the two sides of a word of the passage."""
+    sides = []
+    for part in (before, after):
+        places = [
+            m == n and p > q
+            for u in [u for u in part if u.kind != "name"] or part
+            for m in ((n - 1, n) if q < 2 else (n,))
+            for p, quality in u.hits.get(m, ())
+            if quality >= 0.7
+        ]
+        sides.append((False in places, True in places))
+    (left, right), (other_left, other_right) = sides
+    return (left and other_right) or (right and other_left)
+
+
+_LOOSELY_CAUSAL: Final = listed("as for after by with through when from of to")
+_RATE: Final = re.compile(
+    r"\b(?:(?:per|each|every|once an?|twice an?|times an?|\d[\d.,]*[^.,;]{0,24}? an?) "
+    r"(hour|day|night|weekday|week|month|quarter|year)\b(?! (?:ago|earlier|later|before|after|old))"
+    r"|(hourly|daily|weekly|monthly|quarterly|yearly|annually|annual)\b)",
+    re.I,
+)
+_EVERY: Final = re.compile(
+    r"\bevery (?:\w+ )?(?:second|minute|hour|day|night|weekday|week|month|quarter|year)s?\b"
+)
+_RATES: Final = {"daily": "day", "annually": "year", "annual": "year"}
+
+
+def _rates(each: Sentence) -> set[str]:
+    """Return per what a sentence counts: a day, a month."""
+    found = (one[1] or one[2] for one in _RATE.finditer(each.text))
+    return {_RATES.get(one, one.removesuffix("ly")) for one in map(str.casefold, found)}
 
 
 def denials(
