@@ -295,9 +295,12 @@ def test_a_stopped_run_begins_again_from_a_step_with_another_message(
         asked = server.requests[before].body["messages"]
         assert asked[-1] == {"role": "user", "content": "Call it c.txt"}
         assert [each["role"] for each in asked[-3:]] == ["assistant", "tool", "user"]
-        view.get_by_role("button", name="Stop").click()
+        view.get_by_role("button", name="Stop", exact=True).click()
+        expect(view.get_by_role("button", name="Resume")).to_be_visible()
         view.get_by_role("button", name="Open in Act and review").click()
         page.get_by_label("Tell the agent").fill("And be brief")
         page.get_by_role("button", name="Send").click()
+        card = page.get_by_role("article", name="approval")  # of what it had asked for already
+        card.get_by_role("button", name="Refuse").click()
         expect(steps(page)).to_contain_text("And be brief")
         assert len(studio.journal.runs()) == 2

@@ -75,7 +75,7 @@ def test_doors_show_what_is_connected_locked_changed_and_served(
         expect(card).to_contain_text("Add two <b>numbers</b>.")
         expect(card).not_to_contain_text("Takes")  # that has not changed
         page.get_by_text("1 tool").click()
-        expect(sums.get_by_role("listitem")).to_have_text("add")
+        expect(sums.get_by_role("listitem")).to_have_text("add Add two <b>numbers</b>.")
         page.set_viewport_size({"width": 390, "height": 800})
         for each in (card, sums, clerks, local):
             assert each.evaluate("each => each.getBoundingClientRect().right") <= 390

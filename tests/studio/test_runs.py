@@ -551,4 +551,6 @@ def test_a_run_has_an_address_and_is_compared(studio: Studio, page: Page) -> Non
     search.fill("")
     page.get_by_role("tab", name="Runs").click()
     page.wait_for_url("**/runs")
-    expect(view.get_by_role("row", name="files")).to_contain_text(re.compile(r"[1-9],\d{3}"))
+    expect(view.get_by_role("row", name="Act and review")).to_contain_text(
+        re.compile(r"[1-9],\d{3}")
+    )

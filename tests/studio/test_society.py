@@ -227,6 +227,11 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     page.get_by_label("Place", exact=True).fill("park-1")
     press(page, "Apply at the next step")
     expect(page.get_by_text("closes park-1")).to_be_visible()
+    page.get_by_label("Place", exact=True).fill("school")  # for a day, so it opens by itself
+    page.get_by_label("For how many hours").fill("24")
+    press(page, "Apply at the next step")
+    opens = page.get_by_role("listitem").filter(has_text="opens school")
+    expect(opens).to_contain_text("will apply at Tue 00:30 (step 98)")
     page.get_by_label("Change", exact=True).select_option("Open a place again")
     page.get_by_label("Place", exact=True).fill("park-1")
     press(page, "Apply at the next step")

@@ -253,7 +253,7 @@ class MCPAgent(Agent):
         return {
             **told,
             "calls_itself": None if server is None else server.server,
-            "tools": sorted(tools),
+            "tools": [[name, each.data.get("description")] for name, each in sorted(tools.items())],
             "changed": changed,
             "gone": gone,
             "seen": _seen(tools),

@@ -5,11 +5,10 @@ import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { fillForm } from "./forms.js";
 import { arrange, cardKind, cardSlot, openCards } from "./inbox.js";
-import { ENDED, further, known, learn, listed, runs, stands } from "./journal.js";
+import { ENDED, further, isAct, known, learn, listed, runs, stands } from "./journal.js";
 import { TOLD, go, onPlace, place } from "./place.js";
 import { given, outcome, prose } from "./values.js";
 
-export const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (run.kind === "DualActAgent" && run.agent === "act");
 const RECENT = 50; // runs that can be picked, the newest
 const text = (value) => (value === undefined || value === null ? "" : json(value));
 const pretty = (args) => { // as a model wrote them, perhaps no JSON
@@ -312,7 +311,7 @@ export function mount(root) {
       const begins = state !== "ended" && !here.has(run);
       if (state === "ended") here.delete(run);
       else here.add(run);
-      if (begins) await show(run);
+      if (begins) await (place()[0] === "act" && place()[1] ? go(["act", run]) : show(run)); // the address names the one that is shown
       else if (state === "ended" && view?.outline.id === run) { await load(); await totals(run); }
     }
   }));

@@ -15,15 +15,15 @@ function fact(text) {
 // By kind: its label, what the fields are called that it asks for, what is said if a text among them is empty, and the intervention.
 export const CHANGES = {
   news: { label: "Announce something", fields: { text: "Announcement" }, missing: "write a text first", make: ({ text }) => ({ news: [text] }) },
-  close: { label: "Close a place", fields: { name: "Place" }, missing: "choose the place that is to close first", make: ({ name }) => ({ close: [name] }) },
+  close: { label: "Close a place", fields: { name: "Place", hours: "For how many hours; empty: until you open it" }, missing: "choose the place that is to close first", make: ({ name, hours }) => ({ close: [name], hours }) },
   open: { label: "Open a place again", fields: { name: "Place" }, missing: "choose the place that is to open first", make: ({ name }) => ({ open: [name] }) },
   fact: { label: "Set a fact, such as the weather", fields: { name: "Fact, such as weather", text: "Value" }, missing: "write the fact and its value first, such as weather and rain", make: ({ name, text }) => ({ facts: { [name]: fact(text) } }) },
   pay: { label: "Pay money", fields: { amount: "To each, from the government", name: "Citizen's number; empty: all" }, make: ({ name, amount }) => ({ pay: [["government", name || "everyone", Math.round(100 * amount)]] }) },
 };
 
 // The intervention of a kind that what is written in the fields stands for.
-export function changeOf(kind, { name = "", text = "", amount = 0 }) {
-  const { fields, missing, make } = CHANGES[kind], given = { name: name.trim(), text: text.trim(), amount };
-  if (missing && !Object.keys(fields).every((each) => given[each])) throw new Error(missing);
+export function changeOf(kind, { name = "", text = "", amount = 0, hours = 0 }) {
+  const { fields, missing, make } = CHANGES[kind], given = { name: name.trim(), text: text.trim(), amount, hours };
+  if (missing && !Object.keys(fields).every((each) => each === "hours" || given[each])) throw new Error(missing);
   return make(given);
 }

@@ -103,7 +103,7 @@ export function mount(root) {
       ? table([["Name"], ["Kind"], ["Where"], ["State"], ["Tools"], ["Calls", "number"], ["Failed", "number"], ["Definitions"]], all.map((each) => [
         [each.id, each.of && h("span", { class: "s-soft" }, ` tools of ${each.of}`)], each.kind, [h("code", {}, each.where), each.calls_itself && h("span", { class: "s-soft" }, ` which says it is ${each.calls_itself}`)],
         [state(each), failure(each)],
-        each.tools ? folded(count(each.tools.length, "tool"), each.tools) : null, each.calls, each.failed, [locked(each), each.fault && h("p", { class: "s-fault" }, each.fault)]]))
+        each.tools ? folded(count(each.tools.length, "tool"), each.tools.map(([name, does]) => [h("b", { class: "s-action" }, name), does && h("span", { class: "s-soft" }, ` ${String(does).split("\n")[0].slice(0, 200)}`)])) : null, each.calls, each.failed, [locked(each), each.fault && h("p", { class: "s-fault" }, each.fault)]]))
       : empty("No MCP server and no remote agent is connected. In your program: space.add(MCPAgent(\"files\", \"COMMAND\")), or give it to an agent in actions=[…]."),
     all.some((each) => each.lock === null) && h("p", { class: "s-soft" }, "A server that is not locked can change what its tools say without your knowledge. ", h("code", {}, "moothall mcp lock FILE ID COMMAND"), " keeps what you accept; then pass ", h("code", {}, "lock=FILE"), "."),
     all.map(difference));

@@ -6,6 +6,8 @@ import { on, onReset } from "./feed.js";
 import { TOLD, go } from "./place.js";
 
 export const ENDED = new Set(TOLD.ended); // after any other reason a run can be resumed
+export const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (run.kind === "DualActAgent" && run.agent === "act");
+export const agentOf = (run) => (isAct(run) ? "Act and review" : run.agent); // its own id says nothing to a person
 export const runs = new Map(); // outlines by id, the oldest first; `job` is how one stands that runs here
 const jobs = new Map(); // how each stands of which the stream told: a list may have been asked for before that
 const cards = new Map(); // of what waits for a person the run, by the card's number

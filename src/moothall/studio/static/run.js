@@ -1,12 +1,12 @@
 // One run, in its place of the page: what it was and cost, what can be done with it, what is in doubt,
 // and its steps as a tree, as a timeline and as a transcript.
 
-import { Run as Story, drawStory, isAct } from "./act.js";
+import { Run as Story, drawStory } from "./act.js";
 import { attempt, button, call, cost, count, day, dollars, duration, empty, h, keyed, number, replace, runState, sent, stateBadge, titled, toast, update, why } from "./dom.js";
 import { chart } from "./chart.js";
 import { showDoubts } from "./doubts.js";
 import { drafted } from "./drafts.js";
-import { ENDED, further, inShort, runs, stands } from "./journal.js";
+import { ENDED, agentOf, further, inShort, isAct, runs, stands } from "./journal.js";
 import { go } from "./place.js";
 import { stepTree, value } from "./steps.js";
 import { showTimeline } from "./timeline.js";
@@ -60,7 +60,7 @@ export function shownRun(view, id, slot, back, wanted) {
     due ||= requestAnimationFrame(() => {
       due = 0;
       if (!about || which === "steps") return;
-      if (which === "timeline") return showTimeline(line, tree.rows.map(timed), about.agent, (sequence) => go(["runs", id, sequence]));
+      if (which === "timeline") return showTimeline(line, tree.rows.map(timed), agentOf(about), (sequence) => go(["runs", id, sequence]));
       if (which === "cost") return drawCosts();
       const told = new Story(about);
       for (const entry of tree.kept.values()) told.take(entry);
@@ -71,7 +71,7 @@ export function shownRun(view, id, slot, back, wanted) {
   // What the shown entries have spent over time, by agent and by model.
   function drawCosts() {
     const all = [...tree.kept.values()].filter((each) => each.spent?.tokens && "model" in (each.data.about || {}));
-    const of = { agent: (each) => tree.agentOf(each.path) || each.path || about.agent, model: (each) => each.data.about.model || "(not named)" };
+    const of = { agent: (each) => tree.agentOf(each.path) || each.path || agentOf(about), model: (each) => each.data.about.model || "(not named)" };
     const charts = [["tokens", "Tokens", number], ["usd", "Cost", dollars]].flatMap(([what, title, say]) => Object.entries(of).map(([by, key]) =>
       chart(`${title} by ${by}`, all.map((each) => ({ at: each.at, of: key(each), value: +(each.spent[what] ?? 0) })), say)));
     replace(costs, charts.some(Boolean) ? charts : empty("No call of a model of this run has a known use of tokens yet."),
@@ -212,7 +212,7 @@ export function shownRun(view, id, slot, back, wanted) {
     update(goes, more, resumable && isAct(about) && resuming);
     update(head,
       h("div", { class: "s-row" }, isOpen ? stateBadge("in_doubt") : stateBadge(...stands(runs.get(id) || about)),
-        h("span", { class: "s-soft" }, `${about.kind.toLowerCase() === about.agent.toLowerCase() ? "" : `${about.kind} `}${about.agent}${about.thread ? ` · thread ${about.thread}` : ""} · began ${day(about.began)} · ${entries(about.entries)}`),
+        h("span", { class: "s-soft" }, `${isAct(about) || about.kind.toLowerCase() === about.agent.toLowerCase() ? "" : `${about.kind} `}${agentOf(about)}${about.thread ? ` · thread ${about.thread}` : ""} · began ${day(about.began)} · ${entries(about.entries)}`),
         h("span", { class: "s-spacer" }), runs.get(id)?.job ? button("Stop", () => call("act/stop", { run: id }), "danger") : null, !is && titled("Tell the run again from its record: no model is asked, nothing is executed", button("Replay", replay)), titled("A copy that can be resumed with a changed program or another decision; this run stays as it is", button("Fork", () => fork())), resumable && !isAct(about) && button("Resume", () => resume(""), "primary")),
       h("h3", { class: "s-text", "aria-level": 2 }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
       h("div", { class: "s-row s-links" }, home(), compareWith(), h("a", { class: "s-link", href: keyed(`runs/export?${at}`), download: true }, "Export")),

@@ -4,7 +4,7 @@
 import { button, call, clock, count, date, day, dollars, duration, empty, fillWindow, h, number, replace, runState, stateBadge, titled, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { arrange, cardSlot } from "./inbox.js";
-import { listed, runs, stands, toFind } from "./journal.js";
+import { agentOf, listed, runs, stands, toFind } from "./journal.js";
 import { chart } from "./chart.js";
 import { showComparison } from "./compare.js";
 import { go, onPlace, place } from "./place.js";
@@ -56,7 +56,7 @@ export function mount(root) {
   let stop = null;
   const item = (each) => h("li", {}, h("button", { type: "button", tabindex: each.id === stop ? 0 : -1, "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => go(["runs", each.id]) },
     h("span", { class: "s-row" }, h("b", { class: "s-one" }, each.task || "(no task)"), stateBadge(...stands(each))),
-    h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, [each.agent, each.thread, entries(each.entries), +each.usd && sort.value !== "cost" ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, short(made(each)))),
+    h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, [agentOf(each), each.thread, entries(each.entries), +each.usd && sort.value !== "cost" ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, short(made(each)))),
     h("span", { class: "s-id s-one" }, each.forked_from ? `${each.id}, a fork of ${each.forked_from}` : each.id)));
 
   let asked = 0;
@@ -75,13 +75,13 @@ export function mount(root) {
     due = 0;
     const wanted = filter.value.trim().toLowerCase();
     const word = (each) => runState(...stands(each)).word;
-    const words = (each) => `${each.id} ${each.kind} ${each.agent} ${each.thread || ""} ${each.task} ${word(each)}`.toLowerCase();
+    const words = (each) => `${each.id} ${each.kind} ${each.agent} ${agentOf(each)} ${each.thread || ""} ${each.task} ${word(each)}`.toLowerCase();
     const least = since.value ? Date.now() / 1000 - 86400 * since.value : 0;
     const all = [...runs.values()];
     options(state, "any state", all.map(word));
-    options(agent, "any agent", all.map((each) => each.agent));
+    options(agent, "any agent", all.map(agentOf));
     const key = SORTS[sort.value][1];
-    let shown = all.reverse().filter((each) => (!wanted || words(each).includes(wanted) || found?.has(each.id)) && (!state.value || word(each) === state.value) && (!agent.value || each.agent === agent.value) && each.changed >= least);
+    let shown = all.reverse().filter((each) => (!wanted || words(each).includes(wanted) || found?.has(each.id)) && (!state.value || word(each) === state.value) && (!agent.value || agentOf(each) === agent.value) && each.changed >= least);
     if (sort.value !== "newest") shown = shown.sort((one, two) => key(two) - key(one));
     total.textContent = shown.length === runs.size ? count(runs.size, "run") : `${number(shown.length)} of ${count(runs.size, "run")}`;
     const focus = document.activeElement?.dataset.run;
@@ -130,7 +130,7 @@ export function mount(root) {
       if (models.size < ASKED) learnModels(shown.filter((each) => !+each.usd && each.entries <= SHORT && !models.has(each.id)));
       return shown.map((each) => {
         const its = models.get(each.id)?.spent;
-        return { run: each.id, at: made(each), of: each[by.value] || "(none)", calls: each.model_calls, tokens: each.tokens, usd: +each.usd || (its?.every((one) => one.usd !== null) ? 0 : null), unclear: each.tokens > 0 && !+each.usd && !its };
+        return { run: each.id, at: made(each), of: (by.value === "agent" ? agentOf(each) : each.thread) || "(none)", calls: each.model_calls, tokens: each.tokens, usd: +each.usd || (its?.every((one) => one.usd !== null) ? 0 : null), unclear: each.tokens > 0 && !+each.usd && !its };
       });
     }
     learnModels(shown);
@@ -170,7 +170,7 @@ export function mount(root) {
     const doubtful = shown.filter((each) => each.state === "in_doubt" && !each.job);
     update(view, h("div", { class: "s-overview" }, empty("Choose a run: its steps, what each was given and gave, what it cost."),
       doubtful.length > 0 && h("section", { class: "s-card", "aria-label": "In doubt" }, h("h2", {}, "In doubt"), h("p", {}, "These were cut off during an action. Whether it took effect is not known: decide about each."),
-        h("ul", { class: "s-list" }, doubtful.slice(0, 31).map((each) => h("li", {}, button(each.task.slice(0, 120) || "(no task)", () => go(["runs", each.id]), "s-link"), " ", h("span", { class: "s-soft" }, `${each.agent} · ${day(each.changed)}`))))),
+        h("ul", { class: "s-list" }, doubtful.slice(0, 31).map((each) => h("li", {}, button(each.task.slice(0, 120) || "(no task)", () => go(["runs", each.id]), "s-link"), " ", h("span", { class: "s-soft" }, `${agentOf(each)} · ${day(each.changed)}`))))),
       h("section", {}, h("div", { class: "s-row" }, h("h2", {}, "Over time"), what, by), drawn || h("p", { class: "s-soft" }, what.value === "usd" && all.some((each) => each.tokens) ? "No price of their models is known: look at their tokens." : "These runs have spent nothing that is known.")),
       table(`B${word.slice(1)}`, summed((each) => each.of).sort((one, two) => two[1][what.value] - one[1][what.value] || two[1].tokens - one[1].tokens)), table("By day", summed((each) => date(each.at), all.toSorted((one, two) => two.at - one.at))), isUnclear && h("p", { class: "s-soft" }, "–: the models are free, or their price is not known. By model it is told.")));
   }

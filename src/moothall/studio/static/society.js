@@ -81,7 +81,7 @@ export function mount(root) {
   const scale = h("span", { class: "s-row" });
   const groups = GROUPS.map((each) => h("span", {}, h("i", { style: `background: var(--s-act-${each})` }), NAMES[each]));
   const legend = h("div", { class: "s-legend" }, h("label", {}, "Colour: ", layer), scale, groups,
-    Object.entries(SHAPES).map(([kind, shape]) => h("span", {}, h("b", { class: kind }, shape), kind)), h("span", {}, "Ctrl + wheel, + and − zoom; drag moves"));
+    Object.entries(SHAPES).map(([kind, shape]) => h("span", {}, h("b", { class: kind }, shape), kind)), h("span", {}, matchMedia("(pointer: coarse)").matches ? "+ and − zoom; a finger moves a zoomed map" : "Ctrl + wheel, + and − zoom; drag moves"));
   const curves = makeCurves();
   const maps = h("div", { class: "s-maps" }, map.root);
   const beside = besideTown(maps, when, (index) => choose(String(index + 1)), () => curves.draw(head, rows, beside.rows()));
@@ -108,12 +108,12 @@ export function mount(root) {
   const field = (attrs = {}) => h("input", { class: "s-input", ...attrs });
   const select = (label, options, onchange) => h("select", { class: "s-input", "aria-label": label, onchange }, options.map(([value, text]) => h("option", { value }, text)));
 
-  const [text, name, amount] = [field({ maxlength: 2000 }), field({ maxlength: 200 }), field({ type: "number", min: 0.01, step: 0.01, required: true })];
-  const parts = { name: labelled("", name), text: labelled("", text), amount: labelled("", amount) };
+  const [text, name, amount, hours] = [field({ maxlength: 2000 }), field({ maxlength: 200 }), field({ type: "number", min: 0.01, step: 0.01, required: true }), field({ type: "number", min: 0, step: "any" })];
+  const parts = { name: labelled("", name), text: labelled("", text), amount: labelled("", amount), hours: labelled("", hours) };
   const places = h("datalist", { id: "s-places" });
   const change = select("Change", Object.entries(CHANGES).map(([kind, { label }]) => [kind, label]), fields);
   function fields() {
-    [text.value, name.value, amount.value] = ["", "", "10"]; // what is wrong in a hidden field would hold up the form
+    [text.value, name.value, amount.value, hours.value] = ["", "", "10", ""]; // what is wrong in a hidden field would hold up the form
     const of = CHANGES[change.value].fields, ofPlace = of.name === "Place";
     name.setAttribute("list", ofPlace ? "s-places" : "");
     name.placeholder = ofPlace ? "choose, or write its id" : "";
@@ -124,7 +124,7 @@ export function mount(root) {
   }
   const changes = h("ul", { class: "s-list" });
   const intervene = h("form", { class: "s-fields", onsubmit: attempt(async () => {
-    const at = await sent(text, async (text) => post("intervene", changeOf(change.value, { text, name: name.value, amount: Number(amount.value) })));
+    const at = await sent(text, async (text) => post("intervene", changeOf(change.value, { text, name: name.value, amount: Number(amount.value), hours: Number(hours.value) })));
     toast(`Will apply at ${began(at)} (step ${at}).`, false);
   }) }, change, Object.values(parts), places, h("button", { class: "s-button" }, "Apply at the next step"));
 

@@ -27,6 +27,7 @@ class Change(BaseModel):
     open: list[_Name] = []
     facts: dict[_Name, bool | int | float | _Text] = {}
     pay: list[tuple[Literal["government"], _Name, _Cents]] = []
+    hours: float = Checked(0, ge=0, le=1e6)  # after which what closes opens; 0: it does not
 
     def checked(self, society: Society) -> dict[str, Any]:
         """Return the arguments; ConfigError if the government lacks the money, or whom to pay."""
@@ -40,4 +41,4 @@ class Change(BaseModel):
                 raise ConfigError(
                     f"the government has {has / 100:,.2f}, and is to pay {pays / 100:,.2f}"
                 )
-        return self.model_dump(exclude_unset=True)
+        return self.model_dump(exclude_unset=True, exclude={"hours"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import secrets
 from dataclasses import replace
 from datetime import datetime
@@ -320,8 +321,15 @@ class SocietyTab(Tab):
 
     def intervene(self, change: Change) -> int:
         """Change the world at the start of the next step; return that step's number."""
+        from moothall.society.kernel.intervention import Intervention
+
         town, society = self._living()
-        return town.intervene(**change.checked(society))
+        at = town.intervene(**change.checked(society))
+        opens = at + math.ceil(change.hours * 3600 / society.clock.step_s)
+        if change.close and at < opens < town.order.steps:
+            society.intervene(Intervention(opens, open=change.close))
+            town.tell()
+        return at
 
     def routes(self, router: APIRouter) -> None:
         """Add a route for each method that pages call, under its name."""
