@@ -61,8 +61,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # The long ones are many enough to be worth one for each worker.
         if of and not any(map(item.get_closest_marker, ("xdist_group", "long"))):
             item.add_marker(pytest.mark.xdist_group(of[0]))
-    items.sort(key=lambda item: (bool(item.get_closest_marker("xdist_group")), longest(item)))
-    items.reverse()
+    # `reverse=True` keeps the order of those that are alike: tests of a file may share a page.
+    items.sort(
+        key=lambda item: (bool(item.get_closest_marker("xdist_group")), longest(item)), reverse=True
+    )
 
 
 BATCH = 16

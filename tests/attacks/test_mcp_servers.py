@@ -12,7 +12,6 @@ import pytest
 
 from moothall import (
     ACCESS_PERMITTED,
-    ActionError,
     Agent,
     ApprovalRequest,
     Call,
@@ -68,8 +67,7 @@ def test_mcp_schema_that_leads_to_itself_is_no_hang(schema: dict[str, Any]) -> N
     with NativeSpace() as space:
         space.add(hostile(tool(inputSchema=schema)))
         me = space.add(Agent("me"))
-        with pytest.raises((InvalidArguments, ActionError)):
-            me.ask("odd", "tool", text="x").result(20)
+        assert me.ask("odd", "tool", text="x").result(20) == "called tool"
 
 
 @pytest.mark.parametrize("name", ("", "a\nb", "\x1b[2Jclear", "x" * 300, "\u202eevil", "a\u0000b"))

@@ -44,7 +44,7 @@ def test_serve_speaks_mcp_at_standard_streams(
     env = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     with NativeSpace() as space:
         space.add(MCPAgent("sums", command, env=env, access=ACCESS_PERMITTED))
-        assert space.add(Agent("me")).ask("sums", "add", a=2, b=3).result(50) == "5"
+        assert space.add(Agent("me")).ask("sums", "add", a=2, b=3).result(50) == 5
 
 
 @pytest.mark.long
@@ -74,7 +74,7 @@ def test_serve_speaks_mcp_over_http_until_it_is_interrupted(folder: Path) -> Non
                     break
                 except ConnectionError:
                     continue
-            assert space.add(Agent("me")).ask("sums", "add", a=2, b=3).result(50) == "5"
+            assert space.add(Agent("me")).ask("sums", "add", a=2, b=3).result(50) == 5
         serving.send_signal(signal.SIGTERM)
         assert serving.wait(20) == 0
 

@@ -138,6 +138,7 @@ class World:
             "news": ["x"],
             "close": [],
             "open": [],
+            "hours": 0,
             "facts": {},
             "pay": [],
             "by": "need hunger",

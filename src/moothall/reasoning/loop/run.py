@@ -148,8 +148,8 @@ class Run:
             if reply is not None:
                 return reply
         while state.iteration < agent.max_iterations or self._is_told():
-            if steering.is_cancelled():
-                raise asyncio.CancelledError  # swallowed by an action
+            if steering.was_swallowed():
+                raise asyncio.CancelledError
             state.iteration += 1
             steering.in_turn = True
             try:

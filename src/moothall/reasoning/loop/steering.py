@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from typing import Final
 
 from moothall.reasoning.reply import Stop
+
+COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 13)
+"""Whether `Task.cancelling` counts those alone that somebody else has asked for."""
 
 
 class Steering:
@@ -39,6 +44,17 @@ class Steering:
     def is_cancelled(self) -> bool:
         """Return whether somebody else has cancelled the run, even if an action swallowed it."""
         return self._task.cancelling() > self._before + self._cancels
+
+    def was_swallowed(self) -> bool:
+        """Return whether a turn has swallowed a cancellation of the run.
+
+        Before Python 3.13, a TaskGroup that fails leaves one of its own behind, and nobody can tell
+        them apart: there the run goes on.
+        """
+        if not self.is_cancelled():
+            return False
+        self._before = self._task.cancelling() - self._cancels
+        return COUNTS_CANCELLATIONS
 
     def is_cut_off(self, error: BaseException) -> bool:
         """Return whether an error that came out of a turn's calls cut the run off with them."""

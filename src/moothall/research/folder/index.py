@@ -112,9 +112,9 @@ def search_folder(
     logged.
 
     The action returns a `Resource` for each file, best first. Its content is the file's best
-    passages, each as a section; a passage is cited as `file:///…#anchor`. What several
-    files have word for word is returned once. If no file has text that can be read, it fails and
-    says why.
+    passages, each as a section; a passage is cited as `file:///…#anchor`. A passage that another
+    file has word for word comes after all others. If no file has text that can be read, it fails
+    and says why.
 
     Args:
         path: the folder
@@ -185,7 +185,8 @@ class FolderIndex:
         taken: list[tuple[Any, ...]] = []
         spare: list[tuple[Any, ...]] = []
         of: Counter[bytes] = Counter()
-        said: set[str] = set()  # pages of one program repeat their options
+        same: list[tuple[Any, ...]] = []  # pages of one program repeat their options: these last
+        said: set[str] = set()
         with self._pool.reading() as db:
             for number in ranked(db, query, 4 * results + 50):
                 row = db.execute(_PASSAGE, (number,)).fetchone()
@@ -194,6 +195,7 @@ class FolderIndex:
                         f"passage {number} is in the index but not in the file"
                     )
                 if row[5] in said:
+                    same.append(row)
                     continue
                 said.add(row[5])
                 of[row[0]] += 1
@@ -203,7 +205,7 @@ class FolderIndex:
             if not of and db.execute("SELECT 1 FROM passages LIMIT 1").fetchone() is None:
                 raise SearchError(f"folder {escaped(self.root)} has no text to search{self._why()}")
         found: dict[bytes, Resource] = {}
-        for path, title, read_ns, anchor, section, text in (taken + spare)[:results]:
+        for path, title, read_ns, anchor, section, text in (taken + spare + same)[:results]:
             if path not in found:
                 url = Path(self.root, os.fsdecode(path)).as_uri()
                 read = datetime.fromtimestamp(read_ns / 1e9, UTC).isoformat(timespec="seconds")
