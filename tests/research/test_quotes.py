@@ -177,3 +177,13 @@ def test_sentences_that_name_elements_of_html_are_quoted_as_written(tmp_path: Pa
         assert made.citations[0].sentence == f"“{said}”"
         assert "by \\<option>." in made.markdown
         assert "<i>" not in made.markdown
+
+
+def test_quote_of_what_leads_to_code_has_the_code_with_its_numbers() -> None:
+    text = (
+        "# Moorings\n\nTo release old moorings, run:\n\n```\nferry release --keep-last 5\n```\n\n"
+        "Then look at the quay.\n"
+    )
+    assert quotes(text, "How do I release old moorings?")[0] == (
+        "“To release old moorings, run:” `ferry release --keep-last 5`"
+    )

@@ -228,3 +228,25 @@ def test_support_of_exchanged_doers_other_rates_and_added_causes_is_not_full(
 )
 def test_support_of_a_buyer_a_passive_a_rate_and_a_year_that_follows_is_full(sentence: str) -> None:
     assert support(sentence, MILL).label == "supported"
+
+
+RESTIC = """To remove old snapshots, run:
+
+```
+restic forget --keep-last 5 --prune
+```
+
+Then check the repository."""
+
+
+@pytest.mark.parametrize(
+    ("sentence", "label"),
+    (
+        ("“restic forget --keep-last 5 --prune”", "supported"),
+        ("To remove old snapshots, run `restic forget --keep-last 5 --prune`.", "supported"),
+        ("“restic forget --keep-last 7 --prune”", "unsupported"),
+        ("To remove old snapshots, run `restic purge --keep-last 5`.", "unsupported"),
+    ),
+)
+def test_support_reads_the_code_of_a_passage(sentence: str, label: str) -> None:
+    assert support(sentence, RESTIC).label == label

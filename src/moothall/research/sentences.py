@@ -253,13 +253,13 @@ _IDENTIFIER = re.compile(r"\w+(?:[._]\w|\(\))")
 _MONTH = re.compile(r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
 
 
-def sentences(text: str) -> list[tuple[int, int]]:
+def sentences(text: str, code: bool = False) -> list[tuple[int, int]]:
     """Return the start and end of each sentence of a text, without the space around it.
 
-    A heading, a list item and a row of a table each end a sentence; a fenced block has none.
-    Footnotes after the full stop belong to the sentence.
+    A heading, a list item and a row of a table each end a sentence; a fenced block has none, or
+    with `code` each of its lines is one. Footnotes after the full stop belong to the sentence.
     """
-    return [span for start, end in _blocks(text) for span in _split(text, start, end)]
+    return [span for start, end in _blocks(text, code) for span in _split(text, start, end)]
 
 
 @lru_cache(maxsize=64)
@@ -289,8 +289,11 @@ def adornments(text: str) -> frozenset[int]:
     return frozenset(at for each in titles for at in (each.start(1), each.start(3)))
 
 
-def _blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans of paragraphs, headings, list items and table rows, without markers."""
+def _blocks(text: str, code: bool) -> Iterator[tuple[int, int]]:
+    """Yield the spans of paragraphs, headings, list items and table rows, without markers.
+
+    With `code`, those of the lines of fenced blocks, too.
+    """
     begin = -1  # of the paragraph that is being read
     at = 0
     fence = ""
@@ -304,6 +307,8 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
         if fence:
             if found and found[1].startswith(fence) and not bare[found.end() :]:
                 fence = ""
+            elif code and bare:
+                yield start, start + len(bare)
             continue
         was_comment, is_comment = is_comment, start in commented
         if is_comment or was_comment:

@@ -100,7 +100,7 @@ class _Stored(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _stored(passage: str, title: str) -> _Stored:
-    claims = [claim(passage[start:end]) for start, end in sentences(passage)]
+    claims = [claim(passage[start:end]) for start, end in sentences(passage, code=True)]
     return _Stored(
         _even(plain(passage)),
         {_even(each.text).strip(".!?… ") for each in claims},

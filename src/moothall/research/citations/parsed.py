@@ -108,7 +108,7 @@ def about(word: str) -> Word:
 @lru_cache(maxsize=512)
 def parsed(text: str) -> tuple[Sentence, ...]:
     """Return the sentences of a passage."""
-    spans = sentences(text)[:_SENTENCES]
+    spans = sentences(text, code=True)[:_SENTENCES]
     return tuple(sentence(text[start:end], start, end) for start, end in spans)
 
 
