@@ -203,7 +203,7 @@ def test_manual_is_called_by_its_name() -> None:
     assert read("manual", ".TH TERN 1\n.SH A\nText.\n").title == "tern(1)"
 
 
-def test_folder_search_returns_a_text_once(tmp_path: Path) -> None:
+def test_folder_search_returns_a_text_that_others_have_last(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     for name in "abcdefghij":
         (tmp_path / "docs" / f"{name}.md").write_text(f"# {name}\n\n## Options\n\nA box is red.\n")
@@ -212,7 +212,7 @@ def test_folder_search_returns_a_text_once(tmp_path: Path) -> None:
     )
     act = search_folder(tmp_path / "docs", index=tmp_path / "index.db", results=3)
     found = act.execute(query="Is a box red?")
-    assert [each.url[-4:] for each in found] == ["a.md", "z.md"]
+    assert [each.url[-4:] for each in found] == ["a.md", "z.md", "b.md"]
 
 
 def test_report_tells_sources_of_one_title_apart() -> None:

@@ -290,10 +290,7 @@ def adornments(text: str) -> frozenset[int]:
 
 
 def _blocks(text: str, code: bool) -> Iterator[tuple[int, int]]:
-    """Yield the spans of paragraphs, headings, list items and table rows, without markers.
-
-    With `code`, those of the lines of fenced blocks, too.
-    """
+    """Yield the spans of paragraphs, headings, items, rows, and lines of code, without markers."""
     begin = -1  # of the paragraph that is being read
     at = 0
     fence = ""
