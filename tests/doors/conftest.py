@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from typing import Any
 import openai
 import pytest
 import uvicorn
+
+from moothall import Model
 
 
 @contextmanager
@@ -32,6 +35,28 @@ def serving(app: Any) -> Iterator[str]:
         server.should_exit = True
         thread.join()
         listening.close()
+
+
+class Waiting(Model):
+    """A model that never answers, and notes that it was cancelled."""
+
+    name, context_tokens, max_tokens = "waiting", None, 10
+
+    def __init__(self) -> None:
+        self.begun, self.cancelled = threading.Event(), threading.Event()
+
+    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled.set()
+
+    async def has_begun(self) -> None:
+        assert await asyncio.to_thread(self.begun.wait, 20)
+
+    async def was_cancelled(self) -> None:
+        assert await asyncio.to_thread(self.cancelled.wait, 20)
 
 
 OPENED: list[openai.OpenAI] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,34 +15,13 @@ import mcp
 import pytest
 from mcp.client.streamable_http import streamable_http_client
 
-from moothall import Budget, Journal, Model, ReActAgent
+from doors.conftest import Waiting
+from moothall import Budget, Journal, ReActAgent
 from moothall.doors import asgi
 
 Serve = Callable[[Any], str]
 TOKEN = "a long secret"
 HEADERS = {"authorization": f"Bearer {TOKEN}"}
-
-
-class Waiting(Model):
-    """A model that never answers, and notes that it was cancelled."""
-
-    name, context_tokens, max_tokens = "waiting", None, 10
-
-    def __init__(self) -> None:
-        self.begun, self.cancelled = threading.Event(), threading.Event()
-
-    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
-        self.begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.cancelled.set()
-
-    async def has_begun(self) -> None:
-        assert await asyncio.to_thread(self.begun.wait, 20)
-
-    async def was_cancelled(self) -> None:
-        assert await asyncio.to_thread(self.cancelled.wait, 20)
 
 
 class Place:

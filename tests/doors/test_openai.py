@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +13,7 @@ import httpx2 as httpx
 import openai
 import pytest
 
-from doors.conftest import client, serving
+from doors.conftest import Waiting, client, serving
 from moothall import (
     ACCESS_DENIED,
     ACCESS_REQUESTED,
@@ -26,7 +24,6 @@ from moothall import (
     Conversation,
     DualActAgent,
     Journal,
-    Model,
     ModelReply,
     NativeSpace,
     ReActAgent,
@@ -651,22 +648,6 @@ def test_openai_door_refuses_what_needs_approval_unless_the_spaces_approver_perm
         made = client(serve(asgi(agent))).responses.create(model="bot", input="x")
     assert made.output_text == "bought"
     assert bought == ["lamp"]
-
-
-class Waiting(Model):
-    """A model that never answers, and notes that it was cancelled."""
-
-    name, context_tokens = "waiting", None
-
-    def __init__(self) -> None:
-        self.begun, self.cancelled = threading.Event(), threading.Event()
-
-    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
-        self.begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.cancelled.set()
 
 
 @pytest.mark.parametrize("stream", (False, True))
