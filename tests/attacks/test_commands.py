@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import shlex
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import threading
 import uuid
+import venv
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -31,8 +33,7 @@ from moothall.approval import Rule, RuleApprover
 from moothall.errors import ActionError, CommandError, ConfigError, RequestCancelled
 
 YES = RuleApprover([Rule()])
-# Not the environment's own: this repository may lie below /tmp, which the sandbox hides.
-PYTHON = f'"{os.path.realpath(sys.executable)}" -I -S -c'
+PYTHON = f'"{sys.executable}" -I -S -c'
 
 
 class Marked:
@@ -561,10 +562,75 @@ def test_bubblewrap_has_the_network_that_was_asked_for(
             address = server.getsockname()
             code = f"import socket; socket.socket({int(family)}).connect({address!r}); print(1)"
             (machine.root / "connect.py").write_text(code)
-            # Whatever the interpreter is: it may be where the sandbox has no view of it.
-            output = machine("python3 -I connect.py", sandbox="bwrap", network=network)
+            output = machine(f'"{sys.executable}" -I connect.py', sandbox="bwrap", network=network)
             assert output == "1\n" if network else "ConnectionRefusedError" in output
         machine.is_well()
+
+    refused_or(bwrap, test)
+
+
+ELSEWHERE = """
+import asyncio, sys
+from moothall.agents import Host
+print(asyncio.run(Host("Host", sys.argv[1], sandbox="bwrap").shell_command(sys.argv[2])))
+"""
+
+
+@pytest.mark.parametrize("named", ("python", "whole path", "program of PATH", "link to a home"))
+def test_in_bubblewrap_a_command_finds_an_interpreter_below_tmp(
+    machine: Machine, bwrap: bool, tmp_path: Path, named: str
+) -> None:
+    home = tmp_path / "a b ü"
+    environment = home / ".venv"
+    venv.create(environment, symlinks=True)
+    python = environment / "bin" / "python"
+    command = 'python -c "import sys; print(sys.prefix)"'
+    says = str(environment)
+    if named == "whole path":
+        command = shlex.quote(str(python)) + command.removeprefix("python")
+    elif named == "program of PATH":
+        (home / "bin").mkdir()
+        (home / "lib").mkdir()
+        (home / "lib" / "greet").write_text("#!/bin/sh\necho hello\n")
+        (home / "lib" / "greet").chmod(0o755)
+        (home / "bin" / "greet").symlink_to("../lib/greet")
+        command, says = "greet", "hello"
+    elif named == "link to a home":
+        link = Path("/var/tmp", machine.marked.mark)
+        link.symlink_to(home)
+        python = link / ".venv" / "bin" / "python"
+        says = str(link / ".venv")
+
+    def test() -> None:
+        ended = subprocess.run(
+            (python, "-c", ELSEWHERE, machine.root, command),
+            env={
+                "PATH": f"{python.parent}:{home / 'bin'}:{os.environ['PATH']}",
+                "PYTHONPATH": os.pathsep.join(sys.path),
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ended.stdout.strip() == says
+
+    try:
+        refused_or(bwrap, test)
+    finally:
+        if named == "link to a home":
+            link.unlink()
+
+
+def test_in_bubblewrap_a_command_that_needs_hidden_files_is_told_so(
+    machine: Machine, bwrap: bool
+) -> None:
+    def test() -> None:
+        host = machine.host(sandbox="bwrap")
+        hint = "; the sandbox hides the files of this machine below /tmp]"
+        assert hint in machine(f"cat '{machine.root.parent / 'secret'}'", host=host)
+        assert machine(f"ls '{machine.root}'/nothing", host=host).endswith("[exit code 2]")
+        (machine.root / "run.sh").write_text("exec /run/nothing/there\n")
+        assert "below /run]" in machine("sh run.sh", host=host)
 
     refused_or(bwrap, test)
 

@@ -7,6 +7,8 @@ import logging
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -17,6 +19,9 @@ logger: logging.Logger = logging.getLogger("moothall.agents")
 SandboxChoice = Literal["auto", "bwrap", "none"]
 
 _PROBE_S: Final = 10
+# What the sandbox hides, with the folders in it that hold the sockets of a person's services.
+_HIDDEN: Final = ("/tmp", "/run")
+_NEVER_SHOWN: Final = (*_HIDDEN, "/run/user", f"/run/user/{os.getuid()}", "/run/media")
 _INSTALL = 'install bubblewrap (on Debian and Ubuntu: "apt install bubblewrap"), or'
 
 
@@ -27,7 +32,8 @@ class Sandbox:
     The command sees the whole file system, and can write only below its folder and in its own
     `/tmp`, which is deleted at its end. `/run`, with the sockets of the system's services, is
     hidden. The command sees only its own processes, and no network unless `network` is true.
-    Folders that are `readable` are there to read, even below `/tmp`.
+    Folders that are `readable` are there to read, even below `/tmp`; so are this interpreter, its
+    packages and the programs of `PATH`.
     """
 
     program: str
@@ -53,6 +59,7 @@ class Sandbox:
             *("--tmpfs", "/tmp"),
             *("--tmpfs", "/run"),
             *(word for path in run for word in ("--ro-bind-try", path, path)),
+            *(word for path in _programs() for word in ("--ro-bind-try", path, path)),
             *(word for path in self.readable for word in ("--ro-bind", path, path)),
             *(() if everything else ("--bind", folder, folder)),
             *("--unshare-pid", "--unshare-ipc"),
@@ -68,6 +75,16 @@ class Sandbox:
             *command,
         ]
 
+    def unseen(self, folder: str, text: str) -> str:
+        """Return what a command that failed should know of the sandbox, by the paths in a text."""
+        for path in sorted((folder, *self.readable, *_programs()), key=len, reverse=True):
+            if path != "/":
+                text = text.replace(path, "")
+        hidden = [path for path in _HIDDEN if f"{path}/" in text]
+        if not hidden:
+            return ""
+        return f"the sandbox hides the files of this machine below {' and '.join(hidden)}"
+
 
 def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
     """Return the chosen sandbox, or None if commands run without one; the log says why, once."""
@@ -82,6 +99,23 @@ def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
         raise CommandError(f'{found}: {_INSTALL} choose sandbox="none"')
     _warn_once(found)
     return None
+
+
+def _programs() -> list[str]:
+    """Return the folders below hidden ones that hold this interpreter and the programs of PATH."""
+    found = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))]
+    found += sys.path  # of packages that are installed from where they are written
+    for path in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        # A program's libraries lie beside its folder.
+        found += (path, os.path.dirname(path)) if os.path.isabs(path) else ()
+    return list(dict.fromkeys(_shown(found)))
+
+
+def _shown(paths: Iterable[str]) -> Iterator[str]:
+    for path in filter(None, paths):
+        for each in (os.path.abspath(path), os.path.realpath(path)):
+            if each.startswith(tuple(f"{top}/" for top in _HIDDEN)) and each not in _NEVER_SHOWN:
+                yield each
 
 
 @functools.cache

@@ -80,7 +80,9 @@ async def run(
         raise CommandTimeout(f"the command was killed after {timeout:g} s{said}")
     if not code:
         return text
-    end = f"[exit code {code}]" if code > 0 else f"[killed by {_signal_name(-code)}]"
+    unseen = "" if sandbox is None else sandbox.unseen(folder, f"{command}\n{text}")
+    end = f"exit code {code}" if code > 0 else f"killed by {_signal_name(-code)}"
+    end = f"[{end}; {unseen}]" if unseen else f"[{end}]"
     return f"{text}\n{end}" if text and not text.endswith("\n") else f"{text}{end}"
 
 
