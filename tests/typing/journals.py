@@ -1,4 +1,4 @@
-"""Journals, budgets and an orchestrator of one's own: docs/journal.md and docs/budgets.md."""
+"""Journals, budgets and an orchestrator of one's own, as docs/journal-extend.md shows them."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, assert_type

@@ -100,7 +100,7 @@ def test_a_model_of_a_file_beside_the_game_plays_it(tmp_path: Path) -> None:
 
 
 def test_the_documentation_has_our_figures_beside_those_of_people() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "experiments-figures.md").read_text()
     table = page.partition("## Games")[2].partition("\n## ")[0]
     for name in ("ultimatum", "trust", "dilemma"):
         for each in game(name).published:
