@@ -14,8 +14,8 @@ passages, the question's words joined by OR; `extractive` is `Researcher(None, [
 [search_folder(results=24)], 3)`. A question is answered in the first quote, in any quote, or among
 the passages cited. A report without a citation says that nothing was found.
 
-The split `develop` is for changing things, `published` for the figures in docs/research-figures.md. The
-questions of `unknown-develop` and `unknown` have no answer; the first are for changing things.
+The split `develop` is for changing things, `published` for docs/research-figures.md. The questions
+of `unknown-develop` and `unknown` have no answer; the first are for changing things.
 `definitions` has twenty questions such as `What is a purge?`, over moothall's own docs (changed by)
 and over Varnish's (not). `kinds-develop` (Postfix, Nettle) and `kinds` (Valgrind, rsyslog) ask who,
 when, why, where and how many, half of them without an answer; the first are for changing things.
