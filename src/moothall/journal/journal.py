@@ -28,7 +28,10 @@ from moothall.journal.run_parts import Part, ReadPart, reply_of
 from moothall.journal.store.by_path import opened
 from moothall.journal.tally import TASK_CHARS, Tally, searched
 from moothall.jsonvalue import readable
+from moothall.provenance import OUTSIDE
+from moothall.provenance.reading import READ, give_back
 
+_ABOUT_TASK: Final = 10  # so many entries of a run have its task, with its mark
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 
 
@@ -123,7 +126,7 @@ class Journal:
         with self._file.reading() as db:
             wanted.check(db)
             found = self._found(db, wanted)
-        return Outlines(found)
+        return Outlines(self._given_back(found))
 
     def sums(self, **filters: Unpack[Filters]) -> Sums:
         """Return how many runs there are, and what they have spent together.
@@ -150,7 +153,8 @@ class Journal:
         """
         with self._file.reading() as db:
             number = self._file.number(db, run_id)
-            return self._found(db, Wanted(id=run_id), [number])[0]
+            found = self._found(db, Wanted(id=run_id), [number])
+        return self._given_back(found)[0]
 
     def entries(self, run_id: str, after: int = 0, most: int | None = None) -> list[Entry]:
         """Return the entries of a run, in order.
@@ -169,7 +173,9 @@ class Journal:
         check_integer("most=", most, 0, optional=True)
         with self._file.reading() as db:
             number = self._file.number(db, run_id)
-            return [entry for entry, _ in self._file.read(db, number, run_id, after, most)]
+            found = [entry for entry, _ in self._file.read(db, number, run_id, after, most)]
+        give_back(entry.data for entry in found)
+        return found
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Entry]:
         """Yield the entries of a run: the existing ones, then each as it is written.
@@ -229,7 +235,9 @@ class Journal:
         """
         if not isinstance(hash, str) or not _SHA256.fullmatch(hash):
             raise ConfigError(f"hash= must be a sha256 in hexadecimal digits, got {hash!r:.80}")
-        return self._file.kept(hash)
+        value = self._file.kept(hash)
+        give_back([{OUTSIDE: [f"journal {self.path}"]}])  # whose value it is, is not known
+        return value
 
     def replay(self, run_id: str) -> Any:
         """Replay a run from its record: no model is asked, no action executed, nothing is changed.
@@ -521,6 +529,13 @@ class Journal:
             id, kind, agent, task, began, changed, entries, *spent = about
             outline = (id, kind, agent, task, began, changed, entries, state or "stopped")
             found.append(Outline(*outline, forked, thread, *spent))
+        return found
+
+    def _given_back(self, found: list[Outline]) -> list[Outline]:
+        """Return outlines; an action that reads their tasks gets the tasks' outside sources."""
+        if READ.get() is not None:
+            for each in found:
+                self.entries(each.id, most=_ABOUT_TASK)
         return found
 
     def _taken(self, db: Database) -> set[int]:

@@ -70,7 +70,7 @@ class TokenBoundedMemory(Memory):
     @property
     def tokens(self) -> int:
         """How many tokens the remembered messages have."""
-        if len(self._sizes) != len(self.items):
+        if len(self._sizes) != len(self._items):
             self._recount()
         return self._tokens
 
@@ -78,11 +78,11 @@ class TokenBoundedMemory(Memory):
         """Add a chat message, and drop the oldest ones that no longer fit."""
         if type(memory) is not dict:
             check_memory(memory)
-        if len(self._sizes) != len(self.items):
+        if len(self._sizes) != len(self._items):
             self._recount()
         if memory.get("role") == "user":
-            self._task = len(self.items)
-        self.items.append(memory)
+            self._task = len(self._items)
+        self._items.append(memory)
         size = self._size(memory)
         self._sizes.append(size)
         self._tokens += size
@@ -91,9 +91,9 @@ class TokenBoundedMemory(Memory):
 
     def _recount(self) -> None:
         """Count anew: the list is public, and other code may have cleared or extended it."""
-        self._sizes = [self._size(item) for item in self.items]
+        self._sizes = [self._size(item) for item in self._items]
         self._tokens = sum(self._sizes)
-        users = [place for place, item in enumerate(self.items) if item.get("role") == "user"]
+        users = [place for place, item in enumerate(self._items) if item.get("role") == "user"]
         self._task = users[-1] if users else -1
 
     def _size(self, item: dict[str, Any]) -> int:
@@ -115,7 +115,7 @@ class TokenBoundedMemory(Memory):
 
     def _drop(self) -> None:
         """Drop the oldest until the rest fits."""
-        items = self.items
+        items = self._items
         newest = len(items) - 1
         while newest > 0 and items[newest].get("role") == "tool":
             newest -= 1  # the last message and its call start here
@@ -133,7 +133,7 @@ class TokenBoundedMemory(Memory):
 
     def _remove(self, start: int, end: int) -> None:
         self._tokens -= sum(self._sizes[start:end])
-        del self.items[start:end]
+        del self._items[start:end]
         del self._sizes[start:end]
         if self._task >= end:
             self._task -= end - start

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError, StateError
+from moothall.provenance.reading import give_back
 from moothall.threads import guard
 
 _MOST_THREADS: Final = 1000
@@ -40,9 +41,6 @@ class Memory:
     `__hash__`), unless it defines them too. If it stores only that list, it may take them over:
     `thread = Memory.thread`. A memory without `thread` serves one thread; one without
     `add_once` is given a run's messages again by a later process that is asked for the run.
-
-    Attributes:
-        items: the messages, the oldest first
     """
 
     _in_file = False
@@ -64,8 +62,18 @@ class Memory:
 
     def _start_empty(self) -> None:
         """Hold nothing; a copy calls it, too, to share nothing with its original."""
-        self.items: list[dict[str, Any]] = []
+        self._items: list[dict[str, Any]] = []
         self.__dict__.pop("_told", None)
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        """The messages, the oldest first."""
+        give_back(self._items)
+        return self._items
+
+    @items.setter
+    def items(self, messages: list[dict[str, Any]]) -> None:
+        self._items = messages
 
     def add_memory(self, memory: dict[str, Any]) -> None:
         """Add a chat message, `{"role": …, "content": …}`.
@@ -75,7 +83,7 @@ class Memory:
         """
         if type(memory) is not dict:
             check_memory(memory)
-        self.items.append(memory)
+        self._items.append(memory)
 
     def add_once(self, memory: dict[str, Any], run: str, sequence: int) -> None:
         """Add a message of a run with a journal, unless it was added before.

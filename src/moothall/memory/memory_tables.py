@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from moothall.database import ALONE, Database, Lock
 from moothall.errors import MemoryFileError
+from moothall.provenance.reading import give_back
 
 QUERY_WORDS: Final = 64
 """The most different words of a text that a search uses; more do not improve it."""
@@ -120,6 +121,7 @@ class MemoryTables(ABC):
             raise self.damaged(f"a memory cannot be read, {error}") from None
         if not isinstance(item, dict):
             raise self.damaged("a memory is not a message")
+        give_back((item,))
         return item
 
     def extent(self, db: Database, id: str, until: int) -> tuple[int, int]:

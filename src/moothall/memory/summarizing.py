@@ -16,6 +16,7 @@ from moothall.errors import ConfigError, ModelError, StateError, TooManyThreads
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.memory import Memory, check_memory, last
 from moothall.provenance import OUTSIDE, sources_of, union
+from moothall.provenance.reading import give_back
 from moothall.text import counted
 from moothall.threads import WORKERS, guard, in_child
 
@@ -105,6 +106,7 @@ class SummarizingMemory(TokenBoundedMemory):
     @property
     def summary(self) -> str:
         """The summary of older messages; empty if there is none."""
+        give_back(self._summary_message())
         return self._summary
 
     @property
@@ -119,11 +121,11 @@ class SummarizingMemory(TokenBoundedMemory):
         # A copy: the summarising thread must not find it changed, nor twice in the list.
         memory = _copied(dict(memory))
         with self._lock:
-            before = [*self.items, memory]
+            before = [*self._items, memory]
             super().add_memory(memory)
-            if len(self.items) < len(before):
+            if len(self._items) < len(before):
                 # The messages that the model is reading are not lost yet.
-                there = {id(item) for item in (*self.items, *self._read)}
+                there = {id(item) for item in (*self._items, *self._read)}
                 self._lost += sum(id(item) not in there for item in before)
             if self._tokens > self._begin_at and self._idle.is_set() and self._batch():
                 with suppress(TooManyThreads):  # the next message tries again
@@ -142,16 +144,18 @@ class SummarizingMemory(TokenBoundedMemory):
             summary = self._summary_message()
             room = max(self._room - (self._size(summary[0]) if summary else 0), 1)
             self._recount()
-            shown = self.items
+            shown = self._items
             if self._tokens > room:
                 # A summary is awaited: messages that it will cover and that do not fit are hidden.
-                shown = _within(room, self._count, shown).items
+                shown = _within(room, self._count, shown)._items
+            give_back((*summary, *shown))
             return last(_copied([*summary, *shown]), limit)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the summary and the verbatim messages, as JSON data."""
         with self._lock:
-            items = _copied(self.items)
+            give_back((*self._summary_message(), *self._items))
+            items = _copied(self._items)
             sources = {OUTSIDE: [*self._sources]} if self._sources else {}
             return {"summary": self._summary, "items": items, **sources, **self._told_state()}
 
@@ -175,7 +179,7 @@ class SummarizingMemory(TokenBoundedMemory):
         with self._lock:
             self._load_told(state)
             self._summary, self._sources = summary, sources_of(state)
-            self.items[:] = _copied(items)
+            self._items[:] = _copied(items)
             # The loaded list may be as long as the saved one.
             self._sizes = []
             self._read = []
@@ -224,8 +228,8 @@ class SummarizingMemory(TokenBoundedMemory):
         self._recount()
         gone = {id(item) for item in batch}
         self._read = []
-        for place in range(len(self.items) - 1, -1, -1):
-            if id(self.items[place]) in gone:
+        for place in range(len(self._items) - 1, -1, -1):
+            if id(self._items[place]) in gone:
                 self._remove(place, place + 1)
 
     def _tell_lost(self) -> None:
@@ -243,8 +247,8 @@ class SummarizingMemory(TokenBoundedMemory):
         """Return the messages to summarise next: the oldest beyond those that are kept."""
         self._recount()
         room = max(self._keep - self._count(self._summary), 1)
-        kept = {id(item) for item in _within(room, self._count, self.items).items}
-        batch = [item for item in self.items if id(item) not in kept]
+        kept = {id(item) for item in _within(room, self._count, self._items)._items}
+        batch = [item for item in self._items if id(item) not in kept]
         size = 0
         for end, item in enumerate(batch):
             size += self._size(item)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -58,6 +58,20 @@ def sources_of(message: Any) -> list[str]:
     if not isinstance(given, list):
         return []
     return [each for each in given if isinstance(each, str)]
+
+
+def sources_within(kept: Any) -> Iterator[str]:
+    """Yield the outside sources that a message names, or the messages and calls of an entry."""
+    waiting = [kept]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            yield from sources_of(each)
+            if isinstance(about := each.get("provenance"), dict):
+                yield from sources_of({OUTSIDE: about.get("sources")})
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
 
 
 def union(sources: Iterable[str]) -> list[str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+from moothall.provenance.origin import sources_within
 
 
 class Reading(Protocol):
@@ -26,3 +29,15 @@ READ: ContextVar[Reading | None] = ContextVar("moothall_read", default=None)
 """The tool call, or turn, of this context. An agent that it asks adds the outside sources that it
 has read.
 """
+
+
+def give_back(kept: Iterable[Any]) -> None:
+    """Give the tool call of this context the outside sources that messages or entries name.
+
+    Every reader of what was kept calls it (memories, journals): an action may return only the text
+    of a message, without its mark.
+    """
+    reading = READ.get()
+    if reading is not None and reading.begun:
+        found = (source for each in kept for source in sources_within(each))
+        reading.read = tuple(dict.fromkeys((*reading.read, *found)))
