@@ -71,6 +71,10 @@ class Memory:
         give_back(self._items)
         return self._items
 
+    @items.setter
+    def items(self, messages: list[dict[str, Any]]) -> None:
+        self._items = messages
+
     def add_memory(self, memory: dict[str, Any]) -> None:
         """Add a chat message, `{"role": …, "content": …}`.
 

@@ -88,7 +88,7 @@ class StoredMemory(Memory):
     # -- what every memory does --------------------------------------------------------------------
 
     @property
-    def items(self) -> list[dict[str, Any]]:
+    def items(self) -> list[dict[str, Any]]:  # type: ignore[misc]
         """The messages that `get_memories` returns; changing the list has no effect."""
         return self.get_memories()
 
