@@ -87,8 +87,8 @@ class StoredMemory(Memory):
 
     # -- what every memory does --------------------------------------------------------------------
 
-    @property
-    def items(self) -> list[dict[str, Any]]:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def items(self) -> list[dict[str, Any]]:
         """The messages that `get_memories` returns; changing the list has no effect."""
         return self.get_memories()
 
