@@ -140,6 +140,7 @@ FLOORS = {
         "ask",
         "chat_answer",
         "server_events",
+        "kept_fields",
         "chat_stream",
         "weights",
         "fetching",

@@ -174,7 +174,7 @@ SOON = {"retry_after_ms": "1"}
 class OpenAIServer:
     """The server; `url` is what a model is given as `base_url`."""
 
-    def __init__(self, *answers: Any, about: dict[str, Any] | None = None) -> None:
+    def __init__(self, *answers: Any, about: dict[str, Any] | None = None, port: int = 0) -> None:
         self.about = about or {}  # what it says of its models and itself, by path
         self.looked_up: list[str] = []
         self.answers = list(answers)
@@ -184,6 +184,7 @@ class OpenAIServer:
         self.came = threading.Semaphore(0)
         self.ended = threading.Semaphore(0)
         self.url = ""
+        self.port = port  # by default one that is free
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._stop = asyncio.Event()
@@ -219,8 +220,9 @@ class OpenAIServer:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=2**24)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        server = await asyncio.start_server(self._connected, "127.0.0.1", self.port, limit=2**24)
+        self.port = server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/v1"
         self._ready.set()
         await self._stop.wait()
         server.close()

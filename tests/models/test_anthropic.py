@@ -329,7 +329,7 @@ def test_anthropic_agent_sends_reasoning_back_after_a_restart(tmp_path: Path) ->
     with Journal(tmp_path / "runs.db") as journal:
         with OpenAIServer(first, HANG) as server:
             run(cut_off(server))
-        with OpenAIServer(messages_format.text("3")) as server:
+        with OpenAIServer(messages_format.text("3"), port=server.port) as server:
             agent = ReActAgent("adder", of(server), actions=ACTIONS[:1], journal=journal)
             assert run(agent.reply("Add", run_id="r")).text == "3"
     assert server.requests[0].body["messages"][1]["content"] == [THOUGHT, ADD]

@@ -41,24 +41,29 @@ def _one_of(*kinds: type) -> Any:
     return schemas.is_instance_schema(kinds, cls_repr="text")
 
 
+KEPT_FIELDS = ("reasoning_content", "reasoning_details", "extra_content", "thinking_blocks")
+"""Fields of a message that are wanted back, by DeepSeek and Kimi, OpenRouter, Gemini, litellm."""
+
 _MAYBE, _LIST, _ANY = schemas.nullable_schema, schemas.list_schema, schemas.any_schema()
 _TEXT = _MAYBE(_one_of(str))
 # Text, as the provider wrote it, or an object: some servers parse it.
 _ARGUMENTS = _MAYBE(_one_of(str, dict))
-_CALL = _fields(id=_ANY, function=_fields(name=_one_of(str), arguments=_ARGUMENTS))
+_CALL = _fields(
+    id=_ANY, function=_fields(name=_one_of(str), arguments=_ARGUMENTS), extra_content=_ANY
+)
 _INDEX = schemas.int_schema(strict=True)
 _PIECE = _fields(
     index=_MAYBE({**_INDEX, "ge": 0}),
     id=_ANY,
     function=_MAYBE(_fields(name=_TEXT, arguments=_ARGUMENTS)),
+    extra_content=_ANY,
 )
 
 
 def _message(calls: Any) -> Any:
     content = _MAYBE(_one_of(str, list))
-    return _fields(
-        content=content, refusal=_ANY, tool_calls=calls, reasoning_content=_ANY, reasoning=_ANY
-    )
+    kept = dict.fromkeys(KEPT_FIELDS, _ANY)
+    return _fields(content=content, refusal=_ANY, tool_calls=calls, reasoning=_ANY, **kept)
 
 
 _CHOICE = _fields(message=_message(_MAYBE(_LIST(_CALL))), finish_reason=_ANY, error=_ANY)

@@ -24,6 +24,7 @@ from moothall.models.chat_answer import (
     reasoning_of,
     wrong_field,
 )
+from moothall.models.kept_fields import KeptFields, merged
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.server_events import ServerEvents
 
@@ -35,11 +36,14 @@ MAX_CALLS = 1024
 class AnswerStream:
     """Reads an answer as it arrives."""
 
-    def __init__(self, name: str, calls_before: int) -> None:
+    def __init__(
+        self, name: str, calls_before: int, server: str = "", all_turns: bool = False
+    ) -> None:
         self.over: bool = False  # the server said that no more data follows
         self.whole: bool = False  # the answer is complete, whether or not the server said so
         self._name = name
         self._before = calls_before
+        self._kept = KeptFields(server, all_turns)
         self._read = ServerEvents(name)
         self._events = 0
         # State of the answer.
@@ -100,6 +104,7 @@ class AnswerStream:
         self._choices |= bool(delta or reason)
         if reason:
             self._reason, self.whole = reason, True
+        self._kept.take(delta)
         if thinking := readable(reasoning_of(delta)):
             self._thought.append(thinking)
             yield ReasoningPiece(thinking)
@@ -121,6 +126,7 @@ class AnswerStream:
             id = ""
         call = self._which(piece.get("index"), id, name, args)
         call.id = call.id or id
+        call.extra = merged(call.extra, piece["extra_content"])
         if call.name is None:
             call.name = name
         elif name and name != call.name:
@@ -176,7 +182,9 @@ class AnswerStream:
             reason = "length"
         elif reason not in ("length", "content_filter"):
             reason = "calls" if calls else "stop"
-        return [*parts, ModelReply(text, calls, self._spent(), reason, "".join(self._thought))]
+        thought, extras = "".join(self._thought), [call.extra for call in self._in_order()]
+        kept = self._kept.record(extras)
+        return [*parts, ModelReply(text, calls, self._spent(), reason, thought, kept)]
 
     def _spent(self) -> Usage:
         """Return the usage; zero where the server states no number of tokens."""
@@ -189,12 +197,15 @@ class AnswerStream:
         thought = token_count(counted.get("completion_tokens_details"), "reasoning_tokens")
         return Usage(given, answered, min(cached, given), 0, min(thought, answered))
 
+    def _in_order(self) -> list[_Call]:
+        return sorted(self._calls, key=lambda call: call.index or 0)
+
     def _made(self) -> tuple[Call, ...]:
         """Return the calls, each with a unique id."""
         where, calls = f"{self._name}: the answer", dict[str, Call]()
         if len(self._calls) > MAX_CALLS:
             raise ModelError(f"{where} has {len(self._calls)} calls, more than {MAX_CALLS}")
-        for n, call in enumerate(sorted(self._calls, key=lambda call: call.index or 0)):
+        for n, call in enumerate(self._in_order()):
             if call.name is None:
                 raise wrong_field(where, f"tool_calls[{n}].function.name", None, "text")
             # A number, not a random id: the same conversation produces the same calls.
@@ -221,6 +232,7 @@ class _Call:
     name: str | None = None
     args: list[str] = field(default_factory=list)
     whole: dict[str, Any] | None = None
+    extra: Any = None
 
     def is_complete(self) -> bool:
         """Return whether its arguments are an object, which no further piece can continue."""

@@ -28,7 +28,7 @@ class ChatMessage(TypedDict):
 
     `content` is a text, or blocks of content. A model's answer may have `tool_calls`, each with
     `id`, `name` and `args`; a call's result has the call's id as `tool_call_id`, and its `name`.
-    An answer of some providers has `thinking`, blocks that go back to them unchanged.
+    An answer of some providers has `thinking`, which goes back to the server that gave it alone.
     """
 
     role: str
@@ -119,8 +119,8 @@ class ModelReply:
         finish_reason: `stop`, `calls`, or, for an answer that was cut, `length` (at a limit) or
             `content_filter` (by the provider)
         reasoning: the model's reasoning, if the provider shows it; not part of the answer
-        thinking: the provider's own blocks of reasoning, which it wants back unchanged while the
-            calls of the answer are executed; only Anthropic's models have them
+        thinking: what the provider wants back with the answer, such as signatures and reasoning;
+            its user keeps it with the message, and it goes to the server that it names alone
     """
 
     text: str = ""
@@ -166,7 +166,7 @@ def stated_usage(given: Any) -> Usage:
 
 
 def thinking_of(given: Any) -> list[dict[str, Any]]:
-    """Return the provider's blocks of reasoning of an answer."""
+    """Return what goes back to the provider of an answer."""
     blocks = getattr(given, "thinking", ())
     whole = blocks if isinstance(blocks, tuple | list) else ()
     return [each for each in whole if isinstance(each, dict)]
@@ -210,6 +210,15 @@ def answer_of_json(given: dict[str, Any]) -> Any:
     # Old recordings have no reasoning, and most answers no blocks of it.
     reasoning, thinking = given.get("reasoning", ""), tuple(given.get("thinking", ()))
     return ModelReply(given["text"], calls, usage, given["finish_reason"], reasoning, thinking)
+
+
+def kept_for(message: Mapping[str, Any], server: str, form: str) -> Any:
+    """Return what a message has to go back to a server in this form; None if there is nothing."""
+    given = message.get("thinking")
+    for each in given if isinstance(given, list | tuple) else ():
+        if isinstance(each, Mapping) and each.get("server") == server and form in each:
+            return each[form]
+    return None
 
 
 def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:

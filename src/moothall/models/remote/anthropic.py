@@ -129,11 +129,11 @@ class AnthropicModel(HTTPModel):
         return f"AnthropicModel({self.model!r}, {self.base_url!r})"
 
     def _reader(self, calls_before: int) -> MessageStream:
-        return MessageStream(self.name, calls_before)
+        return MessageStream(self.name, calls_before, self.base_url)
 
     def _body(self, request: Request) -> dict[str, Any]:
         messages, actions, schema, _ = request
-        body = self._fields | messages_body(messages, self.name)
+        body = self._fields | messages_body(messages, self.name, self.base_url)
         if actions:
             body["tools"] = messages_tools(actions)
         elif called := tools_called(messages):

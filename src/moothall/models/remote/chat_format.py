@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ModelError
-from moothall.models.chat_answer import kind_of
+from moothall.models.chat_answer import KEPT_FIELDS, kind_of
+from moothall.models.protocol import kept_for
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -27,9 +28,24 @@ _STRICT_FORMATS = frozenset(
 )
 
 
-def chat_messages(messages: Iterable[Any], name: str) -> list[dict[str, Any]]:
-    """Return our messages in the provider's form; blocks of content are passed on unchanged."""
-    return [_message(message, f"{name}: messages[{n}]") for n, message in enumerate(messages)]
+def chat_messages(messages: Iterable[Any], name: str, server: str = "") -> list[dict[str, Any]]:
+    """Return our messages in the provider's form; blocks of content are passed on unchanged.
+
+    What `server` wants back with its answers is added to them.
+    """
+    made = []
+    for n, message in enumerate(messages):
+        made.append(_message(message, f"{name}: messages[{n}]"))
+        if fields := server and kept_for(message, server, "fields"):
+            _give_back(made[-1], fields)
+    return made
+
+
+def _give_back(message: dict[str, Any], fields: Mapping[str, Any]) -> None:
+    message |= {name: fields[name] for name in KEPT_FIELDS if name in fields}
+    for call, extra in zip(message.get("tool_calls", ()), fields.get("calls") or (), strict=False):
+        if extra:
+            call["extra_content"] = extra
 
 
 def _message(message: Any, where: str) -> dict[str, Any]:

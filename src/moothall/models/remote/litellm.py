@@ -193,7 +193,7 @@ class LiteLLMModel(RemoteModel):
 
         async def ask() -> AsyncIterator[StreamPart]:
             for attempt in range(self._max_retries + 1):
-                answer = AnswerStream(self.name, calls_before)
+                answer = AnswerStream(self.name, calls_before, self._server)
                 begun = False
                 response: Any = None
                 try:

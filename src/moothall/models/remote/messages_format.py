@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ModelError
+from moothall.models.protocol import kept_for
 from moothall.models.remote.chat_format import chat_messages
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _DATA_URL = re.compile(r"data:(image/[a-z+.-]+|application/pdf);base64,(.+)", re
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
-def messages_body(messages: list[Any], name: str) -> dict[str, Any]:
+def messages_body(messages: list[Any], name: str, server: str) -> dict[str, Any]:
     """Return the fields `system` and `messages` for our messages.
 
     All texts of the system go into `system`. Messages of one role in a row become one, since the
@@ -36,10 +37,8 @@ def messages_body(messages: list[Any], name: str) -> dict[str, Any]:
             id = _id(str(message.get("tool_call_id") or ""), ids)
             blocks = [{"type": "tool_result", "tool_use_id": id, "content": blocks}]
         elif role == "assistant":
-            thinking = message.get("thinking")
-            thoughts = thinking if isinstance(thinking, list | tuple) else ()
             uses = [_tool_use(call, ids, name) for call in message.get("tool_calls") or ()]
-            blocks = [*(dict(each) for each in thoughts if isinstance(each, dict)), *blocks, *uses]
+            blocks = _in_order(kept_for(message, server, "content") or (), blocks, uses)
         role = "assistant" if role == "assistant" else "user"
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
@@ -50,6 +49,27 @@ def messages_body(messages: list[Any], name: str) -> dict[str, Any]:
     for turn in turns:  # results come first, right after the calls
         turn["content"].sort(key=lambda block: block.get("type") != "tool_result")
     return {**({"system": system} if system else {}), "messages": turns}
+
+
+def _in_order(
+    kept: Iterable[Mapping[str, Any]], said: list[dict[str, Any]], uses: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the blocks of an answer in the order in which the model gave them."""
+    text = "".join(each.get("text", "") for each in said)
+    as_given = "".join(each["text"] for each in kept if each["type"] == "text") == text
+    left, blocks = list(uses), list[dict[str, Any]]()
+    for each in kept:
+        if each["type"] == "tool_use":
+            blocks += left[:1]
+            del left[:1]
+        elif each["type"] != "text":
+            blocks.append(dict(each))
+        elif as_given:
+            blocks += _blocks(each["text"])
+        else:  # the text was changed since
+            blocks += said
+            said = []
+    return [*blocks, *(() if as_given and text else said), *left]
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:

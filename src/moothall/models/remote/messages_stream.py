@@ -17,7 +17,9 @@ from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPar
 from moothall.models.server_events import ServerEvents
 
 _CUT = ("max_tokens", "model_context_window_exceeded")
-_TEXTS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+_KEPT = ("text", "thinking", "redacted_thinking")
+_PIECES = ("text", "thinking", "signature")
+_TEXTS = {f"{each}_delta": each for each in _PIECES}
 
 
 @dataclass(slots=True)
@@ -35,10 +37,11 @@ class _Block:
 class MessageStream:
     """Reads an answer as it arrives."""
 
-    def __init__(self, name: str, calls_before: int) -> None:
+    def __init__(self, name: str, calls_before: int, server: str = "") -> None:
         self.over: bool = False
         self.whole: bool = False
         self._name = name
+        self._server = server
         self._before = calls_before
         self._read = ServerEvents(name)
         self._events = 0
@@ -131,7 +134,9 @@ class MessageStream:
         else:
             reason = "calls" if calls else "stop"
         # Only an answer with calls goes back to the model within the same turn.
-        thinking = tuple(filter(None, map(_thought, blocks))) if calls else ()
+        kept = list(filter(None, map(_kept, blocks))) if calls else []
+        thought = any(each["type"] not in ("text", "tool_use") for each in kept)
+        thinking = ({"server": self._server, "content": kept},) if thought else ()
         return [*parts, ModelReply(text, calls, self._spent(), reason, reasoning, thinking)]
 
     def _calls(self, blocks: list[_Block]) -> tuple[Call, ...]:
@@ -186,15 +191,15 @@ def _joined(block: _Block, kind: str) -> str:
     return readable(block.text(kind)) if block.given.get("type") == kind else ""
 
 
-def _thought(block: _Block) -> dict[str, Any] | None:
-    """Return a block of reasoning as it goes back to the model; None for any other block."""
+def _kept(block: _Block) -> dict[str, Any] | None:
+    """Return a block as it goes back to the model: a call as its place, others whole."""
     kind = block.given.get("type")
-    if kind == "redacted_thinking":
-        return {"type": kind, "data": block.text("data")}
-    if kind != "thinking":
-        return None
-    texts = {name: block.text(name) for name in ("thinking", "signature")}
-    return {"type": kind, **texts} if texts["signature"] else None
+    if kind == "tool_use":
+        return {"type": kind}
+    whole = block.given | {name: block.text(name) for name in block.pieces if name in _PIECES}
+    if whole.get("signature") == "":  # of a compatible server, which signs nothing
+        del whole["signature"]
+    return whole if kind in _KEPT and any(whole.get(name) for name in (*_PIECES, "data")) else None
 
 
 def _text(value: Any) -> str | None:

@@ -172,7 +172,9 @@ class OpenAIModel(HTTPModel):
         return response.content if response.status == 200 else b""
 
     def _reader(self, calls_before: int) -> AnswerStream:
-        return AnswerStream(self.name, calls_before)
+        thinking = self._fields.get("thinking")  # Z.ai keeps that of earlier turns if asked to
+        all_turns = isinstance(thinking, dict) and thinking.get("clear_thinking") is False
+        return AnswerStream(self.name, calls_before, self.base_url, all_turns)
 
     async def _sent(self, content: bytes, stream: bool) -> Response:
         """Send a request; a stream again without a count of its tokens, if that is refused."""

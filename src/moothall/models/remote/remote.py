@@ -14,7 +14,7 @@ from moothall.errors import ConfigError, ContextOverflow, DefinitionError, Model
 from moothall.http import retry_after_s, tried
 from moothall.http.network import check_allowed
 from moothall.models.base import Answering, Request
-from moothall.models.chat_answer import overflows, server_text
+from moothall.models.chat_answer import KEPT_FIELDS, overflows, server_text
 from moothall.models.plain_chat import add_schema
 from moothall.models.protocol import ModelReply, StreamPart, calls_in
 from moothall.models.remote.chat_format import chat_messages, response_format, tools
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # In the text of a server, or of litellm, that does not keep to schemas, or not to this one.
 _NO_SCHEMA = re.compile("response[ _]format|json[ _]schema|output[ _](?:config|format)", re.I)
+# In the text of a server that asks for a field which it has given.
+_WANTED_BACK = re.compile("must be|missing|required|pass(?:ed)? back", re.I)
 
 
 class RemoteModel(Answering):
@@ -71,6 +73,8 @@ class RemoteModel(Answering):
         self.rate_limit = rate_limit
         self.timeout = timeout
         self._max_retries = max_retries
+        self._server = base_url or name.rpartition("/")[0]  # the one that gets back what it gave
+        self._not_back: set[str] = set()  # fields that it gave and refuses
         self._key = key
         given = {field: value for field, value in fields.items() if value is not None}
         self._fields: dict[str, Any] = {**(options or {}), **given}
@@ -104,9 +108,22 @@ class RemoteModel(Answering):
                         yield part
                 return
             except ModelError as error:
-                if begun or self._with_schema not in content or not _NO_SCHEMA.search(str(error)):
+                if begun:
+                    raise
+                if self._refuses_its_own(str(error), content):
+                    content = self._content(request)
+                    continue
+                if self._with_schema not in content or not _NO_SCHEMA.search(str(error)):
                     raise
             content = json.dumps(self._in_words(json.loads(content))).encode()
+
+    def _refuses_its_own(self, said: str, content: bytes) -> bool:
+        """Note the fields that the server gave, and does not take back; return whether it did."""
+        named = {each for each in KEPT_FIELDS if each in said and f'"{each}": ' in content.decode()}
+        if not named or "answered 4" not in said or _WANTED_BACK.search(said):
+            return False
+        self._not_back |= named
+        return True
 
     def _content(self, request: Request) -> bytes:
         try:
@@ -117,7 +134,11 @@ class RemoteModel(Answering):
     def _body(self, request: Request) -> dict[str, Any]:
         """Return the request in the provider's form."""
         messages, actions, schema, _ = request
-        body = self._fields_of(messages) | {"messages": chat_messages(messages, self.name)}
+        made = chat_messages(messages, self.name, self._server)
+        for field in self._not_back:
+            for each in made:
+                each.pop(field, None)
+        body = self._fields_of(messages) | {"messages": made}
         if actions:
             body["tools"] = tools(actions)
         if schema is not None:

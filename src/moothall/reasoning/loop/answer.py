@@ -118,6 +118,8 @@ MAX_CALLS = 128
 """How many calls one answer may have."""
 MAX_ARGS_CHARS = 1_000_000
 """How long the JSON text of one call's arguments may be."""
+MAX_ID_CHARS = 16_384
+"""How long the id of a call may be: litellm's holds the signature of a provider."""
 
 _NO_ORIGINS: Origins = {}
 _NO_FOREIGN: dict[str, Any] = {}
@@ -201,7 +203,7 @@ def read_answer(
     text = readable(text) if text and not text.isspace() else ""
     if not calls:
         if text:
-            return Answer(text, [])
+            return Answer(text, [], thinking=thinking_of(answer))
         if getattr(answer, "finish_reason", None) == "length":
             return Answer("", [], f"{EMPTY} (It was cut at its length limit.)")
         return Answer("", [], EMPTY)
@@ -256,7 +258,12 @@ def _read_call(
 
 def _id(given: Any, taken: set[str]) -> str:
     """Return the id that the model gave a call; a new one if it is invalid or taken."""
-    if isinstance(given, str) and 0 < len(given) <= 255 and given.isascii() and given not in taken:
+    if (
+        isinstance(given, str)
+        and 0 < len(given) <= MAX_ID_CHARS
+        and given.isascii()
+        and given not in taken
+    ):
         id: str = given
     else:
         number = len(taken) + 1

@@ -206,7 +206,9 @@ class Run:
             return self.end(Stop("unreadable", faults)) if state.unusable > agent.tries else None
         state.faults, state.unusable = "", 0
         if not answer.calls:
-            said = {"role": "assistant", "content": answer.text}
+            said: dict[str, Any] = {"role": "assistant", "content": answer.text}
+            if answer.thinking:
+                said["thinking"] = answer.thinking
             state.messages.append(said if self.thread.texts is None else said | self._after_reading)
             state.same, state.before = 0, []
             self.save()
