@@ -42,25 +42,32 @@ def page_of(content: bytes, filter: bytes) -> bytes:
 
 
 @cache
-def operators() -> bytes:
-    """A PDF whose page takes long to read."""
-    return page_of(zlib.compress(b"BT /F1 12 Tf " + b"(a) Tj " * 400_000 + b"ET"), b"FlateDecode")
+def operators(count: int) -> bytes:
+    """A PDF whose page takes long to read, and with more operators much memory."""
+    return page_of(zlib.compress(b"BT /F1 12 Tf " + b"(a) Tj " * count + b"ET"), b"FlateDecode")
+
+
+@cache
+def slow() -> bytes:
+    """A PDF whose one page, which takes long to read, is each of its 1,900 pages."""
+    kids = b"/Kids [%s] /Count 1900 " % (b"4 0 R " * 1900)
+    return operators(50_000).replace(b"/Kids [4 0 R] /Count 1 ", kids)
 
 
 def test_a_pdf_that_takes_too_much_memory_is_not_read() -> None:
     with pytest.raises(UnreadableDocument, match=r"PDF is not read: .* 768 MiB of memory"):
-        read("pdf", page_of(b"z" * 10_000_000 + b"~>", b"ASCII85Decode"))
+        read("pdf", operators(4_000_000))
     assert read("pdf", pdf("Hello")).text == "Hello"
 
 
 def test_a_pdf_that_takes_too_much_of_the_processor_is_not_read() -> None:
     with pytest.raises(UnreadableDocument, match="it took longer than 1 s of the processor"):
-        Reading("pdf", operators(), cpu_s=1).read()
+        Reading("pdf", slow(), cpu_s=1).read()
     assert read("pdf", pdf("Hello")).text == "Hello"
 
 
 def test_the_reading_of_a_document_is_stopped_at_once() -> None:
-    reading = Reading("pdf", operators(), cpu_s=60)
+    reading = Reading("pdf", slow(), cpu_s=60)
     timer = Timer(0.2, reading.stop)
     timer.start()
     start = monotonic()
@@ -78,7 +85,7 @@ def test_of_a_page_that_is_cancelled_the_document_is_not_read_on() -> None:
 
         def answer(_: object) -> object:
             loop.call_soon_threadsafe(asked.set)
-            return http(operators(), 200, PDF)
+            return http(slow(), 200, PDF)
 
         with Web({"/a": answer}) as web:  # type: ignore[dict-item]
             action = visit_page(allow_hosts=["127.0.0.1"])

@@ -52,7 +52,7 @@ def test_links_are_not_followed(root: Path, search: Any, caplog: Any) -> None:
     with caplog.at_level(logging.WARNING):
         assert found(search, SECRET) == []
     assert found(search, "gravity") == ["good.txt"]
-    assert "6 files are left out: 6 × links, which are not followed" in caplog.text
+    assert "6 files are not read, or not whole: 6 × links, which are not followed" in caplog.text
 
 
 def test_a_folder_that_becomes_a_link_leads_nowhere(root: Path, search: Any) -> None:

@@ -104,7 +104,8 @@ def test_files_that_cannot_be_read_are_told(folder: Path) -> None:
         done = research(PORT, "--folder", "notes", *more, cwd=folder)
         assert done.returncode == 0
         assert re.search(
-            r"1 file is left out: 1 × the PDF is damaged.* \(manual\.pdf\)", done.stderr
+            r"1 file is not read, or not whole: 1 × the PDF is damaged.* \(manual\.pdf\)",
+            done.stderr,
         )
     (folder / "notes" / "alpha.md").unlink()
     (folder / "notes" / "beta.txt").unlink()

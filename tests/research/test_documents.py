@@ -133,6 +133,32 @@ def test_words_that_were_hyphenated_are_whole() -> None:
     assert read("a.pdf", lines).text == "Words of information on A-\nB"
 
 
+def words_of(text: str, left: int = 72) -> bytes:
+    """A PDF whose words, and the spaces between them, are text objects each, as Google Docs'."""
+    made = ["x) Tj ET q .75 0 0 .75 0 0 cm"]
+    for word in text.split():
+        made.append(f"BT /F1 14 Tf 1 0 0 1 {left} 900 Tm ({word}) Tj ET")
+        left += 8 * len(word)
+        made.append(f"BT /F1 14 Tf 1 0 0 1 {left} 900 Tm ( ) Tj ET")
+        left += 4
+    return pdf(" ".join([*made, "Q BT (x"])).replace(b"(x) Tj", b"() Tj")
+
+
+def test_a_pdf_of_google_docs_is_read_in_lines() -> None:
+    said = "The review of tern took four weeks from June 3 to June 28."
+    assert read("a.pdf", words_of(said)).text == said
+
+
+def test_a_damaged_page_of_a_pdf_costs_no_other_page() -> None:
+    whole = pdf("One", "Two", "Three")
+    bad = whole.replace(b"6 0 obj", b"6 0 xbj")  # the second page
+    document = read("a.pdf", bad)
+    assert (document.text, document.missing) == ("One\n\nThree", "1 damaged page: 2")
+    assert [each.anchor for each in document.sections] == ["page=1", "page=3"]
+    mended = read("a.pdf", whole.replace(b"(Two) Tj", b"[628 FR 13674, (Two) Mar. 24] TJ"))
+    assert mended.text == "One\n\nTwo\n\nThree"
+
+
 def test_a_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
     for password, text in (("", "Hello"), ("x", None)):
         writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf("Hello")))

@@ -205,13 +205,13 @@ def test_folder_file_left_out_is_logged_once(
     for _ in range(2):
         found(search, "cats")
     (logged,) = caplog.messages
-    assert "4 files are left out: " in logged
+    assert "4 files are not read, or not whole: " in logged
     assert "2 × of a kind that is not read (map.png, music.mp3)" in logged
     assert "1 × links, which are not followed" in logged
     assert "1 × it is binary or minified" in logged
     (docs / "link.md").unlink()
     found(search, "cats")
-    assert "3 files are left out" in caplog.messages[1]
+    assert "3 files are not read" in caplog.messages[1]
 
 
 def test_where_no_file_has_text_the_search_says_why(tmp_path: Path, index: Path) -> None:
@@ -221,7 +221,9 @@ def test_where_no_file_has_text_the_search_says_why(tmp_path: Path, index: Path)
     with pytest.raises(SearchError, match=r"docs has no text to search$"):
         found(search, "cats")
     (docs / "manual.pdf").write_bytes(b"%PDF-1.4 cut off")
-    with pytest.raises(SearchError, match="no text to search: 1 file is left out: 1 × the PDF is"):
+    with pytest.raises(
+        SearchError, match="no text to search: 1 file is not read, or not whole: 1 × the PDF is"
+    ):
         found(search, "cats")
     (docs / "cats.md").write_text("Cats sleep.")
     assert names(search, "cats") == ["cats.md"]

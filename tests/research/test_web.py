@@ -488,9 +488,9 @@ from moothall.research.reading.html import read_html
 for package, call in (
     ("aiohttp", visit_page),
     ("trafilatura", visit_page),
-    ("pypdf", read_pdf),
+    ("pypdfium2", read_pdf),
     ("ddgs", search_web),
-    ("pypdf", lambda: read_pdf_bytes(b"")),
+    ("pypdfium2", lambda: read_pdf_bytes(b"")),
     ("trafilatura", lambda: read_html(b"<p>", None, "x")),
 ):
     sys.modules[package] = None

@@ -23,7 +23,7 @@ _TRIES: Final = 5
 
 
 class FileRead(NamedTuple):
-    """The result of reading a file: a document or a fault."""
+    """The result of reading a file: a document, a fault, or both if a part is missing."""
 
     path: str
     status: os.stat_result
@@ -77,6 +77,7 @@ def read_file(folder: Folder, path: str) -> FileRead | None:
             fault = "it is binary or minified"
         else:
             (document.title + document.text).encode()  # a lone surrogate is a fault
+            fault = document.missing or None
     except FileNotFoundError:
         return None
     except Exception as error:  # a parser may raise anything; one bad file stops nothing

@@ -88,6 +88,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # passages of texts name their line, no line cuts a word, no marks of footnotes
     _EMPTIED,  # links of Markdown over lines and in notebooks, signatures in one line
     _EMPTIED,  # titles of manual pages by their names, none by a table of contents
+    _EMPTIED,  # PDFs by PDFium: lines are lines, also where each word is an object
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
@@ -278,7 +279,7 @@ class FolderIndex:
                     number = _insert(db, read, number)
 
     def _report(self, faults: list[tuple[str, str]]) -> None:
-        """Log which files are left out and why, if that has changed."""
+        """Log which files are not read, or not whole, and why, if that has changed."""
         select = "SELECT fault, path FROM files WHERE fault IS NOT NULL ORDER BY path"
         with self._pool.reading() as db:
             faults += [(fault, os.fsdecode(path)) for fault, path in db.execute(select)]
@@ -290,7 +291,7 @@ class FolderIndex:
             logger.log(level, "folder %s%s", escaped(self.root), self._why())
 
     def _why(self) -> str:
-        """Return which files are left out and why, as the end of a line; empty for none."""
+        """Return which files are not read and why, as the end of a line; empty for none."""
         if not self._faults:
             return ""
         paths: dict[str, list[str]] = {}
@@ -299,7 +300,8 @@ class FolderIndex:
         most = sorted(paths.items(), key=lambda each: -len(each[1]))[:5]
         some = "; ".join(f"{len(of)} × {fault} ({_some(of)})" for fault, of in most)
         count = len(self._faults)
-        return f": {count} {'file is' if count == 1 else 'files are'} left out: {some}"
+        files = "file is" if count == 1 else "files are"
+        return f": {count} {files} not read, or not whole: {some}"
 
 
 def _some(paths: list[str]) -> str:

@@ -60,13 +60,17 @@ _NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode
 
 
 class Document(NamedTuple):
-    """The text of a file or page; the title is empty if there is none. Links are absolute."""
+    """The text of a file or page; the title is empty if there is none. Links are absolute.
+
+    `missing` says which parts could not be read.
+    """
 
     title: str
     text: str
     sections: list[Section]
     links: Sequence[tuple[str, str]] = ()  # (URL, text)
     publication: Publication | None = None
+    missing: str = ""
 
 
 def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False) -> Document:

@@ -22,7 +22,7 @@ class Parser(NamedTuple):
 
 
 PARSERS: Final = {
-    "pdf": Parser("pypdf", "moothall.research.reading.pdf", "read_pdf_bytes"),
+    "pdf": Parser("pypdfium2", "moothall.research.reading.pdf", "read_pdf_bytes"),
     "docx": Parser("lxml", "moothall.research.reading.packed", "read_docx"),
     "epub": Parser("lxml", "moothall.research.reading.packed", "read_epub"),
 }

@@ -2,49 +2,63 @@
 
 from __future__ import annotations
 
-import io
-import logging
 import re
-from typing import Final
+from typing import Any, Final
 
 from moothall.errors import MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
 from moothall.research.reading.html import Document, plain
+from moothall.text import counted
 
 PAGES: Final = 2000
 CHARACTERS: Final = 20_000_000
 _HYPHEN = re.compile(r"(?<=[a-zß-öø-ÿ])-\n(?=[a-zß-öø-ÿ])")  # at the end of a line
+_CUT: Final = "\ufffe"  # so PDFium joins the two lines that a hyphen divides
 
 
 def read_pdf_bytes(data: bytes) -> Document:
-    """Return a PDF's title and text, with a section for each page with text."""
-    MissingExtra.unless("reading PDF", "research", "pypdf")
-    import pypdf
+    """Return a PDF's title and text, with a section for each page with text.
 
-    logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of each flaw that it repairs
+    A page that cannot be read is `missing`; the others are read.
+    """
+    MissingExtra.unless("reading PDF", "research", "pypdfium2")
+    import pypdfium2
+
     try:
-        reader = pypdf.PdfReader(io.BytesIO(data))
-        if reader.is_encrypted and not reader.decrypt(""):
-            raise UnreadableDocument("the PDF is encrypted: a password is needed")
-        if len(reader.pages) > PAGES:
-            raise UnreadableDocument(
-                f"the PDF has {len(reader.pages)} pages, {PAGES} are read at most"
-            )
-        title = plain(str((reader.metadata and reader.metadata.title) or "")).strip()
-        written: list[str] = []
-        sections: list[Section] = []
-        length = 0
-        for number, page in enumerate(reader.pages, 1):
-            if text := _HYPHEN.sub("", plain(page.extract_text())).strip():
-                sections.append(Section(length, f"page={number}", f"page {number}"))
-                written.append(text)
-                length += len(text) + 2
-            if length > CHARACTERS:
-                raise UnreadableDocument(f"the PDF has more than {CHARACTERS} characters of text")
-    except (UnreadableDocument, MemoryError):
-        raise
-    except Exception as error:  # a malicious file can make the parser raise anything
-        raise UnreadableDocument(f"the PDF is damaged: {type(error).__name__}: {error}") from error
+        pdf = pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as error:
+        if "password" in str(error).lower():
+            raise UnreadableDocument("the PDF is encrypted: a password is needed") from error
+        raise UnreadableDocument(f"the PDF is damaged: {error}") from error
+    if len(pdf) > PAGES:
+        raise UnreadableDocument(f"the PDF has {len(pdf)} pages, {PAGES} are read at most")
+    title = plain(pdf.get_metadata_value("Title")).strip()
+    written: list[str] = []
+    sections: list[Section] = []
+    damaged: list[str] = []
+    length = 0
+    for number in range(len(pdf)):
+        try:
+            text = _text_of(pdf, number)
+        except pypdfium2.PdfiumError:
+            damaged.append(str(number + 1))
+            continue
+        if text:
+            sections.append(Section(length, f"page={number + 1}", f"page {number + 1}"))
+            written.append(text)
+            length += len(text) + 2
+        if length > CHARACTERS:
+            raise UnreadableDocument(f"the PDF has more than {CHARACTERS} characters of text")
+    missing = f"{counted(len(damaged), 'damaged page')}: {', '.join(damaged)}" if damaged else ""
     if not written:
-        raise UnreadableDocument("the PDF has no text: its pages may be pictures")
-    return Document(title, "\n\n".join(written), sections)
+        raise UnreadableDocument(f"the PDF has {missing or 'no text: its pages may be pictures'}")
+    return Document(title, "\n\n".join(written), sections, missing=missing)
+
+
+def _text_of(pdf: Any, number: int) -> str:
+    page = pdf[number]
+    try:
+        text = page.get_textpage().get_text_range()
+    finally:
+        page.close()
+    return _HYPHEN.sub("", plain(text.replace(_CUT, "-\n"))).strip()

@@ -177,7 +177,7 @@ class Reading:
         sections = [
             Section(int(start), anchor, title) for start, anchor, title in found["sections"]
         ]
-        return Document(found["title"], found["text"], sections)
+        return Document(found["title"], found["text"], sections, missing=found["missing"])
 
     def _asked(self) -> tuple[dict[str, Any] | None, int]:
         """Return a process's answer, and the exit code of one that did not answer."""
@@ -233,6 +233,8 @@ def _given_back(process: _Process) -> None:
 
 
 def _named(code: int) -> str:
+    if code == -signal.SIGABRT:  # PDFium's answer to memory that it does not get
+        return f"SIGABRT, as beyond {MEMORY // 2**20} MiB of memory"
     with suppress(ValueError):
         return signal.Signals(-code).name
     return f"exit code {code}"

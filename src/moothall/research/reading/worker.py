@@ -62,7 +62,8 @@ def _answer(kind: str, data: bytes, memory: int) -> dict[str, Any]:
     try:
         read = PARSERS[kind].read(data)
         sections = [(each.start, each.anchor, each.title) for each in read.sections]
-        return {"title": read.title, "text": read.text, "sections": sections}
+        made = {"title": read.title, "text": read.text, "sections": sections}
+        return made | {"missing": read.missing}
     except UnreadableDocument as error:
         return {"error": str(error)}
     except (MemoryError, RecursionError) as error:

@@ -262,7 +262,7 @@ def visit_page(
         ConfigError: `allow_hosts` is not a list of hosts, or a setting is invalid
         MissingExtra: the extra `research` is not installed
     """
-    MissingExtra.unless("visit_page", "research", "lxml", "trafilatura", "pypdf")
+    MissingExtra.unless("visit_page", "research", "lxml", "trafilatura", "pypdfium2")
     scope = _scope("visit_page", site, sites, exclude, since)
     fetcher = Fetcher(
         "visit_page", allow_hosts, timeout_s, max_bytes, user_agent, per_host, delay_s, scope
@@ -290,7 +290,7 @@ def read_pdf(
 
     Its arguments and errors are those of `visit_page`.
     """
-    MissingExtra.unless("read_pdf", "research", "pypdf")
+    MissingExtra.unless("read_pdf", "research", "pypdfium2")
     scope = _scope("read_pdf", site, sites, exclude, None)
     fetcher = Fetcher("read_pdf", allow_hosts, 60.0, 2 * MAX_BYTES, scope=scope)
 
