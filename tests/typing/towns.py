@@ -1,4 +1,4 @@
-"""Societies with blocks, metrics, surveys and experiments of one's own: docs/society.md."""
+"""Societies with blocks, metrics, surveys and experiments of one's own: docs/society-extend.md."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
