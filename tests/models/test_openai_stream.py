@@ -128,7 +128,8 @@ def test_a_server_that_refuses_a_schema_is_asked_in_words(refusal: str, system: 
         asked = OpenAIModel("m", server.url)
         assert run(asked.complete(messages, schema=PERSON)).text == "{}"
         assert joined(run(parts_of(asked, messages, schema=PERSON))) == "{}"
-    assert ["response_format" in request.body for request in server.requests] == [True, False] * 2
+    sent = ["response_format" in request.body for request in server.requests]
+    assert sent == [True, False, False]  # it is refused once
     asked_in_words = server.requests[-1].body["messages"]
     assert asked_in_words[0]["content"].endswith(f"and nothing else: {json.dumps(PERSON)}")
     assert asked_in_words[-1] == messages[-1]
@@ -141,6 +142,43 @@ def test_an_answer_that_has_begun_is_not_asked_for_again_in_words() -> None:
         came, error = run(until_error(OpenAIModel("m", server.url), user("Hi"), None, PERSON))
         assert len(server.requests) == 1
     assert (joined(came), "json_schema is not" in str(error)) == ('{"name": ', True)
+
+
+REPEATS = {
+    "role": "assistant",
+    "content": "Hello",
+    "reasoning_content": "Hm",
+    "tool_calls": [call("add", '{"a": 1, "b": 2}', "c1"), call("add", '{"a": 3, "b": 4}', "c2")],
+}
+
+
+@pytest.mark.parametrize("pieces", (1, 2), ids=("in-one-piece", "in-pieces"))
+def test_a_last_event_that_repeats_the_answer_adds_nothing(pieces: int) -> None:
+    first, second = ({"index": n, **each} for n, each in enumerate(REPEATS["tool_calls"]))
+    came = [delta(reasoning_content="Hm"), delta("Hel"), delta("lo"), delta(tool_calls=[first])]
+    came.append(delta(tool_calls=[second]))
+    last = completion(REPEATS, "tool_calls")
+    with OpenAIServer(events(*came, *[last] * pieces, b"[DONE]")) as server:
+        parts = run(parts_of(OpenAIModel("m", server.url), user("Hi"), ACTIONS))
+    reply = parts[-1]
+    assert joined(parts) == reply.text == "Hello"
+    assert joined(parts, ReasoningPiece) == reply.reasoning == "Hm"
+    assert [each.id for each in reply.calls] == ["c1", "c2"]
+    assert (reply.usage, reply.finish_reason) == (Usage(7, 3), "calls")
+
+
+def test_a_last_event_has_what_did_not_come_in_pieces() -> None:
+    came = [delta("", role="assistant"), delta(reasoning_content="Hm")]
+    with OpenAIServer(events(*came, completion(REPEATS, "tool_calls"), b"[DONE]")) as server:
+        reply = run(parts_of(OpenAIModel("m", server.url), user("Hi"), ACTIONS))[-1]
+    assert (reply.text, reply.reasoning, len(reply.calls)) == ("Hello", "Hm", 2)
+
+
+def test_a_call_that_comes_whole_twice_is_one_call() -> None:
+    came = [delta(tool_calls=[{"index": 0, **REPEATS["tool_calls"][0]}])] * 2
+    with OpenAIServer(events(*came, delta(finish_reason="tool_calls"), b"[DONE]")) as server:
+        reply = run(parts_of(OpenAIModel("m", server.url), user("Hi"), ACTIONS))[-1]
+    assert [each.args for each in reply.calls] == ['{"a": 1, "b": 2}']
 
 
 def test_offline_forbids_streams_from_other_machines() -> None:

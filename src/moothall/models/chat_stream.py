@@ -32,6 +32,8 @@ MOST_TOKENS = 2**53
 MAX_CALLS = 1024
 """More calls than any model makes in one answer."""
 
+_REASONING = frozenset(("reasoning", "reasoning_content"))
+
 
 class AnswerStream:
     """Reads an answer as it arrives."""
@@ -55,6 +57,7 @@ class AnswerStream:
         self._usage: Any = None
         self._reason: str | None = None
         self._choices = False
+        self._came: set[str] = set()  # the fields of which pieces came
 
     def feed(self, data: bytes, final: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of the answer that some bytes complete."""
@@ -102,6 +105,12 @@ class AnswerStream:
         kind = "delta" if choice["delta"] else "message"
         delta = choice[kind] or {}
         self._choices |= bool(delta or reason)
+        if kind == "message":  # a last event may repeat what came in pieces
+            delta = {name: each for name, each in delta.items() if name not in self._came}
+        else:
+            self._came.update(name for name, each in delta.items() if each)
+            if self._came & _REASONING:
+                self._came |= _REASONING
         if reason:
             self._reason, self.whole = reason, True
         self._kept.take(delta)
@@ -131,6 +140,8 @@ class AnswerStream:
             call.name = name
         elif name and name != call.name:
             call.name += name
+        if id and args and args == "".join(call.args) and call.is_complete():
+            return  # the whole call again
         if isinstance(args, dict) or isinstance(call.whole, dict):
             if call.args or (args and call.whole is not None):
                 raise wrong_field(

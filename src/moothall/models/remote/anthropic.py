@@ -10,12 +10,12 @@ from moothall.arguments import check_boolean, names_checked
 from moothall.errors import ConfigError, ModelError
 from moothall.http import Response
 from moothall.models.base import Request
-from moothall.models.plain_chat import schema_in_words
 from moothall.models.remote.chat_format import may_be_strict
 from moothall.models.remote.context_length import listed_context
 from moothall.models.remote.http_model import HTTPModel
 from moothall.models.remote.messages_format import messages_body, messages_tools, tools_called
 from moothall.models.remote.messages_stream import MessageStream
+from moothall.models.remote.schema_form import SchemaForms
 from moothall.models.settings import base_url_of, check_named
 
 if TYPE_CHECKING:
@@ -72,7 +72,6 @@ class AnthropicModel(HTTPModel):
 
     own_fields: ClassVar[Iterable[str]] = _OWN_FIELDS
     where_key: str = "api_key=, or ANTHROPIC_API_KEY"
-    _with_schema: ClassVar[bytes] = b'"format": {"type": "json_schema"'
 
     def __init__(
         self,
@@ -116,6 +115,8 @@ class AnthropicModel(HTTPModel):
             raise ModelError(
                 f"{self.name}: there is no key: set ANTHROPIC_API_KEY, or pass api_key="
             )
+        # The API refuses a schema with keywords that it cannot enforce.
+        self._forms = SchemaForms(given == _ANTHROPIC, may_be_strict)
         self.model = name
         self._headers = {
             "x-api-key": self._key or "none",
@@ -140,17 +141,8 @@ class AnthropicModel(HTTPModel):
             body |= {"tools": called, "tool_choice": {"type": "none"}}
         if schema is None:
             return body
-        # The API refuses a schema with keywords that it cannot enforce.
-        if may_be_strict(schema):
-            made = {"format": {"type": "json_schema", "schema": schema}}
-            return body | {"output_config": {**body.get("output_config", {}), **made}}
-        return _in_system(body, schema)
-
-    def _in_words(self, body: dict[str, Any]) -> dict[str, Any]:
-        schema = body["output_config"].pop("format")["schema"]
-        if not body["output_config"]:
-            del body["output_config"]
-        return _in_system(body, schema)
+        made = {"format": {"type": "json_schema", "schema": schema}}
+        return body | {"output_config": {**body.get("output_config", {}), **made}}
 
     async def _sent(self, content: bytes, stream: bool) -> Response:
         root = self.base_url.removesuffix("/v1")
@@ -162,8 +154,3 @@ class AnthropicModel(HTTPModel):
             text = response.content.decode("utf-8", "replace")
             raise self._refused(response.status, text, response.headers, response.tries)
         return response
-
-
-def _in_system(body: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    asked = {"type": "text", "text": schema_in_words(schema)}
-    return body | {"system": [*body.get("system", ()), asked]}

@@ -18,6 +18,7 @@ from moothall.models.chat_stream import AnswerStream
 from moothall.models.protocol import StreamPart
 from moothall.models.remote.litellm_loop import LOOP, imported
 from moothall.models.remote.remote import RemoteModel
+from moothall.models.remote.schema_form import SchemaForms
 from moothall.models.settings import check_base_url
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class LiteLLMModel(RemoteModel):
                 "api_key": api_key,
             },
         )
+        self._forms = SchemaForms(provider in ("anthropic", "azure", "openai"))
         self.model = name
         self.provider = provider
         if self.base_url is not None:

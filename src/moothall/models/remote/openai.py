@@ -20,6 +20,7 @@ from moothall.models.remote.context_length import (
     stated_context,
 )
 from moothall.models.remote.http_model import HTTPModel
+from moothall.models.remote.schema_form import SchemaForms
 from moothall.models.settings import base_url_of, check_named
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ class OpenAIModel(HTTPModel):
         if self._key is None and self.base_url == _OPENAI:
             raise ModelError(f"{self.name}: there is no key: set OPENAI_API_KEY, or pass api_key=")
         self.model = name
+        self._forms = SchemaForms(given == _OPENAI or ".openai.azure.com" in given)
         # Until a server says that it cannot.
         self._streams_usage = True
         self._headers = {

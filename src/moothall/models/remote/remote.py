@@ -15,16 +15,14 @@ from moothall.http import retry_after_s, tried
 from moothall.http.network import check_allowed
 from moothall.models.base import Answering, Request
 from moothall.models.chat_answer import KEPT_FIELDS, overflows, server_text
-from moothall.models.plain_chat import add_schema
 from moothall.models.protocol import ModelReply, StreamPart, calls_in
 from moothall.models.remote.chat_format import chat_messages, response_format, tools
+from moothall.models.remote.schema_form import SchemaForms, as_text, in_form
 from moothall.models.settings import check_key, check_sampling
 
 if TYPE_CHECKING:
     from moothall.models.remote.rate_limit import RateLimit
 
-# In the text of a server, or of litellm, that does not keep to schemas, or not to this one.
-_NO_SCHEMA = re.compile("response[ _]format|json[ _]schema|output[ _](?:config|format)", re.I)
 # In the text of a server that asks for a field which it has given.
 _WANTED_BACK = re.compile("must be|missing|required|pass(?:ed)? back", re.I)
 
@@ -35,7 +33,6 @@ class RemoteModel(Answering):
     own_fields: ClassVar[Iterable[str]]
     where_key: str  # where the server's key comes from
     base_url: str | None
-    _with_schema: ClassVar[bytes] = b', "response_format": {'  # in the bytes of a request with one
 
     def __init__(
         self,
@@ -74,6 +71,7 @@ class RemoteModel(Answering):
         self.timeout = timeout
         self._max_retries = max_retries
         self._server = base_url or name.rpartition("/")[0]  # the one that gets back what it gave
+        self._forms = SchemaForms(beside_actions=False)
         self._not_back: set[str] = set()  # fields that it gave and refuses
         self._key = key
         given = {field: value for field, value in fields.items() if value is not None}
@@ -91,16 +89,19 @@ class RemoteModel(Answering):
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         self._check_allowed(request.messages)
-        content = self._content(request)
-        reserved = None
-        if self.rate_limit is not None:
-            # One token per three bytes, plus the longest answer: an estimate on the high side.
-            estimate = len(content) // 3 + (self.max_tokens or 0)
-            reserved = await self.rate_limit.acquire(estimate)
-        before, begun = calls_in(request.messages), False
+        begun, reserved = False, None
         while True:
+            form = self._forms.form(request)
+            content = self._content(in_form(form, request))
+            if self.rate_limit is not None and reserved is None:
+                # One token per three bytes, plus the longest answer: an estimate on the high side.
+                estimate = len(content) // 3 + (self.max_tokens or 0)
+                reserved = await self.rate_limit.acquire(estimate)
+            asked = self._asked(content, calls_in(request.messages), request.stream)
+            if form == "final":
+                asked = as_text(request, asked)
             try:
-                async with aclosing(self._asked(content, before, request.stream)) as parts:
+                async with aclosing(asked) as parts:
                     async for part in parts:
                         begun = True
                         if isinstance(part, ModelReply) and reserved is not None:
@@ -108,14 +109,11 @@ class RemoteModel(Answering):
                         yield part
                 return
             except ModelError as error:
-                if begun:
+                said = str(error)
+                if begun or not (
+                    self._refuses_its_own(said, content) or self._forms.refused(form, request, said)
+                ):
                     raise
-                if self._refuses_its_own(str(error), content):
-                    content = self._content(request)
-                    continue
-                if self._with_schema not in content or not _NO_SCHEMA.search(str(error)):
-                    raise
-            content = json.dumps(self._in_words(json.loads(content))).encode()
 
     def _refuses_its_own(self, said: str, content: bytes) -> bool:
         """Note the fields that the server gave, and does not take back; return whether it did."""
@@ -143,11 +141,6 @@ class RemoteModel(Answering):
             body["tools"] = tools(actions)
         if schema is not None:
             body["response_format"] = response_format(schema)
-        return body
-
-    def _in_words(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return a request with its schema stated in words, for a server that refuses schemas."""
-        add_schema(body["messages"], body.pop("response_format")["json_schema"]["schema"])
         return body
 
     def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,158 @@
+"""How a model on a server is asked for JSON of a schema: the form that the server can do.
+
+`field` is the server's own field, `final` an action that takes the answer as its arguments, and
+`words` a sentence. Servers that constrain decoding to a schema leave no room for a call, and some
+refuse a schema beside actions, so beside actions `final` is the form of unknown servers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeAlias
+
+from moothall.models.base import Request
+from moothall.models.plain_chat import add_schema
+from moothall.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece
+
+Form: TypeAlias = Literal["plain", "field", "final", "words"]
+
+_FINAL: Final = "final_answer"
+_TOLD: Final = (
+    "Give your final answer: call this alone, once you need no other action. What you write "
+    "instead of calling it is not read."
+)
+# In the text of a server, or of litellm, that does not keep to schemas, or not to this one.
+_NO_SCHEMA = re.compile("response[ _]format|json[ _]schema|output[ _](?:config|format)", re.I)
+# Of one that takes none beside actions: Groq, Gemini, others.
+_NOT_BOTH = re.compile(
+    r"json mode.*(?:tool|function)|(?:tool|function)[\w /]*(?:with|and).*(?:mime type|json|schema)",
+    re.I,
+)
+
+
+@dataclass(frozen=True)
+class _FinalAction:
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+class SchemaForms:
+    """Decides the form of each request of one model, and remembers what its server refused.
+
+    Args:
+        beside_actions: whether the server takes a schema in its own field beside actions
+        takes: returns whether its field takes a schema
+    """
+
+    def __init__(self, beside_actions: bool, takes: Callable[[Any], bool] = bool) -> None:
+        self._beside_actions = beside_actions
+        self._takes = takes
+        self._refused: set[tuple[str, bool, str]] = set()
+
+    def form(self, request: Request) -> Form:
+        """Return the form for a request."""
+        if request.schema is None:
+            return "plain"
+        forms: tuple[Form, ...] = ("field", "words")
+        if request.actions:
+            forms = ("field", "final", "words") if self._beside_actions else ("final", "words")
+        refused = {each for each in forms if self._key(each, request) in self._refused}
+        if not self._takes(request.schema):
+            refused.add("field")
+        return next(each for each in forms if each not in refused)
+
+    def refused(self, form: Form, request: Request, said: str) -> bool:
+        """Note that the server refused a form, if this error says so; return whether it does."""
+        not_both = bool(request.actions and _NOT_BOTH.search(said))
+        if form == "field" and (not_both or _NO_SCHEMA.search(said)):
+            self._beside_actions &= not not_both
+        elif form != "final" or _FINAL not in said:
+            return False
+        self._refused.add(self._key(form, request))
+        return True
+
+    @staticmethod
+    def _key(form: Form, request: Request) -> tuple[str, bool, str]:
+        # Words are never refused: there is no other form.
+        return form, bool(request.actions), "" if form == "words" else json.dumps(request.schema)
+
+
+def in_form(form: Form, request: Request) -> Request:
+    """Return a request as the server gets it."""
+    if form == "words":
+        messages = [dict(each) for each in request.messages]
+        add_schema(messages, request.schema or {})
+        return request._replace(messages=messages, schema=None)
+    if form == "final":
+        final: Any = _FinalAction(_name(request), _TOLD, _parameters(request.schema or {}))
+        return request._replace(actions=[*(request.actions or ()), final], schema=None)
+    return request
+
+
+async def as_text(
+    request: Request, parts: AsyncGenerator[StreamPart, None]
+) -> AsyncGenerator[StreamPart, None]:
+    """Yield the parts of an answer in the form `final`, with the final call as its text.
+
+    Text comes at the end, since only then it is known whether it is the answer.
+    """
+    async with aclosing(parts):
+        async for part in parts:
+            if isinstance(part, TextPiece):
+                continue
+            if isinstance(part, ModelReply):
+                said = part.text
+                part = _told(request, part)
+                if said and part.text != said and request.stream:
+                    yield ReasoningPiece(said)
+                if part.text and request.stream:
+                    yield TextPiece(part.text)
+            yield part
+
+
+def _told(request: Request, reply: ModelReply) -> ModelReply:
+    name = _name(request)
+    finals = [each for each in reply.calls if each.name == name]
+    others = tuple(each for each in reply.calls if each.name != name)
+    if not finals:
+        return reply
+    if others:  # their results come first
+        return replace(reply, calls=others)
+    args, schema = finals[0].args, request.schema or {}
+    if not _is_object(schema):
+        with suppress(ValueError, RecursionError):
+            given = json.loads(args) if isinstance(args, str) else args
+            args = given["value"] if isinstance(given, dict) and "value" in given else given
+            args = json.dumps(args, ensure_ascii=False)
+    text = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
+    cut = reply.finish_reason in ("length", "content_filter")
+    reason = reply.finish_reason if cut else "stop"
+    # What was written beside the answer is no part of it.
+    thought = reply.reasoning + reply.text
+    return replace(reply, text=text, calls=(), finish_reason=reason, reasoning=thought, thinking=())
+
+
+def _name(request: Request) -> str:
+    name, taken = _FINAL, {each.name for each in request.actions or ()}
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _is_object(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "object"
+
+
+def _parameters(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the parameters of the action that takes a value of a schema."""
+    if _is_object(schema):
+        return schema
+    inner = {name: each for name, each in schema.items() if name != "$defs"}
+    made: dict[str, Any] = {"type": "object", "properties": {"value": inner}}
+    made |= {"required": ["value"], "additionalProperties": False}
+    return made | ({"$defs": schema["$defs"]} if "$defs" in schema else {})
