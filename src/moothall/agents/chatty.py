@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +13,7 @@ from moothall.errors import ContextOverflow, DefinitionError, ModelError
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.memory import Memory
 from moothall.message import REPLYING
-from moothall.models.base import answer_of, streamed
+from moothall.models.base import answer_of, heard
 from moothall.models.protocol import Model, ReasoningPiece, TextPiece, is_answer
 from moothall.reasoning.checked_parts import (
     MemoryPart,
@@ -156,14 +155,12 @@ class ChattyAI(Threaded):
             prompt.insert(0, {"role": "system", "content": system})
         if not self._watchers:
             return self._text_of(await answer_of(self.model, prompt))
-        given: Any = None
-        async with aclosing(streamed(self.model, prompt)) as parts:
-            async for part in parts:
-                if isinstance(part, TextPiece | ReasoningPiece):
-                    self._watchers.tell(replace(part, agent=str(self.id)))
-                else:
-                    given = part
-        return self._text_of(given)
+        watchers, id = self._watchers, str(self.id)
+
+        def tell(part: TextPiece | ReasoningPiece) -> None:
+            watchers.tell(replace(part, agent=id))
+
+        return self._text_of(await heard(self.model, prompt, None, tell))
 
     def _text_of(self, given: Any) -> str:
         if not is_answer(given):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
@@ -189,6 +189,23 @@ async def streamed(
     finally:
         if hasattr(parts, "aclose"):  # a user's own iterator may have none
             await parts.aclose()
+
+
+async def heard(
+    model: Model,
+    messages: list[dict[str, Any]],
+    schema: dict[str, Any] | None,
+    tell: Callable[[TextPiece | ReasoningPiece], object],
+) -> Any:
+    """Return a model's answer, unchecked, and tell its pieces as they come."""
+    given: Any = None
+    async with aclosing(streamed(model, messages, None, schema)) as parts:
+        async for part in parts:
+            if isinstance(part, TextPiece | ReasoningPiece):
+                tell(part)
+            else:
+                given = part
+    return given
 
 
 def in_pieces(reply: ModelReply, by_word: bool = True) -> Iterator[StreamPart]:

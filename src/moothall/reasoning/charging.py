@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -12,7 +12,7 @@ from moothall.agent import CURRENT
 from moothall.budget.bill import Bill, charged_json
 from moothall.budget.limits import picodollars, used_up
 from moothall.errors import BudgetExceeded, ConfigError
-from moothall.models.base import answer_of
+from moothall.models.base import answer_of, heard
 from moothall.models.protocol import Usage
 from moothall.reasoning.checked_parts import check_part
 from moothall.spaces.delivery import PAYERS, of_chain
@@ -20,6 +20,7 @@ from moothall.spaces.delivery import PAYERS, of_chain
 if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.journal import Entry
+    from moothall.models.protocol import ReasoningPiece, TextPiece
     from moothall.reasoning.step import Step
 
 
@@ -119,13 +120,16 @@ async def completed(
     prompt: list[dict[str, Any]],
     schema: dict[str, Any] | None,
     step: Step,
+    tell: Callable[[TextPiece | ReasoningPiece], object] | None = None,
 ) -> Any:
-    """Ask a model once its reservation is recorded, and return its answer."""
+    """Ask a model once its reservation is recorded; return its answer, and tell its pieces."""
     model = budgeted(model, budget)
     # Pass a schema only if there is one: a user's own model may not have the parameter.
     more = {} if schema is None else {"schema": schema}
     args = {"messages": prompt, **more}
     with await begun(step, budget, model, prompt, None, schema, args=args):
+        if tell is not None:
+            return await heard(model, prompt, schema, tell)
         return await answer_of(model, prompt, **more)
 
 

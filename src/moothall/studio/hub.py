@@ -14,6 +14,7 @@ from moothall.journal.journal import Journal
 from moothall.journal.journal_argument import as_journal
 from moothall.studio.cards import Cards
 from moothall.studio.feed import Feed
+from moothall.studio.growing import Growing
 
 if TYPE_CHECKING:
     from moothall.studio.page import Tab
@@ -45,6 +46,7 @@ class Hub:
     def __init__(self) -> None:
         self.feed: Feed = Feed()
         self.cards: Cards = Cards(self.feed)
+        self.growing: Growing = Growing(self.feed)
         self.opens = "space"
         self.tabs: list[Tab] = []
         self._journal: Journal | None = None

@@ -11,10 +11,11 @@ from weakref import WeakSet
 
 from moothall.agents.you import You, unheard
 from moothall.errors import ConfigError
+from moothall.message import BROADCAST
 from moothall.slash import parse_slash
 from moothall.spaces.complete import Help, completions
 from moothall.studio.page import Tab
-from moothall.studio.talk import Conversations, Messages
+from moothall.studio.talk import ANSWERS, Conversations, Messages
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -78,11 +79,15 @@ class SpaceTab(Tab):
             return
         self.user.note_sender(message)
         name, args = message["action"]["name"], message["action"]["args"]
+        sender, to = message["from"], message["to"]
+        for id in space.ids() if to == BROADCAST else [to]:
+            self._hub.growing.watch(space._here(id))
         ids = (message.get("id"), args.get("original_message_id"))
         # What pages and chats ask by themselves, and its answers; nothing else can hide so.
         if name in ("help", "response", "error") and You.asking in ids:
             return
-        self._hub.feed.publish("message", self.messages.add(message, time.time()).to_json())
+        reply = self._hub.growing.answered(sender, to) if name in ANSWERS else None
+        self._hub.feed.publish("message", self.messages.add(message, time.time(), reply).to_json())
 
     def agents(self) -> dict[str, Any]:
         """Return the agents of the space, and what they are handling."""

@@ -4,6 +4,7 @@ import { attempt, button, call, clock, count, day, dollars, duration, empty, fil
 import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { fillForm } from "./forms.js";
+import { growing, grown, onGrowing } from "./growing.js";
 import { arrange, cardKind, cardSlot, openCards } from "./inbox.js";
 import { ENDED, further, isAct, known, learn, listed, runs, stands } from "./journal.js";
 import { TOLD, go, onPlace, place } from "./place.js";
@@ -135,14 +136,20 @@ const whole = (view, item) => button("Show all of it", async () => {
   draw();
 }, "quiet");
 
-function showItem(view, item) {
+// What the model of a lane is writing; H's decisions are shown once they are made.
+function written(view, { path }) {
+  const [one] = path.startsWith("H") ? [] : growing(({ run, text }) => run === view.outline.id && text);
+  return one ? grown({ ...one, calls: [] }) : h("p", { class: "s-soft" }, "the model is asked …");
+}
+
+function showItem(view, lane, item) {
   return item.kind === "told"
     ? h("section", { class: "s-step told" }, quote("You said", item.said))
     : h("section", { class: "s-step" },
       h("header", {}, h("b", {}, `${item.began || item.said ? "Answer" : "Step"} ${item.key}`),
         h("span", { class: "s-soft" }, [lasted(item.began, item.ended), item.spent && count(item.spent.tokens, "token")].filter(Boolean).join(" · ")),
         item.began ? h("time", {}, clock(item.began)) : null),
-      item.ended || item.fault || !item.began ? null : h("p", { class: "s-soft" }, "the model is asked …"),
+      item.ended || item.fault || !item.began ? null : written(view, lane),
       item.said ? outcome(text(item.said)) : null,
       item.cut ? whole(view, item) : null,
       item.calls.map((made) => showCall(view, made, item.fault)),
@@ -154,7 +161,7 @@ const ENDS = { terminated: "accepted by the reviewer", terminal: "what its actio
 const isSaid = (detail, faults) => faults.some((each) => each && (each.endsWith(detail) || detail.endsWith(each.slice(each.indexOf(": ") + 2))));
 const showEnd = (over, ...faults) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.reason !== "cancelled" && over.detail && !isSaid(over.detail, faults) && why(over.detail)].filter(Boolean).join(": "))))] : []);
 
-const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, item)), ...(view.isDual ? [] : showEnd(lane.over, lane.items.at(-1)?.fault))];
+const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, lane, item)), ...(view.isDual ? [] : showEnd(lane.over, lane.items.at(-1)?.fault))];
 
 function showEvidence(evidence) {
   if (!evidence.length) return h("p", { class: "s-soft" }, "Nothing was called.");
@@ -297,6 +304,7 @@ export function mount(root) {
 
   onPlace(([tab, id]) => { if (tab === "act" && id && id !== view?.outline.id) attempt(() => show(id))(); });
   for (const topic of ["run", "card", "card_gone"]) on(topic, tell);
+  onGrowing(() => draw());
   on("entry", attempt(async (batch) => {
     for (const { run, entry } of batch) {
       if (run !== view?.outline.id || entry.sequence <= view.last) continue;

@@ -3,6 +3,7 @@
 import { attempt, button, call, cost, count, day, dollars, duration, empty, fillWindow, h, keyed, meter, oneAtATime, replace, request, runState, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { fold } from "./forms.js";
+import { growing, grown, onGrowing } from "./growing.js";
 import { further, known, listed, runs, stands } from "./journal.js";
 import { arrange, cardSlot } from "./inbox.js";
 import { go, onPlace, place as address } from "./place.js";
@@ -29,11 +30,12 @@ export function mount(root) {
   const parts = Object.fromEntries(Object.keys(PARTS).map((name) => [name, h("div")]));
   const files = h("div", { class: "s-row s-files", role: "group", "aria-label": "The report as a file", hidden: true });
   const report = h("section", { class: "s-panel s-report", "aria-label": "Narrative" });
+  const draft = h("div", { class: "s-draft", tabindex: 0, role: "region", "aria-label": "Draft" });
   const beside = besideReport(() => run);
   const body = h("div", { class: "s-researching" },
     h("div", { class: "s-scroll s-how", tabindex: 0, role: "region", "aria-label": "How far it is" },
       cardSlot(h("div"), (card) => card.run !== null && card.run === run), BEFORE.map((name) => parts[name]), beside.sources, AFTER.map((name) => parts[name])),
-    h("div", { class: "s-written" }, files, report, beside.ask));
+    h("div", { class: "s-written" }, files, draft, report, beside.ask));
   const nothing = empty("No research yet. Write what you want to find out above, one objective a line, say where to look, and press Start. ",
     "Without a model it quotes and cites what it reads, and costs nothing.");
   const head = h("div", { class: "s-row s-choose" }, h("label", { class: "s-soft" }, "Run", choose), badge, tools);
@@ -118,6 +120,7 @@ export function mount(root) {
     drawTools(state, isRunning);
     for (const [name, make] of Object.entries(PARTS)) update(parts[name], make(state, isRunning));
     drawReport(state, isRunning);
+    drawDraft(isRunning);
     beside.show(state, isRunning);
   }
 
@@ -169,6 +172,13 @@ export function mount(root) {
     report.append(frame);
   }
 
+  function drawDraft(isRunning) {
+    const [one] = isRunning ? growing((each) => each.run === run && each.text) : [];
+    update(draft, one && [h("h2", {}, "Being written"), grown({ ...one, calls: [] })]);
+    draft.scrollTop = draft.scrollHeight;
+  }
+
+  onGrowing(() => drawDraft(true));
   new MutationObserver(soon).observe(document.documentElement, { attributeFilter: ["class"] }); // light or dark
   for (const topic of ["card", "card_gone"]) on(topic, soon);
   on("entry", (batch) => batch.some((each) => each.run === run) && soon());

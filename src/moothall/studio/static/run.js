@@ -6,6 +6,7 @@ import { attempt, button, call, cost, count, day, dollars, duration, empty, h, k
 import { chart } from "./chart.js";
 import { showDoubts } from "./doubts.js";
 import { drafted } from "./drafts.js";
+import { growing, grown } from "./growing.js";
 import { ENDED, agentOf, further, inShort, isAct, runs, stands } from "./journal.js";
 import { go } from "./place.js";
 import { stepTree, value } from "./steps.js";
@@ -176,13 +177,15 @@ export function shownRun(view, id, slot, back, wanted) {
     if (outline.state !== "running") return load(); // its totals, and what is in doubt
     if (!about) return;
     top();
+    grow();
     if (outline.entries > last) last < most ? fill() : rest();
   }
 
   // How it ended, or what it replied: its last entry says so.
   async function learnEnding() {
     const { state, entries: at } = about;
-    if (["running", "stopped"].includes(state) || !at) return void replace(reply);
+    if (state === "running") return grow();
+    if (state === "stopped" || !at) return void replace(reply);
     ending = await call(`runs/entry?run=${encodeURIComponent(id)}&sequence=${at}`).catch(() => null);
     if (about.entries !== at) return;
     const { text, value: gave, detail, reason } = ending?.kind === "over" && !ending.path ? ending.data : {};
@@ -192,6 +195,14 @@ export function shownRun(view, id, slot, back, wanted) {
     const how = reason === "cancelled" ? "It was stopped." : detail && why(detail); // its detail names an error of Python
     replace(reply, (said || how) && h("section", { class: "s-panel s-reply", "aria-label": "Reply" },
       how ? h("p", { class: runState(state).kind === "bad" ? "s-fault" : "s-soft" }, how) : null, said ? [shown, all] : null));
+  }
+
+  // What its model is writing now.
+  function grow() {
+    if (about?.state !== "running") return;
+    const [one] = growing(({ run, text }) => run === id && text);
+    update(reply, one && h("section", { class: "s-panel s-reply", "aria-label": "Being written" }, h("p", { class: "s-soft" }, `${one.agent === "files" ? "The agent" : one.agent} writes …`), grown({ ...one, calls: [] })));
+    drawView();
   }
 
   // -- what stands above the tree ------------------------------------------------------------------
@@ -280,5 +291,5 @@ export function shownRun(view, id, slot, back, wanted) {
     await (run === id ? load() : go(["runs", run]));
   }
 
-  return { load, add, become, fail, top, openStep };
+  return { load, add, become, fail, top, openStep, grow };
 }

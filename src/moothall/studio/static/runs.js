@@ -3,6 +3,7 @@
 
 import { button, call, clock, count, date, day, dollars, duration, empty, fillWindow, h, number, replace, runState, stateBadge, titled, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
+import { onGrowing } from "./growing.js";
 import { arrange, cardSlot } from "./inbox.js";
 import { agentOf, listed, runs, stands, toFind } from "./journal.js";
 import { chart } from "./chart.js";
@@ -220,6 +221,7 @@ export function mount(root) {
   });
   on("entry", (batch) => mine(batch, (each) => run.add(each.entry)));
   for (const topic of ["card", "card_gone", "job"]) on(topic, () => { list(); run?.top(); });
+  onGrowing(() => run?.grow());
   on("run_fault", (batch) => mine(batch, (each) => run.fail(each.error)));
   onPlace((where) => show(where));
   onReset(async () => {

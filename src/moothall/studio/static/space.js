@@ -3,8 +3,10 @@
 import { attempt, button, call, clock, count, dollars, empty, fillWindow, h, json, number, oneAtATime, replace, result, scroller, sent, toast, update } from "./dom.js";
 import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
+import { growing, grown, onGrowing } from "./growing.js";
 import { arrange, cardSlot } from "./inbox.js";
 import { findRuns } from "./journal.js";
+import { go } from "./place.js";
 import { beginTalk, listTalks, mountTalks } from "./talks.js";
 import { folded, outcome, prose } from "./values.js";
 
@@ -18,6 +20,7 @@ export function mount(root) {
   const agents = h("ul", { class: "s-agents", "aria-label": "Agents" });
   const you = h("p", { class: "s-soft" });
   const rows = h("div", { class: "s-messages", role: "log", "aria-label": "Messages", tabindex: 0 });
+  const writing = h("div", { class: "s-writing" });
   const older = h("button", { type: "button", class: "s-button quiet", onclick: attempt(widen) }, "Show earlier messages");
   const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: from:Agent, failed, any text", "aria-label": "Filter messages", oninput: () => restart() });
   const total = h("span", { class: "s-soft", role: "status" });
@@ -35,7 +38,7 @@ export function mount(root) {
     h("aside", { class: "s-side" }, h("h2", {}, "Agents"), agents, you),
     h("div", { class: "s-talks" }, h("section", { class: "s-chat", "aria-label": "All messages" },
       h("div", { class: "s-row s-tools" }, filter, total),
-      h("div", { class: "s-scroll" }, older, rows),
+      h("div", { class: "s-scroll" }, older, rows, writing),
       cardSlot(h("div"), (card) => !card.run || ids.has(card.agent)),
       h("form", { class: "s-write", onsubmit: (event) => send(event) },
         choices, line, h("button", { class: "s-button primary" }, "Send")),
@@ -71,7 +74,7 @@ export function mount(root) {
         h("b", { class: "s-from" }, message.from), h("span", { "aria-label": "to" }, "→"), h("b", {}, whom(message)),
         message.answers && ANSWERS[name] ? h("span", { class: "s-soft" }, `${ANSWERS[name]}${message.answers.action === "say" ? "" : ` ${message.answers.action}`}${clock(message.answers.at) === clock(message.at) ? "" : `, ${clock(message.answers.at)}`}`) : h("span", { class: "s-action" }, name), name === "say" && args.thread ? h("span", { class: "s-soft" }, `in ${args.thread}`) : null,
         h("span", { class: "s-outcome" }), h("time", {}, clock(message.at))),
-      body);
+      message.calls ? h("p", { class: "s-soft" }, "called ", h("button", { type: "button", class: "s-link", onclick: () => go(["runs", message.run]) }, message.calls.join(", "))) : null, body);
     made.to = message.to;
     if (message.outcome) mark(made, message);
     drawn.set(message.number, made);
@@ -145,6 +148,13 @@ export function mount(root) {
     tell();
     if (follows) toEnd();
   }
+
+  onGrowing(() => { // they are no messages yet
+    const follows = nearEnd();
+    update(writing, growing((each) => each.to !== null).map((each) => h("article", { class: "s-message", "aria-label": `${each.agent} writes` },
+      h("header", {}, h("b", { class: "s-from" }, each.agent), h("span", { "aria-label": "to" }, "→"), h("b", {}, each.to), h("span", { class: "s-soft" }, "writes …")), grown(each))));
+    if (follows) toEnd();
+  });
 
   const filtered = oneAtATime(async () => { // which of the new ones pass is for the server to say
     const after = [...drawn.keys()].pop() || 0;

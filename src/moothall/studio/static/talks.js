@@ -4,6 +4,7 @@
 import { attempt, button, call, clock, count, day, empty, h, oneAtATime, replace, scroller, sent, toast, update } from "./dom.js";
 import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
+import { growing, grown, onGrowing } from "./growing.js";
 import { leadTo, openCards } from "./inbox.js";
 import { go } from "./place.js";
 import { folded, outcome } from "./values.js";
@@ -30,6 +31,7 @@ export function mountTalks(root, person) {
   });
   for (const topic of ["card", "card_gone"]) on(topic, () => { for (const talk of open.values()) talk.look(); });
   onReset(async () => { for (const talk of open.values()) talk.look(); });
+  onGrowing(() => { for (const talk of open.values()) talk.grow(); });
 }
 
 function show(id, thread, focus = true) {
@@ -57,7 +59,8 @@ function made(id, thread, key) {
   const name = thread === null ? id : `${id}, ${thread}`;
   const about = h("p", { class: "s-soft", hidden: true });
   const log = h("div", { class: "s-sayings", role: "log", "aria-label": `Conversation with ${name}` });
-  const scroll = h("div", { class: "s-scroll", tabindex: 0, role: "group", "aria-label": `What was said with ${name}` }, log);
+  const writing = h("div", { class: "s-writing" });
+  const scroll = h("div", { class: "s-scroll", tabindex: 0, role: "group", "aria-label": `What was said with ${name}` }, log, writing);
   const line = h("textarea", { class: "s-input s-line", rows: 2, "aria-label": `Say to ${name}`, placeholder: `Say something to ${id}`, autocomplete: "off",
     onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); say(); } } });
   drafted(line, `talk/${key}`);
@@ -86,16 +89,25 @@ function made(id, thread, key) {
       folded(said, outcome(said)));
   }
 
-  const look = oneAtATime(async () => {
-    const [turns, { kept }] = await Promise.all([call(`space/conversation?${query(id, thread)}`), call(`space/conversations?id=${encodeURIComponent(id)}`)]);
+  // What the agent is writing now; `follow` keeps the end in sight.
+  function grow() {
+    follow(() => update(writing, growing((each) => each.agent === id && each.to === me() && (each.thread ?? null) === thread).map((each) => h("article", { class: "s-saying" },
+      h("header", {}, h("b", {}, id), h("span", { class: "s-soft" }, "writes …")), grown(each)))));
+  }
+  function follow(work) {
     const it = scroller(scroll);
     const follows = it.scrollHeight - it.scrollTop - it.clientHeight < 80;
-    about.hidden = kept !== null;
-    about.textContent = "Gone when the program ends: this agent has no journal and no memory in a file.";
-    update(log, turns.length ? turns.map(turn) : empty("Nothing was said yet."));
+    work();
     if (follows) it.scrollTop = it.scrollHeight;
+  }
+
+  const look = oneAtATime(async () => {
+    const [turns, { kept, here }] = await Promise.all([call(`space/conversation?${query(id, thread)}`), call(`space/conversations?id=${encodeURIComponent(id)}`)]);
+    about.hidden = kept !== null;
+    about.textContent = here ? "Gone when the program ends: this agent has no journal and no memory in a file." : `${id} is not in this program${turns.length ? ": what was said before the page began is not shown" : ""}.`;
+    follow(() => update(log, turns.length ? turns.map(turn) : empty("Nothing was said yet.")));
   }, 200, () => {});
-  return { id, root, look };
+  return { id, root, look, grow };
 }
 
 // The conversations with an agent, to be opened.

@@ -1,4 +1,5 @@
 """What is said in a space: its messages, and the conversations of the person at the page."""
 
+from moothall.studio.talk.conversations import ANSWERS as ANSWERS
 from moothall.studio.talk.conversations import Conversations as Conversations
 from moothall.studio.talk.messages import Messages as Messages

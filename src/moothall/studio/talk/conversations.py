@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from moothall.journal.entry import Outline
     from moothall.journal.journal import Journal
 
-_ANSWERS: Final = {"say": "content", "response": "data", "error": "error"}
+ANSWERS: Final = {"say": "content", "response": "data", "error": "error"}
 """The actions that answer, each with the argument that has what it says."""
 _TURNS: Final = 200
 """How many of the last turns of a conversation are shown."""
@@ -61,7 +61,7 @@ class Conversations:
         """Return the conversations with an agent, the newest first, and what keeps them.
 
         `threads` are `{thread, at}`: None for the one without a name. `kept` is `journal`, `memory`
-        or None where nothing outlives the program.
+        or None where nothing outlives the program; `here` is whether the agent is in this program.
         """
         found: dict[str | None, float | None] = {None: None}
         for seen in self._messages.newest():
@@ -78,7 +78,7 @@ class Conversations:
                     found.setdefault(_named(thread, mine), None)
         kept = "journal" if journal is not None else "memory" if memory is not None else None
         threads = [{"thread": thread, "at": at} for thread, at in found.items()]
-        return {"threads": threads, "kept": kept}
+        return {"threads": threads, "kept": kept, "here": self._agent(id) is not None}
 
     def turns(self, id: str, thread: str | None) -> list[Turn]:
         """Return the last turns of a conversation, the oldest first."""
@@ -108,7 +108,7 @@ class Conversations:
                 waits = "waiting" if head.to == id and not seen.outcomes else ""
                 said, run = seen.arguments.get("content"), runs.get(seen.number)
                 found.append(Turn(mine=True, said=said, at=seen.at, run=run, state=waits))
-            elif (head.sender, head.to) == (id, me) and head.action in _ANSWERS:
+            elif (head.sender, head.to) == (id, me) and head.action in ANSWERS:
                 if asked is None:
                     is_here = head.action == "say" and thread is None
                 else:
@@ -181,7 +181,7 @@ def _named(thread: str | None, mine: str) -> str | None:
 
 
 def _answer(seen: Seen, run: str | None) -> Turn:
-    said, failed = seen.arguments.get(_ANSWERS[seen.head.action]), seen.head.action == "error"
+    said, failed = seen.arguments.get(ANSWERS[seen.head.action]), seen.head.action == "error"
     return Turn(mine=False, said=said, at=seen.at, run=run, state="failed" if failed else "")
 
 

@@ -9,10 +9,13 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moothall.message import BROADCAST
 from moothall.threads import guard
+
+if TYPE_CHECKING:
+    from moothall.studio.growing import Growth
 
 MESSAGES: Final = 100_000
 """How many messages are kept, the newest."""
@@ -52,6 +55,8 @@ class Seen:
     outcomes: int = 0
     failed: bool = False
     heard: set[str] | None = None
+    run: str | None = None  # whose answer it is
+    calls: tuple[str, ...] = ()  # the actions that the run called
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -69,6 +74,8 @@ class Seen:
         if (asked := self.answers) is not None:
             row["answers"] = {"number": asked.number, "action": asked.head.action, "at": asked.at}
             row["answers"] |= {"outcomes": asked.outcomes}
+        if self.calls:
+            row |= {"run": self.run, "calls": self.calls}
         if self.outcomes:
             row |= {"outcomes": self.outcomes, "outcome": "failed" if self.failed else "answered"}
         return row
@@ -88,8 +95,8 @@ class Messages:
         self._heads: dict[Head, Head] = {}
         self._guard = guard()
 
-    def add(self, message: dict[str, Any], at: float) -> Seen:
-        """Keep a message; return it as it is kept, with the one that it answers."""
+    def add(self, message: dict[str, Any], at: float, reply: Growth | None = None) -> Seen:
+        """Keep a message, of a reply if it answers; return it with the one that it answers."""
         action = message["action"]
         head = Head(message["from"], message["to"], action["name"][:_NAME])
         id = (message.get("id") or "")[:_NAME] or None
@@ -97,6 +104,8 @@ class Messages:
         with self._guard:
             head = self._heads.setdefault(head, head)  # one for all: there are few
             seen = Seen(next(self._numbers), at, head, id, args)
+            if reply is not None and reply.calls:
+                seen.run, seen.calls = reply.whose.run, tuple(reply.calls)
             seen.answers = self._request_of(seen, action["args"].get("original_message_id"))
             if (asked := seen.answers) is not None:
                 asked.outcomes += 1

@@ -1,0 +1,154 @@
+"""The answers that models are writing now, as far as they are written, for every page."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakSet
+
+from moothall.models.protocol import ReasoningPiece, TextPiece
+from moothall.reasoning.events import CallStarted, Done
+from moothall.reasoning.threaded import Threaded
+from moothall.threads import guard
+
+if TYPE_CHECKING:
+    from moothall.reasoning.events import Event
+    from moothall.studio.feed import Feed
+
+_PAUSE_S: Final = 0.1
+"""How often pages are told what has grown."""
+_MOST: Final = 100_000
+"""How many characters of an answer grow on a page."""
+_ENDED: Final = 100
+"""Of how many replies it is known what they called, until their answer comes."""
+_COMES_S: Final = 2.0
+"""How soon after a reply its answer comes."""
+
+
+class _Whose(NamedTuple):
+    """Whose answer it is: of what run and agent, to whom, in which thread."""
+
+    run: str | None
+    agent: str
+    to: str | None
+    thread: str | None
+
+
+@dataclass(eq=False)
+class Growth:
+    """An answer that grows.
+
+    Attributes:
+        whose: its run and agent, to whom it is and in which thread of theirs
+        text: what is written so far
+        calls: the actions that the reply has called, before it
+    """
+
+    whose: _Whose
+    text: str = ""
+    calls: list[str] = field(default_factory=list)
+    told: int = 0  # how many characters pages have got
+    due: bool = False  # whether they get more in a moment
+    at: float = 0.0  # when its reply ended
+
+    def to_json(self, after: int = 0) -> dict[str, Any]:
+        """Return it as pages get it: its text from a character on."""
+        return {**self.whose._asdict(), "at": after, "text": self.text[after:], "calls": self.calls}
+
+
+class Growing:
+    """Watches agents; publishes what their models write on the topic `growing`.
+
+    Each event has the text from a character on, `at`; a page that lacks what is before it asks for
+    all. The answer itself comes as a message or in the journal, and what grew goes.
+    """
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._guard = guard()
+        self._watched: WeakSet[Threaded] = WeakSet()
+        self._all: dict[_Whose, Growth] = {}
+        self._ended: dict[tuple[str, str], Growth] = {}
+
+    def watch(self, agent: object, *, drafts: bool = False) -> None:
+        """Show what an agent's model writes from now on; with `drafts`, also what it thinks."""
+        if isinstance(agent, Threaded):
+            with self._guard:
+                if agent in self._watched:
+                    return
+                self._watched.add(agent)
+            kinds = (TextPiece, ReasoningPiece) if drafts else TextPiece
+            agent.watch(partial(self._on_event, agent, kinds))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return all that grows now."""
+        with self._guard:
+            return [each.to_json() for each in self._all.values()]
+
+    def answered(self, agent: str, to: str) -> Growth | None:
+        """Return the reply whose answer an agent has just sent; what grew of it goes."""
+        with self._guard:
+            ended = self._ended.pop((agent, to), None)
+            # An agent without runs does not say when its reply ends.
+            open = [each for each in self._all if each[:3] == (None, agent, to)]
+        self._end(open)
+        return ended if ended is not None and time.monotonic() - ended.at < _COMES_S else None
+
+    def _on_event(self, agent: Threaded, kinds: Any, event: Event) -> None:
+        if getattr(event, "past", False):
+            return
+        message = agent._current_message or {}
+        named = message.get("action", {}).get("args", {}).get("thread")
+        to, thread = message.get("from"), named if isinstance(named, str) else None
+        whose = _Whose(event.run_id, str(event.agent), to, thread)
+        if isinstance(event, Done):
+            self._end([each for each in [*self._all] if each.run == event.run_id])
+        elif isinstance(event, TextPiece | ReasoningPiece):
+            if isinstance(event, kinds) and not event.decides:
+                self._grow(whose, event.text)
+        else:
+            self._turn(whose, event)
+
+    def _grow(self, whose: _Whose, text: str) -> None:
+        with self._guard:
+            one = self._all.setdefault(whose, Growth(whose))
+            one.text = (one.text + text)[:_MOST]
+            if one.due:
+                return
+            one.due = True
+        asyncio.get_running_loop().call_later(_PAUSE_S, self._tell, one)
+
+    def _turn(self, whose: _Whose, event: Event) -> None:
+        """Begin anew: what was written is recorded by now."""
+        with self._guard:
+            one = self._all.get(whose)
+            if isinstance(event, CallStarted):
+                one = one or self._all.setdefault(whose, Growth(whose))
+                one.calls.append(event.action)
+            elif one is None or not one.text:
+                return
+            one.text, one.told = "", 0
+        self._tell(one)
+
+    def _tell(self, one: Growth) -> None:
+        with self._guard:
+            one.due = False
+            if self._all.get(one.whose) is one:
+                self._feed.publish("growing", one.to_json(one.told))
+                one.told = len(one.text)
+
+    def _end(self, over: list[_Whose]) -> None:
+        with self._guard:
+            for whose in over:
+                one = self._all.pop(whose, None)
+                if one is None:
+                    continue
+                if whose.run is not None and whose.to is not None:
+                    one.at = time.monotonic()
+                    self._ended[whose.agent, whose.to] = one
+                    while len(self._ended) > _ENDED:
+                        del self._ended[next(iter(self._ended))]
+                self._feed.publish("growing", {**whose._asdict(), "over": True})
