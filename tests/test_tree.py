@@ -339,6 +339,7 @@ FLOORS = {
     "studio": (
         "page",
         "feed",
+        "growing",
         "guard",
         "run_view",
         "comparison",

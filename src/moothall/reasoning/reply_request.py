@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_check
 
 from moothall.errors import ConfigError, DefinitionError
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json, json_text, read_json, readable
+from moothall.models.protocol import ReasoningPiece
 from moothall.signature.annotation import Mismatch, form_of, read, schemas_of, spelled, validator_of
 from moothall.signature.schema import WrongSchema, checked
 from moothall.text import cut, escaped, render_path, shorten
@@ -100,6 +101,18 @@ class ReplyRequest:
         """Emit an event of this class, if somebody listens."""
         if self.emit is not None:
             self.emit(event(*parts, past=past, run_id=self.run_id, thread=self.thread))
+
+    def draft(self, agent: str) -> Callable[[Any], None] | None:
+        """Return what emits the pieces of a draft, as reasoning: it is no answer."""
+        emit = self.emit
+        if emit is None:
+            return None
+
+        def tell(part: Any) -> None:
+            if part.kind == "text":
+                emit(ReasoningPiece(part.text, agent, **self.of_run))
+
+        return tell
 
     def want(self, schema: Any) -> None:
         """Set the form of the answer: a JSON schema or a type; None for any text."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from moothall.action import Action
 from moothall.errors import BudgetExceeded, JournalError, ModelError
 from moothall.models.ask import Messages, Unusable, ask_json
-from moothall.models.protocol import ReasoningPiece, TextPiece, Usage, stated_usage
+from moothall.models.protocol import Usage, stated_usage
 from moothall.reasoning.charging import completed
 from moothall.reasoning.loop.calls import Calls, doubts_of
 from moothall.reasoning.record import NULL_RECORD, Record
@@ -372,8 +372,8 @@ class Workbench:
         self, key: str, prompt: list[Any], schema: dict[str, Any] | None, *, beside: bool
     ) -> Any:
         name = getattr(self.model, "name", None)
-        drafts = self.step == "narrate" and schema is None and not beside
-        tell = self._draft if drafts and self.request.emit is not None else None
+        is_draft = self.step == "narrate" and schema is None and not beside
+        tell = self.request.draft(str(self.agent.id)) if is_draft else None
         ask = partial(completed, self.model, self.budget, prompt, schema, tell=tell)
         try:
             given = await self.record.step(key, ask, of=ANSWER, beside=beside, model=name)
@@ -386,11 +386,6 @@ class Workbench:
             raise Stop("error", f"{type(error).__name__}: {error}", error) from error
         self.note_usage(given, name)
         return given
-
-    def _draft(self, part: TextPiece | ReasoningPiece) -> None:
-        """Emit a piece of a draft: not the answer, which is the report, so as reasoning."""
-        if isinstance(part, TextPiece) and self.request.emit is not None:
-            self.request.emit(ReasoningPiece(part.text, str(self.agent.id), **self.request.of_run))
 
     def note_usage(self, answer: Any, name: str | None) -> None:
         """Add to the report's foot what an answer of a model took."""
