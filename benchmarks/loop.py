@@ -51,7 +51,7 @@ from benchmarks.instructions import QUESTIONS, TASKS, Question, Task, fill, offe
 from benchmarks.measure import emit
 from moothall import Action, Call, Memory, ModelReply, ReActAgent, Reply
 from moothall.models import LocalModel
-from moothall.models.choice import INSTRUCTION, choice_text, read_choice
+from moothall.models.calling.choice import INSTRUCTION, choice_text, read_choice
 
 MAX_TOKENS = 80
 """The longest right answer has about half of it. What goes on is cut: free text that would not be
@@ -90,10 +90,10 @@ class FreeText:
         try:
             chosen = read_choice(reply.text)
         except ValueError:
-            chosen = UNREADABLE, {}
+            chosen = [(UNREADABLE, {})]
         if isinstance(chosen, str):
             return dataclasses.replace(reply, text=chosen)
-        call = Call(f"call_{len(messages)}", *chosen)
+        call = Call(f"call_{len(messages)}", *chosen[0])
         # The loop remembers the text beside a call: here, what could not be read.
         text = reply.text if call.name == UNREADABLE else ""
         return ModelReply(text, (call,), reply.usage, "calls")

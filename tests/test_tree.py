@@ -145,7 +145,7 @@ FLOORS = {
         "weights",
         "fetching",
         "engine",
-        "choice",
+        "calling",
         "plain_chat",
         "llama",
         "local",

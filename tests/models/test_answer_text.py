@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.model import ACTIONS
-from moothall.models.choice import AnswerText, choice_text, read_choice
+from moothall.models.calling.choice import AnswerText, choice_text, read_choice
 
 TEXTS = st.text(st.characters() | st.sampled_from('"\\/\n\té👋\ud83d\udc4b'), max_size=30)
 

@@ -125,18 +125,19 @@ class Llama(Engine):
 
 
 class ChatEngine(Llama):
-    """Completes chats; a request is a chat's body, and the schema of the text, or None."""
+    """Completes chats; a request is a chat's body, and the schema or grammar of the text."""
 
     def run(self, job: Job) -> ModelReply | None:
         """Complete a chat under the grammar of its schema."""
         server = self.server()
-        body, schema = job.request
+        body, held_to = job.request
+        schema = None if isinstance(held_to, str) else held_to
         body = {**body, "stream": True, "stream_options": {"include_usage": True}}
         # Every batch of the prompt reports progress: a chance to stop before the first token.
         body["return_progress"] = True
         try:
-            if schema is not None:
-                body["grammar"] = self._grammar(schema)
+            if held_to is not None:
+                body["grammar"] = held_to if schema is None else self._grammar(schema)
             data = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise ModelError(f"{self.name}: its input is not JSON: {error}") from error

@@ -18,8 +18,10 @@ from moothall.arguments import (
     none_of,
 )
 from moothall.errors import ConfigError, MissingExtra, ModelError
-from moothall.models import choice, weights
+from moothall.models import weights
 from moothall.models.base import Answering, Request
+from moothall.models.calling.by_weights import FORMS, Calls, form_of
+from moothall.models.calling.choice import OneCall
 from moothall.models.engine import InProcess
 from moothall.models.llama import BATCH_TOKENS, ChatEngine
 from moothall.models.plain_chat import TURN_MARK, has_result, plain_chat
@@ -64,8 +66,10 @@ class LocalModel(InProcess, Answering):
     callers wait for a slot. A grammar makes it choose an action, or follow a schema. An answer that
     reaches `max_tokens`, or the end of the context, has the finish reason `length`, and a partial
     call is dropped; a prompt too long for the context raises `ContextOverflow`. Given actions, it
-    calls one of them; if the last message is an action's result, it may also answer. If cancelled,
-    a generation ends with its next token (a prompt that is being read, with its next batch).
+    answers or calls some of them, in the form that its weights do best with: a list of calls; a
+    small program, whose calls may take the results of others, for weights that write code; one
+    call, which it must make until there is a result, for the smallest. If cancelled, a generation
+    ends with its next token (a prompt that is being read, with its next batch).
 
     A space is put into marks of a chat format (such as `<|im_end|>`) in a message, so that no text
     can pass for another speaker's.
@@ -79,6 +83,9 @@ class LocalModel(InProcess, Answering):
         temperature: 0 takes the likeliest token each time
         seed: the random seed, used at a temperature above 0
         options: more settings of llama.cpp's choice of a token, such as `{"top_p": 0.9}`
+        calls: how it writes calls: `one`, `list` or `program`; by default as its weights do best
+        tool_choice: `auto`; `required`, if it must call an action; `none`, if it may call none; or
+            the name of the action that it must call
         slots: how many prompts are computed at once, up to 128; each holds `context_tokens`
         threads: how many of the processor's cores to use, up to 512; llama.cpp chooses if left out
         deterministic: the same answer every time, on one machine: one slot and no prompt cache,
@@ -106,6 +113,8 @@ class LocalModel(InProcess, Answering):
         threads: int | None = None,
         deterministic: bool = False,
         options: Mapping[str, float] | None = None,
+        calls: Calls | None = None,
+        tool_choice: str = "auto",
     ) -> None:
         check_integer("LocalModel: context_tokens=", context_tokens)
         check_integer("LocalModel: max_tokens=", max_tokens)
@@ -115,10 +124,16 @@ class LocalModel(InProcess, Answering):
         _check_options(options)
         check_text("LocalModel: name=", name, optional=True)
         check_boolean("LocalModel: deterministic=", deterministic)
+        check_text("LocalModel: tool_choice=", tool_choice)
+        if calls is not None and calls not in FORMS:
+            raise none_of("LocalModel: calls=", [*FORMS], calls)
         if path is not None and not is_path(path):
             raise ConfigError(f"LocalModel: path= must be the path of a file, got {path!r}")
         self.path: Path = weights.path_or_default(path)
         own = weights.context_length(self.path)
+        self.calls: str = calls or form_of(weights.own_name(self.path))
+        self.tool_choice = tool_choice
+        self._form: OneCall = FORMS[self.calls]()
         MissingExtra.unless("a model inside this process", "local", "xllamacpp")
         context_tokens = min(context_tokens, own or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
         self.name: str = name or (
@@ -148,42 +163,94 @@ class LocalModel(InProcess, Answering):
         return self._llama.loaded
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
-        answer = choice.AnswerText()
-        async with aclosing(self._engine.generate(self._body(request))) as parts:
-            async for part in parts:
-                if request.actions and isinstance(part, TextPiece):
-                    part = TextPiece(answer.add(part.text))
-                    if not part.text:
-                        continue
-                elif request.actions and isinstance(part, ModelReply):
-                    part = self._chosen(part, request.messages, answer.text)
-                    # An answer that follows a schema is parsed as a whole before it is text.
-                    if rest := part.text[len(answer.text) :]:
-                        yield TextPiece(rest)
-                yield part
+        messages, actions = request.messages, request.actions
+        if not actions:
+            async with aclosing(self._engine.generate(self._body(request))) as parts:
+                async for part in parts:
+                    yield part
+            return
+        goes_on = self._form.going_on(messages, actions)
+        if isinstance(goes_on, ModelReply):
+            if goes_on.text:
+                yield TextPiece(goes_on.text)
+            yield goes_on
+            return
+        said = self._form.answer_text()
+        body = self._body(request, goes_on)
+        for is_last in (False, True):
+            reply: Any = None
+            async with aclosing(self._engine.generate(body)) as parts:
+                async for part in parts:
+                    if isinstance(part, ModelReply):
+                        reply = part
+                    elif not isinstance(part, TextPiece):
+                        yield part
+                    elif text := said.add(part.text):
+                        yield TextPiece(text)
+            if reply.finish_reason == "length":
+                reply = replace(reply, text=said.text)  # a partial call cannot be read
+                break
+            try:
+                read = self._form.read(reply, messages, actions)
+            except ValueError as error:
+                if is_last or said.text:
+                    raise ModelError(f"{self.name}: chose nothing readable: {error}") from error
+                body = self._again(body, reply.text, str(error))
+                spent = reply.usage
+            else:
+                reply = replace(read, usage=read.usage + spent) if is_last else read
+                break
+        # An answer that follows a schema is parsed as a whole before it is text.
+        if rest := reply.text[len(said.text) :]:
+            yield TextPiece(rest)
+        yield reply
 
     async def _prepare(self, actions: list[Action] | None) -> None:
-        body, schema = self._body(Request([{"role": "user", "content": "Hello"}], actions))
-        async with aclosing(self._engine.generate(({**body, "max_tokens": 1}, schema))) as parts:
+        body, held_to = self._body(Request([{"role": "user", "content": "Hello"}], actions))
+        async with aclosing(self._engine.generate(({**body, "max_tokens": 1}, held_to))) as parts:
             async for _ in parts:
                 pass
 
-    def _body(self, request: Request) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Return the request for the engine, and the schema that the text must follow."""
-        messages, actions, held_to, _ = request
-        chat = plain_chat(messages, self.name, TURN_MARK, actions)
-        if actions:
-            answer = (held_to or {"type": "string"}) if has_result(messages) else None
-            held_to = choice.choice_schema(actions, answer=answer)
+    def _body(
+        self, request: Request, told: str | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any] | str | None]:
+        """Return the request for the engine, and what the text is held to."""
+        messages, actions, schema, _ = request
+        held_to: dict[str, Any] | str | None = schema
+        offered, may_answer = self._offered(messages, actions or [])
+        chat = plain_chat(messages, self.name, TURN_MARK, self._form, offered, may_answer)
+        if told is not None:
+            chat[-1]["content"] += f"\n\n{told}"
+        if offered:
+            answer = schema or {"type": "string"}
+            held_to = self._form.held_to(offered, answer if may_answer else None)
         body = {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}
         if held_to is None and self.path == weights.DEFAULT.path:
             body |= _AGAINST_LOOPS
         return body, held_to
 
-    def _chosen(self, reply: ModelReply, messages: list[dict[str, Any]], said: str) -> ModelReply:
-        if reply.finish_reason == "length":
-            return replace(reply, text=said)  # a partial call cannot be read
-        try:
-            return choice.chosen(reply, messages)
-        except ValueError as error:
-            raise ModelError(f"{self.name}: chose nothing readable: {error}") from error
+    def _offered(
+        self, messages: list[dict[str, Any]], actions: list[Action]
+    ) -> tuple[list[Action], bool]:
+        """Return the actions that it may call now, and whether it may answer."""
+        wanted = self.tool_choice
+        if not actions or wanted == "none":
+            return [], True
+        if has_result(messages):
+            return actions, True
+        if wanted in ("auto", "required"):
+            return actions, wanted == "auto" and self.calls != "one"
+        named = [each for each in actions if each.name == wanted]
+        if not named:
+            raise ModelError(f"{self.name}: tool_choice= names {wanted!r:.80}, which is no action")
+        return named, False
+
+    @staticmethod
+    def _again(
+        body: tuple[dict[str, Any], dict[str, Any] | str | None], text: str, fault: str
+    ) -> tuple[dict[str, Any], dict[str, Any] | str | None]:
+        """Return the request for another answer in the place of one that cannot be read."""
+        request, held_to = body
+        told = f"Your answer cannot be used: {fault}. Answer again."
+        more = [{"role": "assistant", "content": text}, {"role": "user", "content": told}]
+        return {**request, "messages": [*request["messages"], *more]}, held_to

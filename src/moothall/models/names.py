@@ -146,6 +146,8 @@ def check_spelling(name: str) -> tuple[str, str]:
         except DefinitionError as error:
             raise ModelError(f"there is no such model: {error}") from None
     if kind == "local":
+        if "/" in rest or "\\" in rest or rest.endswith(".gguf"):
+            raise ModelError(f"{name!r:.200} is a file: write gguf:{rest:.200}")
         weights.named(rest or weights.DEFAULT.name)
     elif kind == "litellm" and not all(rest.partition("/")):
         form = "litellm:PROVIDER/NAME"

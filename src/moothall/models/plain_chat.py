@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ModelError
-from moothall.models import choice
 
 if TYPE_CHECKING:
     from moothall.action import Action
+    from moothall.models.calling.choice import OneCall
 
 # The marks of turns in chat formats. Inside a message they are only text: a file or a web page must
 # not be able to end its own turn and speak as the system.
@@ -19,9 +19,14 @@ TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
 
 
 def plain_chat(
-    messages: list[Any], name: str, marks: re.Pattern[str], actions: list[Action] | None = None
+    messages: list[Any],
+    name: str,
+    marks: re.Pattern[str],
+    form: OneCall,
+    actions: list[Action] | None = None,
+    may_answer: bool = True,
 ) -> list[dict[str, str]]:
-    """Return the messages in three roles, none twice in a row; actions are listed as a choice."""
+    """Return the messages in three roles, none twice in a row; actions and calls in a form."""
     chat: list[dict[str, str]] = []
     called: dict[str, str] = {}
     for place, message in enumerate(messages):
@@ -36,10 +41,13 @@ def plain_chat(
         elif role == "assistant":
             for call in message.get("tool_calls") or ():
                 called[call["id"]] = call["name"]
-                form = marks.sub(_broken_up, choice.written(call["name"], call["args"]))
-                content = f"{content}\n{form}" if content else form
+            content = "\n".join(
+                filter(None, (content, marks.sub(_broken_up, form.written(message))))
+            )
+            if not content and message.get("tool_calls"):
+                continue  # a program that went on
         elif role == "user":
-            content = choice.INSTRUCTION + content if actions else content
+            content = form.before_user + content if actions else content
         elif role != "system":
             raise ModelError(
                 f"{where}: role must be system, user, assistant or tool, got {role!r:.80}"
@@ -49,7 +57,7 @@ def plain_chat(
         else:
             chat.append({"role": role, "content": content})
     if actions:
-        add_system(chat, choice.choice_text(actions, may_answer=has_result(messages)))
+        add_system(chat, form.head(actions, may_answer=may_answer))
     return chat
 
 

@@ -163,6 +163,7 @@ _MOST_BYTES = 1 << 26
 # In a GGUF header, a value's name has its length before it and its type behind it: 8 is text, with
 # its length; 4 and 5 are integers of 4 bytes, 10 and 11 of 8.
 _ARCHITECTURE = re.compile(rb"\x14\0{7}general\.architecture\x08\0{3}(.)\0{7}", re.DOTALL)
+_NAME = re.compile(rb"\x0c\0{7}general\.name\x08\0{3}(..)\0{6}", re.DOTALL)
 _INTEGER = rb"([\x04\x05\x0a\x0b])\0{3}(.{4,8})"
 
 
@@ -185,3 +186,18 @@ def context_length(path: Path) -> int | None:
                 return int.from_bytes(found[2][:bytes_], "little") or None
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def own_name(path: Path) -> str:
+    """Return the name that a GGUF file's header gives its weights; empty if it has none."""
+    check_gguf(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(1 << 16)  # the names come first
+    except OSError as error:
+        raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from None
+    found = _NAME.search(data)
+    if found is None:
+        return ""
+    size = int.from_bytes(found[1], "little")
+    return data[found.end() : found.end() + size].decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""Choosing an action under a grammar: the prompt, the schema, and how the answer is read.
+"""Choosing actions under a grammar: the prompt, the schema, and how the answer is read.
 
-A model too small to follow a format is held to it by a JSON schema that admits nothing but one of
-the actions with its own arguments. The prompt has the form from which a model of 135M parameters
+A model too small to follow a format is held to it by a JSON schema that admits nothing but the
+actions with their own arguments. The prompt has the form from which a model of 135M parameters
 chose best, measured over one-instruction tasks: each action's description, then the JSON to
 write, with the arguments' descriptions in place of their values and without quotes, because such
 a model copies quoted text; and each message of the user is marked as an instruction.
@@ -29,14 +29,21 @@ keeps its beginning, and the prompt cache stays valid."""
 
 _HEAD = "You carry out the user's instruction by choosing one action. Answer with JSON.\nActions:\n"
 _ANSWER = 'Tell the user what came of it. {"answer": text}'
+_LIST = (
+    "You carry out the user's instruction by calling actions. Answer with JSON: a list of all the "
+    "calls that it needs now, each of them filled in for one thing that it asks for; or the "
+    "answer, if no action helps or all is done.\nActions:\n"
+)
+_LISTED_ANSWER = 'No action helps, or all is done: {"answer": text}'
+_MOST_CALLS = 16
 
 
-def choice_text(actions: Iterable[Action], *, may_answer: bool) -> str:
+def choice_text(actions: Iterable[Action], *, may_answer: bool, several: bool = False) -> str:
     """Return the part of the prompt that lists the actions."""
     lines = [f"{_one_line(action.description)} {_form(action)}".strip() for action in actions]
     if may_answer:
-        lines.append(_ANSWER)
-    return _HEAD + "\n".join(lines)
+        lines.append(_LISTED_ANSWER if several else _ANSWER)
+    return (_LIST if several else _HEAD) + "\n".join(lines)
 
 
 def _form(action: Action) -> str:
@@ -62,9 +69,9 @@ def _one_line(text: Any) -> str:
 
 
 def choice_schema(
-    actions: Iterable[Action], *, answer: Mapping[str, Any] | None = None
+    actions: Iterable[Action], *, answer: Mapping[str, Any] | None = None, several: bool = False
 ) -> dict[str, Any]:
-    """Return the schema that admits one of the actions, or an answer of the given schema."""
+    """Return the schema that admits one of the actions, or a list, or an answer of a schema."""
     definitions: dict[str, Any] = {}
     forms: list[dict[str, Any]] = []
     for number, action in enumerate(actions):
@@ -75,6 +82,9 @@ def choice_schema(
             args.setdefault("properties", {})
             args.setdefault("additionalProperties", False)
         forms.append(object_schema(action={"const": action.name}, args=args))
+    if several and forms:
+        calls = {"type": "array", "items": {"anyOf": forms}}
+        forms = [{**calls, "minItems": 1, "maxItems": _MOST_CALLS}]
     if answer is not None:
         forms.append(object_schema(answer=_within(dict(answer), "answer", definitions)))
     return {"anyOf": forms, **({"$defs": definitions} if definitions else {})}
@@ -116,28 +126,79 @@ def written(name: str, args: Mapping[str, Any] | str) -> str:
     return f'{{"action": {json.dumps(name, ensure_ascii=False)}, "args": {form}}}'
 
 
-def read_choice(text: str) -> tuple[str, dict[str, Any]] | str:
-    """Return the action and its arguments, or the answer."""
+def read_choice(text: str) -> list[tuple[str, dict[str, Any]]] | str:
+    """Return the actions and their arguments, or the answer."""
     chosen = json.loads(text)
-    if isinstance(chosen, dict):
-        name, args = chosen.get("action"), chosen.get("args")
-        if chosen.keys() == {"action", "args"} and isinstance(name, str) and isinstance(args, dict):
-            return name, args
-        if chosen.keys() == {"answer"}:
-            answer = chosen["answer"]
-            text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-            return readable(text)
-    raise ValueError("neither an action with its arguments nor an answer")
+    if isinstance(chosen, dict) and chosen.keys() == {"answer"}:
+        answer = chosen["answer"]
+        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+        return readable(text)
+    calls = []
+    for each in chosen if isinstance(chosen, list) else [chosen]:
+        name, args = (each.get(k) for k in ("action", "args")) if isinstance(each, dict) else "  "
+        if not isinstance(name, str) or not isinstance(args, dict) or len(each) != 2:
+            raise ValueError("neither actions with their arguments nor an answer")
+        calls.append((name, args))
+    return calls
 
 
-def chosen(reply: ModelReply, messages: Iterable[Mapping[str, Any]]) -> ModelReply:
-    """Return the reply with its text read as call or answer; raise ValueError if it is neither."""
-    found = read_choice(reply.text)
-    if isinstance(found, str):
-        return replace(reply, text=found)
+def with_calls(
+    reply: ModelReply,
+    calls: Iterable[tuple[str, dict[str, Any]]],
+    messages: Iterable[Mapping[str, Any]],
+) -> ModelReply:
+    """Return the reply with these calls in the place of its text."""
     # A number, not a random id: the same conversation produces the same calls.
-    call = Call(f"call_{calls_in(messages) + 1}", *found)
-    return replace(reply, text="", calls=(call,), finish_reason="calls")
+    made = tuple(Call(f"call_{n}", *each) for n, each in enumerate(calls, calls_in(messages) + 1))
+    return replace(reply, text="", calls=made, finish_reason="calls")
+
+
+class OneCall:
+    """Calls as JSON objects, one at a time; also the interface of a form of calls."""
+
+    several = False
+    before_user: str = INSTRUCTION
+
+    def head(self, actions: list[Action], *, may_answer: bool) -> str:
+        """Return the part of the prompt that shows the actions."""
+        return choice_text(actions, may_answer=may_answer, several=self.several)
+
+    def written(self, message: Mapping[str, Any]) -> str:
+        """Return the calls of an assistant's message as the model writes them."""
+        forms = [written(each["name"], each["args"]) for each in message.get("tool_calls") or ()]
+        return f"[{', '.join(forms)}]" if self.several and forms else "\n".join(forms)
+
+    def held_to(
+        self, actions: list[Action], answer: Mapping[str, Any] | None
+    ) -> dict[str, Any] | str:
+        """Return the schema, or the grammar, of the model's text; `answer` is its answers' one."""
+        return choice_schema(actions, answer=answer, several=self.several)
+
+    def read(
+        self, reply: ModelReply, messages: list[dict[str, Any]], actions: list[Action]
+    ) -> ModelReply:
+        """Return the reply with its text read as calls or as an answer; ValueError for neither."""
+        found = read_choice(reply.text)
+        if isinstance(found, str):
+            return replace(reply, text=found)
+        return with_calls(reply, found, messages)
+
+    def going_on(
+        self, messages: list[dict[str, Any]], actions: list[Action]
+    ) -> ModelReply | str | None:
+        """Return what follows without asking the model; or what it must be told; else None."""
+        return None
+
+    def answer_text(self) -> AnswerText:
+        """Return a reader of the text of an answer that is streamed."""
+        return AnswerText()
+
+
+class SeveralCalls(OneCall):
+    """Calls as a JSON list, or an answer."""
+
+    several = True
+    before_user = ""
 
 
 class AnswerText:
@@ -151,11 +212,14 @@ class AnswerText:
         """Return the text that a further piece adds."""
         self._raw += piece
         try:
-            found = from_json(self._raw, allow_partial="trailing-strings")
+            text = self._read(self._raw)
         except ValueError:
             return ""
-        text = found.get("answer") if isinstance(found, dict) else None
         if not isinstance(text, str):
             return ""
         before, self.text = self.text, text
         return text[len(before) :]
+
+    def _read(self, raw: str) -> Any:
+        found = from_json(raw, allow_partial="trailing-strings")
+        return found.get("answer") if isinstance(found, dict) else None

@@ -1,0 +1,1 @@
+"""Decisions, calls and texts of a model that thinks a little, in this process."""

@@ -1,0 +1,46 @@
+"""What a model of 1.5B parameters makes of our prompts and forms; figures as JSON lines.
+
+    python -m benchmarks.minds [--quick] [--part NAME]… [--count N] [--shut] [--keep FILE]
+
+`--count` bounds the cases of each category, `--shut` takes those that nobody looked at while the
+prompts were written, `--keep` goes on with the outcomes of a file. With few cores, minutes a part.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.minds import bfcl
+from benchmarks.minds.mind import Outcomes, mind, share
+
+
+def calls(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
+    """Calls that one request needs, by each form of calls."""
+    for form in forms or ["program", "list"]:
+        with mind(max_tokens=400, calls=form) as model:
+            for category in bfcl.CATEGORIES:
+                rows = bfcl.run(model, form, outcomes, category, count, shut)
+                share(f"bfcl.{form}", category, rows)
+
+
+PARTS: dict[str, Callable[[Outcomes, int, bool, list[str]], None]] = {"bfcl": calls}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.minds", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two cases of each category")
+    parser.add_argument("--part", action="append", choices=PARTS, help="default: all")
+    parser.add_argument("--form", action="append", help="forms of calls to compare")
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--shut", action="store_true")
+    parser.add_argument("--keep", type=Path)
+    options = parser.parse_args()
+    count = 2 if options.quick else options.count
+    for name in options.part or PARTS:
+        PARTS[name](Outcomes(options.keep), count, options.shut, options.form or [])
+
+
+if __name__ == "__main__":
+    main()
