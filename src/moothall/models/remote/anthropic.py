@@ -129,7 +129,7 @@ class AnthropicModel(HTTPModel):
     def __repr__(self) -> str:
         return f"AnthropicModel({self.model!r}, {self.base_url!r})"
 
-    def _reader(self, calls_before: int) -> MessageStream:
+    def _reader(self, content: bytes, calls_before: int) -> MessageStream:
         return MessageStream(self.name, calls_before, self.base_url)
 
     def _body(self, request: Request) -> dict[str, Any]:

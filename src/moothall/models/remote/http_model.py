@@ -78,8 +78,8 @@ class HTTPModel(RemoteModel):
         """Send a request; return the response if it is an answer, else raise ModelError."""
         raise NotImplementedError
 
-    def _reader(self, calls_before: int) -> AnswerReader:
-        """Return what reads the answer."""
+    def _reader(self, content: bytes, calls_before: int) -> AnswerReader:
+        """Return what reads the answer to a request."""
         raise NotImplementedError
 
     async def _asked(
@@ -87,7 +87,8 @@ class HTTPModel(RemoteModel):
     ) -> AsyncGenerator[StreamPart, None]:
         try:
             response = await self._sent(content, stream)
-            async with aclosing(_parts_of(response, self._reader(calls_before), stream)) as parts:
+            reader = self._reader(content, calls_before)
+            async with aclosing(_parts_of(response, reader, stream)) as parts:
                 async for part in parts:
                     yield part
         except HTTPError as error:

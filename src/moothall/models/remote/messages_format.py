@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.errors import ModelError
 from moothall.models.protocol import kept_for
 from moothall.models.remote.chat_format import chat_messages
+from moothall.models.remote.kept_order import in_order
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -38,7 +39,8 @@ def messages_body(messages: list[Any], name: str, server: str) -> dict[str, Any]
             blocks = [{"type": "tool_result", "tool_use_id": id, "content": blocks}]
         elif role == "assistant":
             uses = [_tool_use(call, ids, name) for call in message.get("tool_calls") or ()]
-            blocks = _in_order(kept_for(message, server, "content") or (), blocks, uses)
+            kept = kept_for(message, server, "content") or ()
+            blocks = in_order(kept, blocks, uses, lambda block: block.get("text"))
         role = "assistant" if role == "assistant" else "user"
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
@@ -49,27 +51,6 @@ def messages_body(messages: list[Any], name: str, server: str) -> dict[str, Any]
     for turn in turns:  # results come first, right after the calls
         turn["content"].sort(key=lambda block: block.get("type") != "tool_result")
     return {**({"system": system} if system else {}), "messages": turns}
-
-
-def _in_order(
-    kept: Iterable[Mapping[str, Any]], said: list[dict[str, Any]], uses: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return the blocks of an answer in the order in which the model gave them."""
-    text = "".join(each.get("text", "") for each in said)
-    as_given = "".join(each["text"] for each in kept if each["type"] == "text") == text
-    left, blocks = list(uses), list[dict[str, Any]]()
-    for each in kept:
-        if each["type"] == "tool_use":
-            blocks += left[:1]
-            del left[:1]
-        elif each["type"] != "text":
-            blocks.append(dict(each))
-        elif as_given:
-            blocks += _blocks(each["text"])
-        else:  # the text was changed since
-            blocks += said
-            said = []
-    return [*blocks, *(() if as_given and text else said), *left]
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:

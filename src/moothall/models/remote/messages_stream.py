@@ -197,6 +197,8 @@ def _kept(block: _Block) -> dict[str, Any] | None:
     if kind == "tool_use":
         return {"type": kind}
     whole = block.given | {name: block.text(name) for name in block.pieces if name in _PIECES}
+    if kind == "text":
+        whole = {"type": kind, "text": readable(str(whole.get("text") or ""))}
     if whole.get("signature") == "":  # of a compatible server, which signs nothing
         del whole["signature"]
     return whole if kind in _KEPT and any(whole.get(name) for name in (*_PIECES, "data")) else None

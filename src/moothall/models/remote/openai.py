@@ -6,12 +6,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from moothall.arguments import names_checked
-from moothall.errors import ModelError
+from moothall.errors import ConfigError, ModelError
 from moothall.http import HTTPError, Response
 from moothall.http.network import check_allowed
+from moothall.models.base import Request
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.remote.context_length import (
     listed_context,
@@ -19,7 +20,14 @@ from moothall.models.remote.context_length import (
     served_context,
     stated_context,
 )
-from moothall.models.remote.http_model import HTTPModel
+from moothall.models.remote.http_model import AnswerReader, HTTPModel
+from moothall.models.remote.responses_format import (
+    responses_fields,
+    responses_input,
+    responses_tools,
+    text_format,
+)
+from moothall.models.remote.responses_stream import ResponseStream
 from moothall.models.remote.schema_form import SchemaForms
 from moothall.models.settings import base_url_of, check_named
 
@@ -31,9 +39,13 @@ _OPENAI = "https://api.openai.com/v1"
 _OWN_FIELDS = frozenset(
     ("messages", "model", "n", "response_format", "stream", "stream_options", "tools")
 )
-_LENGTHS = ("max_completion_tokens", "max_tokens")
+_OF_RESPONSES = frozenset(("input", "model", "stream"))
+_LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
 _STREAM_USAGE = re.compile("stream_options|include_usage")
+_RESPONSES = re.compile(r"v1/responses")
+_NOT_ENCRYPTED = re.compile(r"encrypted content|reasoning\.encrypted_content", re.I)
+_OTHER_LENGTH = re.compile(r"max_tokens.{1,60}max_completion_tokens", re.S)
 
 
 @names_checked
@@ -69,7 +81,10 @@ class OpenAIModel(HTTPModel):
         rate_limit: the limits of the provider; models that are given the same object share them; a
             call counts once, however many attempts it takes
         connections: how many calls run at once in each event loop; others wait
-        options: more fields of the request, such as `{"reasoning_effort": "low"}`
+        options: more fields of the request, such as `{"reasoning_effort": "low"}`; with
+            `api="responses"`, `tools` are those that OpenAI's server has, beside the actions
+        api: `chat` or `responses`, the interface of OpenAI's that is spoken; by default chat, until
+            the server says that it takes the request as a response only
 
     Attributes:
         name: its name for `model()`: `openai:NAME`, or `http://host/v1#NAME`
@@ -99,8 +114,13 @@ class OpenAIModel(HTTPModel):
         rate_limit: RateLimit | None = None,
         connections: int = 100,
         options: Mapping[str, Any] | None = None,
+        api: Literal["chat", "responses"] | None = None,
     ) -> None:
         check_named("OpenAIModel", name, options)
+        if api not in (None, "chat", "responses"):
+            raise ConfigError(f"OpenAIModel: api= must be 'chat' or 'responses', got {api!r:.80}")
+        if api == "responses":
+            self.own_fields = _OF_RESPONSES  # type: ignore[misc]
         given = base_url_of("OpenAIModel", base_url, "OPENAI_BASE_URL", _OPENAI)
         limit = next((field for field in _LENGTHS if field in (options or {})), None)
         if limit is not None and options is not None:
@@ -131,8 +151,10 @@ class OpenAIModel(HTTPModel):
             raise ModelError(f"{self.name}: there is no key: set OPENAI_API_KEY, or pass api_key=")
         self.model = name
         self._forms = SchemaForms(given == _OPENAI or ".openai.azure.com" in given)
+        self._api, self._may_switch = api, api is None
         # Until a server says that it cannot.
         self._streams_usage = True
+        self._encrypts = True
         self._headers = {
             "Authorization": f"Bearer {self._key or 'none'}",
             "Content-Type": "application/json",
@@ -173,16 +195,47 @@ class OpenAIModel(HTTPModel):
         response = await self._client.request("GET", url, headers=self._headers)
         return response.content if response.status == 200 else b""
 
-    def _reader(self, calls_before: int) -> AnswerStream:
+    def _reader(self, content: bytes, calls_before: int) -> AnswerReader:
+        if _is_response(content):
+            return ResponseStream(self.name, calls_before, self.base_url)
         thinking = self._fields.get("thinking")  # Z.ai keeps that of earlier turns if asked to
         all_turns = isinstance(thinking, dict) and thinking.get("clear_thinking") is False
         return AnswerStream(self.name, calls_before, self.base_url, all_turns)
 
+    def _body(self, request: Request) -> dict[str, Any]:
+        if self._api != "responses":
+            return super()._body(request)
+        messages, actions, schema, _ = request
+        items = responses_input(messages, self.name, self.base_url)
+        body = {"input": items, **responses_fields(self._fields)}  # the first field tells the form
+        if actions:
+            body["tools"] = [*body.get("tools", ()), *responses_tools(actions)]
+        if schema is not None:
+            body["text"] = {**body.get("text", {}), "format": text_format(schema)}
+        # What is not stored there comes with the answer, and goes back with the results.
+        if body.setdefault("store", False) is False and self._encrypts:
+            given = body.get("include") or ()
+            body["include"] = list(dict.fromkeys([*given, "reasoning.encrypted_content"]))
+        return body
+
+    def _adapts(self, said: str, content: bytes) -> bool:
+        # Another request may have noted it since this one was sent.
+        if not _is_response(content) and self._may_switch and _RESPONSES.search(said):
+            self._api = "responses"
+        elif b'"reasoning.encrypted_content"' in content and _NOT_ENCRYPTED.search(said):
+            self._encrypts = False
+        elif b'"max_tokens": ' in content and _OTHER_LENGTH.search(said):
+            self._fields["max_completion_tokens"] = self._fields.pop("max_tokens", self.max_tokens)
+        else:
+            return super()._adapts(said, content)
+        return True
+
     async def _sent(self, content: bytes, stream: bool) -> Response:
         """Send a request; a stream again without a count of its tokens, if that is refused."""
-        url = f"{self.base_url}/chat/completions"
+        is_response = _is_response(content)
+        url = f"{self.base_url}/{'responses' if is_response else 'chat/completions'}"
         while True:
-            counted = stream and self._streams_usage
+            counted = stream and self._streams_usage and not is_response
             more = b', "stream": true' if stream else b""
             more += b', "stream_options": {"include_usage": true}' if counted else b""
             body = content[:-1] + more + b"}"
@@ -195,3 +248,8 @@ class OpenAIModel(HTTPModel):
             if not (counted and response.status in (400, 422) and _STREAM_USAGE.search(text)):
                 raise self._refused(response.status, text, response.headers, response.tries)
             self._streams_usage = False
+
+
+def _is_response(content: bytes) -> bool:
+    """Return whether a request has the form of the Responses API."""
+    return content.startswith(b'{"input": ')

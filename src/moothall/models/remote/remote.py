@@ -111,12 +111,15 @@ class RemoteModel(Answering):
             except ModelError as error:
                 said = str(error)
                 if begun or not (
-                    self._refuses_its_own(said, content) or self._forms.refused(form, request, said)
+                    self._adapts(said, content) or self._forms.refused(form, request, said)
                 ):
                     raise
 
-    def _refuses_its_own(self, said: str, content: bytes) -> bool:
-        """Note the fields that the server gave, and does not take back; return whether it did."""
+    def _adapts(self, said: str, content: bytes) -> bool:
+        """Note what a refusal says of the form of all requests; return whether it says something.
+
+        Here it is the fields that the server gave, and does not take back.
+        """
         named = {each for each in KEPT_FIELDS if each in said and f'"{each}": ' in content.decode()}
         if not named or "answered 4" not in said or _WANTED_BACK.search(said):
             return False

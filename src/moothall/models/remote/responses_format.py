@@ -1,0 +1,111 @@
+"""Requests in the form of OpenAI's Responses API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from moothall.models.protocol import kept_for
+from moothall.models.remote.chat_format import chat_messages, response_format
+from moothall.models.remote.kept_order import in_order
+
+if TYPE_CHECKING:
+    from moothall.action import Action
+
+
+def responses_input(messages: list[Any], name: str, server: str) -> list[dict[str, Any]]:
+    """Return our messages as the items of a request's `input`."""
+    items: list[dict[str, Any]] = []
+    for message, checked in zip(messages, chat_messages(messages, name), strict=True):
+        role, content = checked["role"], checked["content"]
+        if role == "tool":
+            items.append(
+                {
+                    "type": "function_call_output",
+                    "call_id": checked["tool_call_id"],
+                    "output": _content(content),
+                }
+            )
+        elif role == "assistant":
+            calls = [_call(each) for each in checked.get("tool_calls", ())]
+            # Of an assistant's message the form takes texts only.
+            text = content if isinstance(content, str) else "".join(map(_text, content or ()))
+            said = [{"role": role, "content": text}] if text else []
+            items += in_order(kept_for(message, server, "items") or (), said, calls, text_of)
+        else:
+            items.append({"role": role, "content": _content(content)})
+    return items
+
+
+def text_of(item: Mapping[str, Any]) -> str | None:
+    """Return the text of a message's item; None for another item."""
+    content = item.get("content")
+    if isinstance(content, str):
+        return content
+    if item.get("type") != "message" or not isinstance(content, list):
+        return None
+    return "".join(map(_text, content))
+
+
+def _text(block: Any) -> str:
+    text = block.get("text") if isinstance(block, Mapping) else block
+    return text if isinstance(text, str) else ""
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call["id"], **call["function"]}
+
+
+def _content(content: Any) -> Any:
+    return list(map(_block, content)) if isinstance(content, list) else content
+
+
+def _block(block: Any) -> Any:
+    """Return a block of the chat interface in this form; others go to the server unchanged."""
+    kind = block.get("type", "text") if isinstance(block, Mapping) else None
+    if kind == "text":
+        return {"type": "input_text", "text": block.get("text", "")}
+    if kind == "image_url":
+        given = block.get("image_url")
+        about = given if isinstance(given, Mapping) else {"url": given}
+        image = {"image_url": about.get("url"), "detail": about.get("detail", "auto")}
+        return {"type": "input_image", **image}
+    if kind == "file" and isinstance(block.get("file"), Mapping):
+        return {"type": "input_file", **block["file"]}
+    return block
+
+
+def responses_tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
+    """Return the actions that the model may call."""
+    return [
+        {
+            "type": "function",
+            "name": action.name,
+            "description": action.description,
+            "parameters": action.parameters or {"type": "object", "properties": {}},
+            # The server's default, strict, refuses parameters that may be left out.
+            "strict": False,
+        }
+        for action in actions
+    ]
+
+
+def responses_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request of the chat interface in this form."""
+    made = dict(fields)
+    for name in ("max_tokens", "max_completion_tokens"):
+        if name in made:
+            made["max_output_tokens"] = made.pop(name)
+    for name, group, inner in (
+        ("reasoning_effort", "reasoning", "effort"),
+        ("verbosity", "text", "verbosity"),
+    ):
+        if name in made:
+            made[group] = {**made.get(group, {}), inner: made.pop(name)}
+    made.pop("seed", None)  # the interface has none
+    return made
+
+
+def text_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the format of an answer that follows a schema."""
+    return {"type": "json_schema", **response_format(schema)["json_schema"]}

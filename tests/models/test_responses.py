@@ -1,0 +1,264 @@
+"""`OpenAIModel` over OpenAI's Responses API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from conformance.model import ACTIONS, PERSON, ModelConformance, joined, parts_of, run, user
+from models import responses_format as form
+from models.openai_server import HANG, OpenAIServer, Request, call, calls, status, text
+from moothall import OpenAIModel, ReActAgent
+from moothall.errors import ConfigError, ContextOverflow, ModelError
+from moothall.models import Call, Model, ModelReply, ReasoningPiece, Usage
+
+ADD = form.called("add", '{"a": 1, "b": 2}', "c1")
+ONLY_THERE = (
+    (400, "Function tools with reasoning_effort are not supported. Use /v1/responses."),
+    (404, "This model is only supported in v1/responses and not in v1/chat/completions."),
+)
+
+
+def of(server: OpenAIServer, **more: Any) -> OpenAIModel:
+    return OpenAIModel("m", server.url, **{"api": "responses"} | more)
+
+
+def ask(*answers: Any, **more: Any) -> ModelReply:
+    with OpenAIServer(*answers) as server:
+        return run(of(server).complete(user("Hi"), **more))  # type: ignore[no-any-return]
+
+
+def stream(*answers: Any, **more: Any) -> list[Any]:
+    with OpenAIServer(*answers) as server:
+        return run(parts_of(of(server), user("Hi"), **more))  # type: ignore[no-any-return]
+
+
+class TestResponses(ModelConformance):
+    @pytest.fixture(autouse=True)
+    def _servers(self) -> Iterator[None]:
+        self.servers: list[OpenAIServer] = []
+        yield
+        for server in self.servers:
+            server.__exit__(None, None, None)
+
+    def make(self, *answers: Any) -> Model:
+        return of(self.server(*(self.form(each, n) for n, each in enumerate(answers or ("",)))))
+
+    def server(self, *answers: Any) -> OpenAIServer:
+        server = OpenAIServer(*answers)
+        server.__enter__()
+        self.servers.append(server)
+        return server
+
+    @staticmethod
+    def form(given: Any, n: int) -> Any:
+        if isinstance(given, str):
+            item = form.said(given)
+        elif isinstance(given, Call):
+            item = form.called(given.name, json.dumps(given.args), f"call_{n}")
+        elif isinstance(given, dict):
+            item = form.called(given["name"], json.dumps(given.get("args", {})), f"call_{n}")
+        else:
+            return HANG
+        return lambda request: (form.streamed if request.body.get("stream") else form.response)(
+            item
+        )
+
+    def test_model_concurrent_calls_get_their_own_answers(self) -> None:
+        def echo(request: Request) -> Any:
+            schema = request.body["text"]["format"]["schema"]
+            return form.response(form.said(json.dumps(schema["const"])))
+
+        echoing = of(self.server(echo))
+        self.make = lambda *answers: echoing  # type: ignore[method-assign]
+        super().test_model_concurrent_calls_get_their_own_answers()
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("code", "said"), ONLY_THERE)
+def test_openai_model_that_needs_responses_is_asked_there_from_then_on(
+    code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answers(request: Request) -> Any:
+        if request.path == "/v1/chat/completions":
+            return status(code, said)
+        results = [each for each in request.body["input"] if "output" in each]
+        return form.response(form.said("3")) if results else form.response(form.thought(), ADD)
+
+    with OpenAIServer(answers) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        agent = ReActAgent("adder", "openai:gpt-5.6", actions=ACTIONS[:1])
+        assert [agent.reply_sync("Add 1 and 2").text for _ in range(2)] == ["3", "3"]
+    paths = [request.path.rpartition("/")[2] for request in server.requests]
+    assert paths == ["completions", *["responses"] * 3]
+
+
+def test_user_may_keep_to_the_chat_interface() -> None:
+    with OpenAIServer(status(*ONLY_THERE[0]), text("no")) as server:
+        with pytest.raises(ModelError, match="v1/responses"):
+            run(OpenAIModel("m", server.url, api="chat").complete(user("Hi")))
+        assert len(server.requests) == 1
+
+
+def test_other_interfaces_are_refused() -> None:
+    with pytest.raises(ConfigError, match="api= must be"):
+        OpenAIModel("m", "http://127.0.0.1:1/v1", api="batch")  # type: ignore[arg-type]
+
+
+CONVERSATION = [
+    {"role": "system", "content": "Be brief."},
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "What is this?"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf"}},
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": "I add.",
+        "tool_calls": [{"id": "c1", "name": "add", "args": {"a": 1, "b": 2}}],
+    },
+    {"role": "tool", "tool_call_id": "c1", "name": "add", "content": "3"},
+    {"role": "assistant", "content": "Three."},
+    {"role": "user", "content": "Thanks"},
+]
+
+
+def test_requests_fit_openais_published_types() -> None:
+    from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
+
+    options = {"reasoning_effort": "low", "tools": [{"type": "web_search"}]}
+    with OpenAIServer(form.response(form.thought("Hm"), ADD), form.response(form.said("3"))) as it:
+        model = of(it, options=options, temperature=0)
+        ReActAgent("adder", model, actions=ACTIONS[:1]).reply_sync("Add")
+        run(model.complete(CONVERSATION, ACTIONS, PERSON))
+    adapter = TypeAdapter(ResponseCreateParamsNonStreaming)
+    for request in it.requests:
+        # An iterable of items is validated when it is read.
+        made = adapter.validate_python(request.body, strict=True)
+        list(made["input"])
+        assert made["reasoning"] == {"effort": "low"}
+        assert [each["type"] for each in made["tools"]][:2] == ["web_search", "function"]
+        assert "include" in made
+        assert made["store"] is False
+
+
+def test_users_options_win_over_what_is_stored() -> None:
+    with OpenAIServer(form.response(form.said("Hi"))) as server:
+        options = {"store": True, "previous_response_id": "resp_0"}
+        run(of(server, options=options).complete(user("Hi")))
+    body = server.requests[0].body
+    assert (body["store"], body["previous_response_id"]) == (True, "resp_0")
+    assert "include" not in body
+
+
+def test_a_model_without_encrypted_reasoning_is_asked_without_it() -> None:
+    refusal = status(400, "Encrypted content is not supported with this model.")
+    with OpenAIServer(refusal, form.response(form.said("Hi"))) as server:
+        model = of(server)
+        assert [run(model.complete(user("Hi"))).text for _ in range(2)] == ["Hi", "Hi"]
+    assert ["include" in request.body for request in server.requests] == [True, False, False]
+
+
+def test_reasoning_and_hosted_calls_go_back_between_calls_in_their_order() -> None:
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    items = [form.thought("One"), form.said("I look."), search, form.thought(id="rs_2"), ADD]
+    more = form.called("add", '{"a": 3, "b": 4}', "c2")
+    with OpenAIServer(form.response(*items, more), form.response(form.said("3"))) as server:
+        agent = ReActAgent("adder", of(server), actions=ACTIONS[:1])
+        reply = agent.reply_sync("Add")
+        agent.reply_sync("And now?")
+    assert (reply.text, [step.action for step in reply.steps]) == ("3", ["add", "add"])
+    for request in server.requests[1:]:
+        back = request.body["input"][1:7]
+        assert back[:4] == items[:4]
+        assert [each["call_id"] for each in back[4:]] == ["c1", "c2"]
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streams", (False, True), ids=("whole", "streamed"))
+def test_an_answer_has_text_reasoning_and_usage(streams: bool) -> None:
+    items = (form.thought("First.", "Then."), form.said("It is three."))
+    parts = stream(form.streamed(*items)) if streams else [ask(form.response(*items))]
+    reply = parts[-1]
+    assert (reply.text, reply.reasoning) == ("It is three.", "First.\n\nThen.")
+    assert reply.usage == Usage(7, 3, 2, 3, 1)
+    if streams:
+        assert joined(parts) == reply.text
+        assert joined(parts, ReasoningPiece) == reply.reasoning
+
+
+def test_a_stream_whose_end_repeats_no_items_is_whole() -> None:
+    last = {"type": "response.completed", "response": form.body()}
+    reply = stream(form.streamed(form.said("Hi"), ADD, last=last))[-1]
+    assert (reply.text, [each.id for each in reply.calls]) == ("Hi", ["c1"])
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"), (("max_output_tokens", "length"), ("content_filter", "content_filter"))
+)
+def test_a_cut_answer_says_so(reason: str, finish: str) -> None:
+    cut = {"status": "incomplete", "incomplete_details": {"reason": reason}}
+    assert ask(form.response(form.said("Once"), **cut)).finish_reason == finish
+    last = {"type": "response.incomplete", "response": form.body(form.said("Once"), **cut)}
+    assert stream(form.streamed(form.said("Once"), last=last))[-1].finish_reason == finish
+
+
+def test_a_refusal_is_the_text() -> None:
+    refused = form.said("", content=[{"type": "refusal", "refusal": "I will not."}])
+    assert ask(form.response(refused)).text == "I will not."
+
+
+FAILED = {"status": "failed", "error": {"code": "context_length_exceeded", "message": "too long"}}
+
+
+@pytest.mark.parametrize(
+    "given",
+    (
+        form.response(**FAILED),
+        form.streamed(last={"type": "response.failed", "response": form.body(**FAILED)}),
+        form.streamed(last={"type": "error", "code": "context_length_exceeded", "message": "no"}),
+        status(400, "Your input exceeds the context window of this model."),
+    ),
+    ids=("whole", "streamed", "error-event", "status"),
+)
+def test_a_prompt_that_is_too_long_says_so(given: Any) -> None:
+    with pytest.raises(ContextOverflow):
+        stream(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    (
+        (form.response(output=3), "output is of type integer, not a list"),
+        (form.response(3), r"output\[0\] is of type integer"),  # type: ignore[arg-type]
+        (form.response(form.called("", "{}")), r"function_call\[0\].name is of type string"),
+        (form.response(form.called("a", 3)), r"function_call\[0\].arguments"),  # type: ignore[arg-type]
+        (form.streamed(last={"type": "response.output_text.delta", "delta": 3}), "delta is of"),
+        (form.streamed(form.said("Hi"), last={"type": "ping"}), "broke off after event"),
+    ),
+)
+def test_a_malformed_answer_names_the_field(given: Any, said: str) -> None:
+    with pytest.raises(ModelError, match=said):
+        stream(given)
+
+
+def test_a_busy_server_is_asked_again() -> None:
+    soon = {"retry_after_ms": "1"}
+    assert ask(status(500, "busy", **soon), form.response(form.said("Hi"))).text == "Hi"
+
+
+def test_chat_answers_are_still_read_before_the_switch() -> None:
+    with OpenAIServer(calls(call("add", "{}"))) as server:
+        assert run(OpenAIModel("m", server.url).complete(user("Hi"), ACTIONS)).calls
