@@ -58,10 +58,9 @@ def streamed(*items: dict[str, Any], last: Any = None, **more: Any) -> Answer:
             kind, texts = "response.function_call_arguments.delta", [item.get("arguments", "")]
         for part, text in enumerate(texts):
             where = {"item_id": item["id"], "output_index": n, "summary_index": part}
-            for at in range(0, len(text), 3):
-                made.append({"type": kind, **where, "delta": text[at : at + 3]})
+            pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
+            made += [{"type": kind, **where, "delta": piece} for piece in pieces]
         made.append({"type": "response.output_item.done", "output_index": n, "item": item})
     made.append(last or {"type": "response.completed", "response": body(*items, **more)})
-    return events(
-        *(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in made)
-    )
+    written = ((each["type"], json.dumps(each)) for each in made)
+    return events(*(f"event: {kind}\ndata: {data}\n\n".encode() for kind, data in written))
