@@ -12,6 +12,7 @@ import pytest
 
 from moothall import (
     ACCESS_PERMITTED,
+    ActionError,
     Agent,
     ApprovalRequest,
     Call,
@@ -53,6 +54,33 @@ def test_mcp_expression_of_a_server_costs_no_time(schema: dict[str, Any]) -> Non
         begun = time.process_time()
         me.ask("odd", "tool", text="a" * 40 + "!").result(20)
         assert time.process_time() - begun < 1
+
+
+@pytest.mark.parametrize(
+    "schema",
+    (
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}},
+        {"type": "object", "patternProperties": {"^(a|a)*$": {"type": "string"}}},
+        {"type": "object", "propertyNames": {"pattern": "(a|a)*b"}},
+    ),
+)
+def test_mcp_expression_for_results_of_a_server_costs_no_time(schema: dict[str, Any]) -> None:
+    value = {"a": "a" * 40 + "!", "a" * 40 + "!": "b"}
+    with NativeSpace() as space:
+        space.add(hostile(tool("structured", outputSchema=schema)))
+        begun = time.process_time()
+        args = {"value": value}
+        assert space.add(Agent("me")).ask("odd", "structured", **args).result(20) == value
+        assert time.process_time() - begun < 1
+
+
+def test_mcp_result_that_its_schema_does_not_allow_is_an_error() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}}}
+    with NativeSpace() as space:
+        space.add(hostile(tool("structured", outputSchema=schema)))
+        me = space.add(Agent("me"))
+        with pytest.raises(ActionError, match=r"output schema does not allow at a\[1\]: 2 is not"):
+            me.ask("odd", "structured", value={"a": ["x", 2]}).result(20)
 
 
 @pytest.mark.parametrize(

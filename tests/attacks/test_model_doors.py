@@ -189,3 +189,25 @@ def test_openai_path_of_nothing_is_refused_in_the_form_of_the_protocol(app: Any)
         status, text = sent(app, path, b"{}", method)
         assert status == 404
         assert json.loads(text)["error"]["message"] == f"{path} is not offered by this server"
+
+
+def test_schema_that_leads_to_too_many_others_is_refused_by_every_door(app: Any) -> None:
+    definitions: dict[str, Any] = {
+        f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(60)
+    }
+    definitions["a60"] = {"type": "object"}
+    schema = {"type": "object", "$defs": definitions, "$ref": "#/$defs/a0"}
+    form = {"type": "json_schema", "name": "x", "schema": schema}
+    asked = {"role": "user", "content": "x", "id": "1"}
+    run = {"threadId": "t", "runId": "r", "messages": [asked]}
+    for path, body in (
+        ("/v1/chat/completions", chat(asked, response_format={**form, "json_schema": form})),
+        ("/v1/chat/completions", chat(asked, tools=[tool(parameters=schema)])),
+        ("/v1/responses", response(text={"format": form})),
+        ("/v1/responses", response(tools=[tool(parameters=schema)])),
+        ("/ag-ui", json.dumps({**run, "tools": [tool(parameters=schema)]}).encode()),
+    ):
+        status, text = sent(app, path, body)
+        assert status == 400
+        assert "leads through more than 100,000 schemas" in text
+        assert ASKED == []

@@ -125,6 +125,8 @@ class Server:
             self.text(id, args["text"])
         elif name == "add":
             self.text(id, "a sum", structuredContent={"sum": args["a"] + args.get("b", 1)})
+        elif name == "structured":
+            self.text(id, "a value", structuredContent=args["value"])
         elif name == "fail":
             self.text(id, "the disk is full", isError=True)
         elif name == "wait":

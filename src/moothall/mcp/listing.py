@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import MCPServerError
 from moothall.signature.schema import SchemaValidator, WrongSchema
+from moothall.signature.work import MAX_SCHEMA
 from moothall.text import one_line
 
 if TYPE_CHECKING:
@@ -20,10 +20,8 @@ logger: logging.Logger = logging.getLogger("moothall.mcp")
 
 MAX_TOOLS: Final = 1000
 """How many tools, resources or prompts of a server are used."""
-MAX_SCHEMA: Final = 256 * 1024
-"""How many characters the definition of a tool may have, as JSON."""
-MAX_WORK: Final = 100_000
-"""How many schemas one check of arguments may lead through."""
+OUTPUT_SCHEMA: Final = "moothall/outputSchema"
+"""Where in a tool's `_meta` its output schema is kept from the SDK, which would check by it."""
 _MAX_PAGES: Final = 100
 _HASHED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
@@ -45,6 +43,7 @@ class Definition:
     @classmethod
     def of(cls, data: dict[str, Any]) -> Definition:
         """Return the definition in a tool of a server's list."""
+        data = {**data, "outputSchema": (data.get("_meta") or {}).get(OUTPUT_SCHEMA)}
         kept = {key: data[key] for key in _HASHED if data.get(key) is not None}
         text = json.dumps(kept, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return cls(kept, hashlib.sha256(text.encode()).hexdigest(), _fault(kept, len(text)))
@@ -168,60 +167,23 @@ def _fault(data: dict[str, Any], size: int) -> str:
         schema = data.get(key)
         if schema is None:
             continue
+        if not isinstance(schema, dict):
+            return f"its {key} must be an object"
         try:
             SchemaValidator(checked_schema(schema))
         except WrongSchema as error:
-            return f"its {key} is no JSON schema: {one_line(str(error), 200)}"
+            return f"its {key} is no JSON schema that can be used: {one_line(str(error), 200)}"
         if key == "inputSchema" and schema.get("type", "object") != "object":
             return f'its {key} must be of type "object"'
-        if _work(schema) > MAX_WORK:
-            return f"its {key} leads through more than {MAX_WORK:,} schemas"
     return ""
 
 
-def _work(schema: dict[str, Any]) -> int:
-    """Return how many schemas a check may lead through, with those that references name."""
-    known: dict[int, int] = {}
-
-    def work(node: Any, within: frozenset[int]) -> int:
-        if not isinstance(node, dict | list):
-            return 0
-        key = id(node)
-        if key in within:
-            return 1  # the depth of the value bounds it
-        if key not in known:
-            inner: Iterable[Any] = node.values() if isinstance(node, dict) else node
-            total = 1 + sum(work(each, within | {key}) for each in inner)
-            if isinstance(node, dict) and isinstance(node.get("$ref"), str):
-                total += work(_target(schema, node["$ref"]), within | {key})
-            known[key] = total
-        return min(known[key], MAX_WORK + 1)
-
-    try:
-        return work(schema, frozenset())
-    except RecursionError:
-        return MAX_WORK + 1
-
-
-def _target(schema: Any, reference: str) -> Any:
-    """Return what a reference within a schema names; None if it is none of `#/…`."""
-    for part in reference.removeprefix("#").split("/")[1:]:
-        part = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(schema, dict):
-            schema = schema.get(part)
-        elif isinstance(schema, list) and part.isdecimal() and int(part) < len(schema):
-            schema = schema[int(part)]
-        else:
-            return None
-    return schema
-
-
 _SLOW: Final = ("pattern", "patternProperties")
-"""Keywords with expressions in a dialect of the server's; it checks its arguments itself."""
+"""Keywords with expressions in a dialect of the server's, which checks by them itself."""
 
 
 def checked_schema(schema: Any, properties: bool = False) -> Any:
-    """Return a schema as arguments are checked by it here: without expressions of the server's."""
+    """Return a schema as it is checked here: without expressions of the server's."""
     if isinstance(schema, list):
         return [checked_schema(each) for each in schema]
     if not isinstance(schema, dict):

@@ -1,7 +1,7 @@
 """What a server sends, on its way to the SDK's session: bounded, and without what would break it.
 
-The session refuses a whole list for one wrong definition in it, and starts a task for each
-notification, heard or not.
+The session refuses a whole list for one wrong definition in it, checks results by expressions of
+the server's that may never end, and starts a task for each notification, heard or not.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
+from moothall.mcp.listing import OUTPUT_SCHEMA
 from moothall.text import counted, one_line
 
 if TYPE_CHECKING:
@@ -115,9 +116,14 @@ class Received:
             return ""
 
         for tool in result["tools"]:
-            schema = tool.get("inputSchema") if isinstance(tool, dict) else None
+            if not isinstance(tool, dict):
+                continue
+            schema, given = tool.get("inputSchema"), tool.pop("outputSchema", None)
             if isinstance(schema, dict):  # some servers leave out what is the only one allowed
                 schema.setdefault("type", "object")
+            about = tool.get("_meta")
+            if given is not None and isinstance(about, dict | None):
+                tool["_meta"] = {**(about or {}), OUTPUT_SCHEMA: given}
         try:
             revision = self._live.client.protocol_version
             if fault([]) or not fault(result["tools"]):

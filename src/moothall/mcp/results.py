@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
 from moothall.errors import ActionError
+from moothall.mcp.listing import checked_schema
 from moothall.signature.schema import WrongSchema, checked
-from moothall.text import shorten
+from moothall.text import render_path, shorten
+
+logger: logging.Logger = logging.getLogger("moothall.mcp")
 
 WRAPS: Final = "x-fastmcp-wrap-result"
 """FastMCP's mark of an output schema whose objects only hold the value, as their `result`."""
@@ -23,16 +27,29 @@ def value_of(result: Any, where: str, schema: Any = None) -> Any:
         schema: the tool's output schema, if it has one
 
     Raises:
-        ActionError: the tool has failed
+        ActionError: the tool has failed, or its result does not follow its schema
     """
     if result.is_error:
         texts = [block.text for block in result.content if block.type == "text"]
         raise ActionError("ToolError", "\n".join(texts) or "it does not say why", where)
     structured = result.structured_content
     if structured is not None:
+        if schema is not None:
+            _check(structured, schema, where)
         wraps = isinstance(schema, dict) and schema.get(WRAPS) is True
         return structured["result"] if wraps and structured.keys() == {"result"} else structured
     return _joined([_block(each) for each in result.content])
+
+
+def _check(structured: Any, schema: Any, where: str) -> None:
+    """Refuse structured content that its schema does not allow; what is too much is not checked."""
+    checks = checked(json.dumps(checked_schema(schema)))
+    if not checks.measures(structured):
+        logger.warning("%s: its result is too large to be checked by its output schema", where)
+    elif (wrong := checks.wrong(structured)) is not None:
+        at = render_path(wrong[0])
+        text = f"it ended, with a result that its output schema does not allow{at and f' at {at}'}"
+        raise ActionError("ToolError", shorten(f"{text}: {wrong[1]}", 500), where)
 
 
 def contents_of(result: Any) -> Any:

@@ -1,9 +1,9 @@
 """JSON schemas written by hand: check that they can be used, and check values by them.
 
 Importing jsonschema_rs takes as long as many of our own modules, so it is imported for the first
-such schema. Nothing is ever fetched: a reference must lead to a place in the schema itself. Its
-regular expressions give up after a bounded number of steps, so a schema of a stranger's cannot
-hang the program.
+such schema. Nothing is ever fetched: a reference must lead to a place in the schema itself. The
+work of each schema and of each check is bounded (`work.py`), and its regular expressions give up
+after some steps, so a schema of a stranger's cannot hang the program.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from moothall.jsonvalue import NotJSON, copy_json
+from moothall.signature.work import BACKTRACKS, MAX_STEPS, Work
 from moothall.text import excerpt, json_type, render_path, shorten
 
 _MAX_TOLD = 200
+_EXPRESSION: Final = 1 << 18
+"""The largest compiled regular expression, in bytes."""
 _UNIONS = ("anyOf", "oneOf")
 
 
@@ -46,6 +49,9 @@ class SchemaValidator:
             self.schema = copy_json(schema)
         except NotJSON as error:
             raise WrongSchema(str(error)) from None
+        self._work = Work(self.schema)
+        if self._work.fault:
+            raise WrongSchema(self._work.fault)
         self._checks = _compiled(self.schema)
 
     def __reduce__(self) -> Any:
@@ -55,6 +61,10 @@ class SchemaValidator:
         """Whether a value is valid."""
         return self.wrong(value) is None
 
+    def measures(self, value: Any) -> bool:
+        """Whether a check of a value is little enough work; `wrong` refuses any other."""
+        return self._work.allows(value)
+
     def wrong(self, value: Any) -> tuple[list[str | int], str] | None:
         """Return the path of the first thing that is wrong in a value, and what; else None.
 
@@ -63,9 +73,16 @@ class SchemaValidator:
         """
         try:
             # A value that is nested too deep would end the process, not the check.
-            errors = self._checks.iter_errors(copy_json(value))
+            value = copy_json(value)
         except NotJSON as error:
             return [error.path] if error.path else [], error.reason
+        if not self.measures(value):
+            return [], f"it takes more than {MAX_STEPS:,} steps to check it by the schema"
+        if self._checks.is_valid(value):
+            return None
+        if not self._work.tells(value):
+            return [], "it does not follow the schema, and has too many parts to tell where"
+        errors = self._checks.iter_errors(value)
         # A union's own error says little, so what is wrong beside it comes first.
         wrong = min(errors, key=lambda e: (len(e.instance_path), _is_union(e)), default=None)
         while wrong is not None and _is_union(wrong) and any(wrong.kind.context):
@@ -133,10 +150,12 @@ def _message(error: Any) -> str:
 
 def _compiled(schema: dict[str, Any]) -> Any:
     """Return the library's validator of a schema, or raise WrongSchema."""
-    from jsonschema_rs import ValidationError, validator_cls_for
+    from jsonschema_rs import FancyRegexOptions, ValidationError, validator_cls_for
 
+    bounds = FancyRegexOptions(backtrack_limit=BACKTRACKS, size_limit=_EXPRESSION)
     try:
-        return validator_cls_for(schema)(schema, validate_formats=False, offline=True)
+        made = validator_cls_for(schema)
+        return made(schema, validate_formats=False, offline=True, pattern_options=bounds)
     except ValidationError as error:
         if error.kind.name != "$ref":
             at = render_path(error.instance_path)

@@ -1,0 +1,330 @@
+"""How much work a check by a JSON schema is, counted before it, since nothing can stop it.
+
+A small schema may lead through one part of a value 2^60 times, and so may a small value through a
+schema that names itself twice. So each schema is measured when it is compiled, and each value
+before it is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+MAX_SCHEMA: Final = 256 * 1024
+"""How many characters a schema may have, as JSON."""
+MAX_WORK: Final = 100_000
+"""How many schemas a check may lead through for one part of a value."""
+MAX_PATTERNS: Final = 200
+"""How many regular expressions a schema may have."""
+MAX_STEPS: Final = 2_000_000
+"""How many steps a check may take; a step is less than a microsecond."""
+MAX_TOLD: Final = 3_000
+"""How many steps a check may take that also says what is wrong, which costs 100 times as much."""
+BACKTRACKS: Final = 2_000
+"""So many steps after a wrong one may an expression take."""
+_MAX_PAIRS: Final = 50_000
+"""For so many pairs of a schema and a part of a value the steps are counted one by one."""
+_MAX_CIRCLES: Final = 10_000
+"""So often may a schema lead back to itself."""
+_HARD_PATTERN: Final = 200
+"""The steps for each character of an expression that looks around, or back; else it is one."""
+_HARD: Final = re.compile(r"\(\?(?!:|P?<[A-Za-z_]|[imsxu-]+[:)])|\\[1-9kgGK]|[*+?}]\+")
+_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_SINGLE: Final = ("not", "if", "then", "else")
+_NAMED: Final = ("dependentSchemas", "dependencies")
+_UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
+_OTHER_KEYS: Final = ("additionalProperties", "unevaluatedProperties")
+_OTHER_ITEMS: Final = ("items", "additionalItems", "contains", "unevaluatedItems")
+_WALKS: Final = {*_OTHER_KEYS, *_OTHER_ITEMS, "uniqueItems", "patternProperties", "propertyNames"}
+_BELOW: Final = ("properties", "patternProperties", "prefixItems", "items", "propertyNames")
+
+
+class _TooMuch(Exception):
+    """More steps than are counted."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """What a schema costs for one part of a value.
+
+    Attributes:
+        listed: its steps without those of expressions
+        weight: its steps
+        share: for how many parts within this one there is a step more
+        beside: the schemas that are applied to the same part
+    """
+
+    listed: int
+    weight: int
+    share: int
+    beside: list[dict[str, Any]]
+
+
+class Work:
+    """The measure of a schema.
+
+    Args:
+        schema: the schema, in which no two places share an object
+
+    Attributes:
+        fault: why nothing can be checked by it; empty if something can
+    """
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.fault: str = ""
+        self._schema = schema
+        self._homes: dict[int, dict[str, Any]] = {}  # the schema that `#` means in each schema
+        self._named: dict[str, list[dict[str, Any]]] = {}
+        self._patterns = 0
+        self._places: dict[int, int] = {}
+        self._totals: dict[int, int] = {}
+        self._is_recursive = False
+        self._circles = 0
+        self._nodes: dict[int, _Node] = {}
+        size = len(json.dumps(schema, ensure_ascii=False))
+        if size > MAX_SCHEMA:
+            self.fault = f"it has {size:,} characters, more than {MAX_SCHEMA:,}"
+            return
+        try:
+            self._index(schema, schema)
+            self._total = self._whole(schema, set())
+        except RecursionError:
+            self.fault = "its references lead through too many schemas"
+        except _TooMuch:
+            self.fault = f"it leads through more than {MAX_WORK:,} schemas"
+        if self._patterns > MAX_PATTERNS:
+            self.fault = f"it has more than {MAX_PATTERNS} regular expressions"
+
+    def allows(self, value: Any) -> bool:
+        """Whether a check of a value takes few enough steps."""
+        sizes: dict[int, int] = {}
+        steps = self._total * _size(value, sizes)
+        is_quick = steps <= MAX_STEPS and not self._is_recursive
+        return is_quick or self._ends(value, MAX_STEPS, sizes)
+
+    def tells(self, value: Any) -> bool:
+        """Whether it takes few enough steps to say what is wrong in a value that `allows`."""
+        sizes: dict[int, int] = {}
+        _size(value, sizes)
+        return self._ends(value, MAX_TOLD, sizes, telling=True)
+
+    # -- the schema --------------------------------------------------------------------------------
+
+    def _index(self, node: Any, home: dict[str, Any]) -> None:
+        """Note what references may name, and count the expressions."""
+        if isinstance(node, list):
+            for each in node:
+                self._index(each, home)
+        if not isinstance(node, dict):
+            return
+        for key in ("$id", "id"):
+            if isinstance(name := node.get(key), str):
+                home = home if name.startswith("#") else node
+                self._named.setdefault(_last(name), []).append(node)
+        for key in ("$anchor", "$dynamicAnchor"):
+            if isinstance(name := node.get(key), str):
+                self._named.setdefault(f"#{name}", []).append(node)
+        if node.get("$recursiveAnchor") is True:
+            self._named.setdefault("#", []).append(node)
+        self._homes[id(node)] = home
+        self._patterns += isinstance(node.get("pattern"), str) + len(
+            _dict(node, "patternProperties")
+        )
+        for each in node.values():
+            self._index(each, home)
+
+    def _meant(self, node: dict[str, Any]) -> Iterator[Any]:
+        """Yield all that the references of a schema may mean."""
+        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if not isinstance(reference := node.get(key), str):
+                continue
+            address, _, fragment = reference.partition("#")
+            own = {id(each): each for each in (self._homes[id(node)], self._schema)}
+            homes = self._named.get(_last(address), []) if address else [*own.values()]
+            if key == "$recursiveRef":
+                yield from self._named.get("#", ())
+            if fragment and not fragment.startswith("/"):
+                yield from self._named.get(f"#{fragment}", ())
+            else:
+                yield from (_at(home, fragment) for home in homes)
+
+    def _of(self, node: dict[str, Any]) -> _Node:
+        """Return what is known of a schema."""
+        if (known := self._nodes.get(id(node))) is None:
+            found = [each for key in _LISTS for each in _list(node, key)]
+            found += [each for key in _NAMED for each in _dict(node, key).values()]
+            found += [*(node.get(key) for key in _SINGLE), *self._meant(node)]
+            listed = sum(_size(_list(node, key), {}) for key in ("enum", "required")) // 10
+            listed += 50 * isinstance(node.get("multipleOf"), float)
+            factor = 2 if any(key in node for key in _UNEVALUATED) else 1
+            beside = [each for each in found if isinstance(each, dict)] * factor
+            weight, share = 1 + listed + _patterns(node), 4 if _WALKS & node.keys() else 256
+            known = self._nodes[id(node)] = _Node(1 + listed, weight, share, beside)
+        return known
+
+    def _place(self, node: dict[str, Any], within: set[int]) -> int:
+        """Return how many steps one part of a value takes, without what is in it."""
+        key = id(node)
+        if key in within:  # a check does not follow a circle, but each way into it
+            self._circles += 1
+            return 0
+        if key not in self._places:
+            before = self._circles
+            within.add(key)
+            known = self._of(node)
+            total = known.listed + sum(self._place(each, within) for each in known.beside)
+            within.discard(key)
+            if total > MAX_WORK or self._circles > _MAX_CIRCLES:
+                raise _TooMuch
+            if self._circles > before:
+                return total
+            self._places[key] = total
+        return self._places[key]
+
+    def _whole(self, node: dict[str, Any], within: set[int]) -> int:
+        """Return how many steps a part of a value takes with all that is in it, once each."""
+        key = id(node)
+        if key in within:
+            self._is_recursive = True
+            return 0
+        if key not in self._totals:
+            self._place(node, set())
+            within.add(key)
+            known = self._of(node)
+            inner = (*known.beside, *_below(node))
+            self._totals[key] = known.weight + sum(self._whole(each, within) for each in inner)
+            within.discard(key)
+        return self._totals[key]
+
+    # -- a value -----------------------------------------------------------------------------------
+
+    def _ends(self, value: Any, most: int, sizes: dict[int, int], *, telling: bool = False) -> bool:
+        """Whether a check takes at most so many steps; telling, without those of expressions."""
+        known: dict[tuple[int, int], int] = {}
+        within: set[tuple[int, int]] = set()
+        calls = circles = 0
+
+        def counted(node: dict[str, Any], part: Any) -> int:
+            nonlocal calls, circles
+            key = id(node), id(part)
+            if (total := known.get(key)) is not None:
+                return total
+            if key in within:
+                circles += 1
+                return 0
+            calls, before = calls + 1, circles
+            within.add(key)
+            size = sizes[id(part)] if isinstance(part, dict | list) else _size(part, sizes)
+            times = size if isinstance(part, str | int) else 1
+            if isinstance(part, dict) and "patternProperties" in node:
+                times += sum(1 + len(each) // 100 for each in part)
+            about = self._of(node)
+            total = (about.listed if telling else about.weight) * times + size // about.share
+            for each in about.beside:
+                total += counted(each, part)
+                if total > most:
+                    raise _TooMuch
+            for inner, piece in _applied(node, part):
+                if isinstance(inner, dict):
+                    total += counted(inner, piece)
+            within.discard(key)
+            if total > most or calls > _MAX_PAIRS:
+                raise _TooMuch
+            if circles == before:
+                known[key] = total
+            return total
+
+        try:
+            counted(self._schema, value)
+        except (_TooMuch, RecursionError):
+            return False
+        return True
+
+
+def _patterns(node: dict[str, Any]) -> int:
+    """Return the steps of the expressions of a schema, for 100 characters."""
+    patterns = [*_dict(node, "patternProperties"), node.get("pattern")]
+    given = [each for each in patterns if isinstance(each, str)]
+    at = node.get("$ref")  # such as to the schema of all schemas
+    elsewhere = isinstance(at, str) and not at.startswith("#")
+    return 100 * (sum(_HARD_PATTERN if _HARD.search(each) else 1 for each in given) + elsewhere)
+
+
+def _below(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the schemas that are applied to parts of what a schema is applied to."""
+    for key in {*_BELOW, *_OTHER_KEYS, *_OTHER_ITEMS}:
+        inner = node.get(key)
+        if isinstance(inner, dict) and key in ("properties", "patternProperties"):
+            yield from (each for each in inner.values() if isinstance(each, dict))
+        elif isinstance(inner, list):
+            yield from (each for each in inner if isinstance(each, dict))
+        elif isinstance(inner, dict):
+            yield inner
+
+
+def _applied(node: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the schemas that may be applied to each part of a value, each with the part."""
+    if isinstance(value, dict):
+        if known := _dict(node, "properties"):
+            fewer, more = (known, value) if len(known) < len(value) else (value, known)
+            yield from ((known[key], value[key]) for key in fewer if key in more)
+        if "propertyNames" in node:
+            yield from ((node["propertyNames"], key) for key in value)
+        others = [*_dict(node, "patternProperties").values(), *map(node.get, _OTHER_KEYS)]
+        parts: Any = value.values()
+    elif isinstance(value, list):
+        yield from zip([*_list(node, "prefixItems"), *_list(node, "items")], value, strict=False)
+        others, parts = [*map(node.get, _OTHER_ITEMS)], value
+    else:
+        return
+    for each in others:
+        if isinstance(each, dict):
+            yield from ((each, part) for part in parts)
+
+
+def _size(value: Any, sizes: dict[int, int]) -> int:
+    """Return how many parts a value has; a long text or number counts as several."""
+    if isinstance(value, str):
+        return 1 + len(value) // 100
+    if isinstance(value, int):
+        return 1 + (value.bit_length() // 64) ** 2
+    if isinstance(value, dict):
+        size = 1 + sum(_size(each, sizes) + len(key) // 100 for key, each in value.items())
+    elif isinstance(value, list):
+        size = 1 + sum(_size(each, sizes) for each in value)
+    else:
+        return 1
+    sizes[id(value)] = size
+    return size
+
+
+def _list(node: dict[str, Any], key: str) -> list[Any]:
+    found = node.get(key)
+    return found if isinstance(found, list) else []
+
+
+def _dict(node: dict[str, Any], key: str) -> dict[str, Any]:
+    found = node.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _last(address: str) -> str:
+    """Return the end of an address, by which what it names is found, however it begins."""
+    return address.partition("#")[0].rstrip("/").rpartition("/")[2].rpartition(":")[2]
+
+
+def _at(schema: Any, pointer: str) -> Any:
+    """Return what a pointer (`/…`) names in a schema; None if it names nothing."""
+    for part in pointer.split("/")[1:]:
+        part = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(schema, dict):
+            schema = schema.get(part)
+        elif isinstance(schema, list) and part.isdecimal() and len(part) < 9:
+            schema = schema[int(part)] if int(part) < len(schema) else None
+        else:
+            return None
+    return schema

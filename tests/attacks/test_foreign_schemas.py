@@ -1,0 +1,183 @@
+"""Schemas of strangers: whatever they are, no check by one holds the process."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from moothall import Action, InvalidArguments, MoothallError
+
+KEYS = ("allOf", "anyOf", "oneOf")
+PATTERNS = (
+    *("^(a+)+$", "^(a|a)*$", r"(a*)*\1b", "(?=(a+)+$)(a|a)*b", "[ab]*a[ab]{400}c", r"\p{L}{300}"),
+    *("((a{100}){100}){100}", r"(.*)(.*)(.*)(.*)\1x", "(?:(?=.*x)|a)+b", "^(?!.*\\.\\.)[a-z]+$"),
+)
+
+
+def twice(key: str, inner: Any) -> dict[str, Any]:
+    """Return a schema that leads to another one twice."""
+    if key == "if":
+        return {"if": inner, "then": inner, "else": inner}
+    if key == "not":
+        return {"not": {"allOf": [inner, {"not": inner}]}}
+    if key == "dependentSchemas":
+        return {"dependentSchemas": {"x": inner, "y": inner}}
+    return {key: [inner, inner]}
+
+
+def schemas() -> list[tuple[str, Any, Any]]:
+    """Return a hundred schemas, each with a value to check by it."""
+    chance = random.Random(65)
+    made: list[tuple[str, Any, Any]] = []
+    deep: Any = {"y": 1}
+    for _ in range(60):
+        deep = {"x": deep, "y": 1}
+    for key in (*KEYS, "if", "not", "dependentSchemas"):
+        for named in ("$ref", "$dynamicRef", "$anchor", "$id"):
+            definitions: dict[str, Any] = {"a40": {"type": "object", "required": ["z"]}}
+            for n in range(40):
+                to = f"#/$defs/a{n + 1}"
+                to = {"$dynamicRef": f"#n{n + 1}", "$anchor": f"#n{n + 1}", "$id": f"n{n + 1}"}.get(
+                    named, to
+                )
+                inner = twice(key, {"$dynamicRef" if named == "$dynamicRef" else "$ref": to})
+                definitions[f"a{n}"] = inner
+            if named != "$ref":
+                word = {"$dynamicRef": "$dynamicAnchor"}.get(named, named)
+                for n in range(41):
+                    definitions[f"a{n}"][word] = f"n{n}"
+            made.append((f"{key} by {named}", {"$defs": definitions, "$ref": "#/$defs/a0"}, deep))
+        node = {"properties": {"x": {"$ref": "#/$defs/a"}}, "required": ["z"]}
+        made.append(
+            (f"{key}, itself", {"$defs": {"a": twice(key, node)}, "$ref": "#/$defs/a"}, deep)
+        )
+        circle = {f"c{n}": {key: [{"$ref": f"#/$defs/c{m}"} for m in range(14)]} for n in range(14)}
+        if key in KEYS:
+            made.append((f"{key}, in circles", {"$defs": circle, "$ref": "#/$defs/c0"}, deep))
+    chain: Any = {"required": ["z"]}
+    for _ in range(40):
+        chain = {"anyOf": [chain], "unevaluatedProperties": False, "unevaluatedItems": False}
+    made.append(("unevaluated", chain, deep))
+    text = "a" * 1_000_000 + "!"
+    for pattern in PATTERNS:
+        made.append(
+            (f"pattern {pattern}", {"properties": {"x": {"pattern": pattern}}}, {"x": text})
+        )
+        many = {"patternProperties": {f"{pattern}|{n}": {"type": "string"} for n in range(300)}}
+        made.append((f"keys {pattern}", many, {f"{'a' * 100}{n}": n for n in range(300)}))
+        names = {"propertyNames": {"pattern": pattern}}
+        made.append((f"names {pattern}", names, {f"{'a' * 2000}{n}": n for n in range(1000)}))
+    numbers = list(range(40_000))
+    lists: tuple[dict[str, Any], ...] = (
+        {"uniqueItems": True},
+        {"uniqueItems": True, "items": {"enum": [f"x{n}" for n in range(20_000)]}},
+        {"items": {"enum": [{"a": n} for n in range(10_000)]}},
+        {"items": {"const": [[n] for n in range(10_000)]}},
+        {"items": {"multipleOf": 0.1}},
+        {"items": {"required": [f"{n}" for n in range(20_000)], "type": "object"}},
+        {"contains": {"contains": {"contains": {}}}, "maxContains": 1},
+        {"prefixItems": [{"type": "string"}] * 5000, "items": False},
+        {"allOf": [{"type": "integer"}] * 5000},
+        {"anyOf": [{"type": "integer"}] * 5000},
+        {"oneOf": [{"items": {"type": "integer"}}] * 5000},
+        {"items": {"oneOf": [{"type": "integer"}] * 1000}},
+        {"allOf": [{"uniqueItems": True}] * 5000},
+        {"allOf": [{"items": True}] * 5000},
+        {"$ref": "https://json-schema.org/draft/2020-12/schema"},
+        {"items": {"$ref": "https://json-schema.org/draft/2020-12/schema"}},
+    )
+    made += [(f"list {more!r:.60}", {"properties": {"x": more}}, {"x": numbers}) for more in lists]
+    large = {"x": [10**4000] * 1000}
+    made.append(("large numbers", {"properties": {"x": {"items": {"multipleOf": 3}}}}, large))
+    while len(made) < 100:
+        made.append(generated(chance))
+    return made
+
+
+def generated(chance: random.Random) -> tuple[str, Any, Any]:
+    """Return a schema of definitions that lead to each other in any way, and a value."""
+    names = [f"#/$defs/d{n}" for n in range(chance.randint(3, 30))]
+
+    def some(levels: int) -> Any:
+        if not levels or chance.random() < 0.3:
+            return {"$ref": chance.choice(names)} if chance.random() < 0.8 else {"type": "object"}
+        key = chance.choice((*KEYS, "if", "not", "properties", "items", "additionalProperties"))
+        if key == "properties":
+            return {"properties": {k: some(levels - 1) for k in "xyz"}, "required": ["w"]}
+        if key in ("items", "additionalProperties"):
+            return {key: some(levels - 1)}
+        return twice(key, some(levels - 1))
+
+    definitions = {name.rpartition("/")[2]: some(3) for name in names}
+
+    def value(levels: int) -> Any:
+        if not levels:
+            return chance.choice((1, "a", None))
+        parts = [value(levels - 1) for _ in range(chance.randint(1, 2))]
+        return parts if chance.random() < 0.2 else dict(zip("xyz", parts, strict=False))
+
+    return "any", {"$defs": definitions, "$ref": names[0]}, {"x": value(12)}
+
+
+CLOCK = "import sys, time\nfor line in sys.stdin: print(time.monotonic(), flush=True)"
+
+
+def test_foreign_schema_of_any_kind_never_holds_the_process() -> None:
+    command = [sys.executable, "-S", "-c", CLOCK]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as clock:
+        assert clock.stdin is not None
+        assert clock.stdout is not None
+        asked, told = clock.stdin, clock.stdout
+
+        def now() -> float:
+            print(file=asked, flush=True)
+            return float(told.readline())
+
+        now()
+        slow, refused = [], 0
+        for name, schema, value in schemas():
+            begun = now()
+            try:
+                whole = {"type": "object", **schema}
+                Action("use", lambda **args: args, "Use.", whole).check(value)
+            except MoothallError as error:
+                refused += len(str(error)) < 500
+            if (took := now() - begun) > 1.5:
+                slow.append((name, took))
+        asked.close()
+    assert slow == []
+    assert refused > 70
+
+
+def test_foreign_schema_of_an_ordinary_kind_is_used_and_tells_what_is_wrong() -> None:
+    """Such as trees, unions in unions, expressions that look around, and long lists."""
+    tree: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "op": {"enum": ["and", "or", "not"]},
+            "of": {"type": "array", "items": {"$ref": "#/$defs/any"}},
+            "mail": {"type": "string", "pattern": r"^(?!\.)(?!.*\.\.)[\w.]+@[\w.]+$"},
+        },
+    }
+    union = {"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "string"}]}
+    whole = {
+        "type": "object",
+        "properties": {"root": {"$ref": "#/$defs/any"}},
+        "$defs": {"tree": tree, "any": union},
+    }
+    use = Action("use", lambda **args: args, "Use.", whole)
+    leaf: Any = {"op": "and", "of": ["a"] * 5, "mail": "anna@shop.example"}
+    for _ in range(8):
+        leaf = {"op": "or", "of": [leaf, "b"]}
+    assert use.check({"root": leaf})
+    with pytest.raises(InvalidArguments, match="root"):
+        use.check({"root": {"op": "nor"}})
+    rows = {"properties": {"rows": {"items": {"required": ["a"], "properties": {"a": {}}}}}}
+    many = Action("many", lambda **args: args, "Use.", {"type": "object", **rows})
+    assert many.check({"rows": [{"a": n} for n in range(50_000)]})
