@@ -135,6 +135,8 @@ FLOORS = {
     ),
     "models": (
         "protocol",
+        "providers",
+        "listed",
         "settings",
         "base",
         "ask",

@@ -97,7 +97,11 @@ def test_the_list_says_which_kinds_are_usable_and_why_not(empty: dict[str, str])
     online = {**empty, "MOOTHALL_OFFLINE": ""}
     assert "there is no key: set OPENAI_API_KEY" in kinds(online)["openai:NAME"]
     said = kinds({**online, "OPENAI_API_KEY": "sk-a-secret"})
-    assert said == {"openai:NAME": "", "http://HOST/v1#NAME": "", "litellm:PROVIDER/NAME": ""}
+    usable = {name for name, why_not in said.items() if not why_not}
+    assert usable == {
+        *("openai:NAME", "ollama:NAME", "http://HOST/v1#NAME", "litellm:PROVIDER/NAME")
+    }
+    assert "set DEEPSEEK_API_KEY" in said["deepseek:NAME"]
 
 
 def test_the_list_says_what_offline_forbids(empty: dict[str, str]) -> None:

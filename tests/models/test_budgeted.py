@@ -37,7 +37,6 @@ from moothall import (
 from moothall.action import Action
 from moothall.models import Call, ModelReply, TextPiece, Usage
 from moothall.models.protocol import StreamPart
-from moothall.models.wrappers.prices import LISTED
 from standing_clock import StandingClock
 
 HI = user("Hi")
@@ -488,13 +487,20 @@ def test_prices_are_what_was_stated_or_else_listed() -> None:
     prices = Prices({"openai:gpt-4o": Price(1, 2), "mine": (0.5, Decimal("1.5"))})
     assert prices.price("openai:gpt-4o") == Price(1, 2)
     assert prices.price("mine") == Price(Decimal("0.5"), 1.5)
-    assert prices.price("openai:gpt-4o-mini") == LISTED["openai:gpt-4o-mini"]
+    assert prices.price("openai:gpt-4o-mini") == Price(0.15, 0.6, 0.075)
     prices.set_price("mine", 0.15, 0.6)
     assert prices.cost("mine", 10**6, 0) == Decimal("0.15")
     assert prices.cost("mine", 1, 1) == Decimal("0.00000075")
-    assert Prices().price("openai:gpt-4o") == LISTED["openai:gpt-4o"]
-    for price in LISTED.values():
-        assert 0 < price.input < price.output
+    assert Prices().price("openai:gpt-4o").input == Decimal("2.5")
+
+
+def test_price_of_a_model_that_varies_is_the_highest() -> None:
+    price = Prices().price("openai:gpt-5.6")
+    assert price == Prices().price("https://api.openai.com/v1#gpt-5.6")
+    assert price.input < price.output
+    assert price.cache_read < price.input < price.cache_write
+    longest = Prices().price("anthropic:claude-sonnet-4-5")
+    assert (longest.input, longest.output) == (6, Decimal("22.5"))
 
 
 def test_budgeted_model_costs_add_up_exactly() -> None:

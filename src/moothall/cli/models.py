@@ -14,6 +14,7 @@ from moothall.cli.shared_options import json_data_option, print_text, usage, wei
 from moothall.errors import MissingExtra, ModelError
 from moothall.http.network import is_loopback, is_offline
 from moothall.models import fetching, names, weights
+from moothall.models.providers import PROVIDERS, address_variable
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,17 @@ def _rows() -> list[_Row]:
     return [
         *rows,
         *(_row(f"gguf:{path}", "fetched", size=path.stat().st_size) for path in weights.fetched()),
-        _row("openai:NAME", "OpenAI's, by its key", url=os.environ.get("OPENAI_BASE_URL")),
+        *(_provider_row(name) for name in PROVIDERS),
         _row("http://HOST/v1#NAME", f"of any server{here} with OpenAI's chat interface"),
         _row("litellm:PROVIDER/NAME", "of many providers, by the key of each", url=None),
     ]
+
+
+def _provider_row(name: str) -> _Row:
+    about = PROVIDERS[name]
+    url = os.environ.get(address_variable(name)) or about.url
+    title = f"{about.title}, by its key" if about.key else about.title
+    return _row(f"{name}:NAME", title, url=url)
 
 
 def _row(

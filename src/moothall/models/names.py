@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import weakref
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from moothall.errors import DefinitionError, MissingExtra, ModelError
 from moothall.models import weights
+from moothall.models.providers import OTHER, PROVIDERS, lacks, setting_of
 from moothall.models.settings import check_base_url
 from moothall.text import nearest
 from moothall.threads import guard, in_child
@@ -22,8 +22,7 @@ SPELLINGS = (
     "local",
     "local:NAME",
     "gguf:PATH",
-    "openai:NAME",
-    "anthropic:NAME",
+    *(f"{each}:NAME" for each in PROVIDERS),
     "http://HOST/v1#NAME",
     "litellm:PROVIDER/NAME",
 )
@@ -35,7 +34,7 @@ _LOCAL = ("a model inside this process", "local", ("xllamacpp",))
 _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "local": _LOCAL,
     "gguf": _LOCAL,
-    "openai": _REMOTE,
+    **dict.fromkeys(PROVIDERS, _REMOTE),
     "anthropic": ("AnthropicModel", "openai", ("aiohttp",)),
     "http": _REMOTE,
     "https": _REMOTE,
@@ -51,7 +50,7 @@ _OF_PROVIDERS = {
     "o3": "openai",
     "o4": "openai",
 }
-_OF_PROVIDERS |= {"claude": "anthropic"}
+_OF_PROVIDERS |= {"claude": "anthropic", "deepseek": "deepseek", "gemini": "gemini"}
 _NEAR = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
 
 # All users of a name share one file in memory, or one set of connections.
@@ -60,15 +59,20 @@ _KEPT: weakref.WeakValueDictionary[tuple[str, ...], Model] = weakref.WeakValueDi
 in_child(_KEPT.clear)  # a model's threads and connections stay with the parent
 
 
-def model(name: str | Model) -> Model:
+def model(name: str | Model, api_key: str | None = None) -> Model:
     """Return the model of this name; return a model as it is.
 
     `local` is the default model in this process, `local:NAME` a listed one that `moothall models
     fetch NAME` fetched, `gguf:PATH` any GGUF file. `openai:NAME` is a model of OpenAI, with the key
-    in `OPENAI_API_KEY`; `anthropic:NAME` one of Anthropic, with the key in `ANTHROPIC_API_KEY`;
-    `http://HOST/v1#NAME`, or https, one of any server that is compatible with OpenAI's and needs no
-    key. `litellm:PROVIDER/NAME` is a model of any provider that litellm knows, with the key in that
-    provider's variable. While a model is in use, the same name returns the same model.
+    in `OPENAI_API_KEY`; `anthropic`, `azure`, `cerebras`, `deepseek`, `gemini`, `groq`, `mistral`,
+    `ollama` and `openrouter` are named in the same way. `http://HOST/v1#NAME`, or https, is one of
+    any server that is compatible with OpenAI's. `litellm:PROVIDER/NAME` is a model of any provider
+    that litellm knows, with the key in that provider's variable. While a model is in use, the same
+    name returns the same model.
+
+    Args:
+        name: the name, or a model
+        api_key: the key of the server, in place of the environment's
 
     Raises:
         ModelError: no model has this name, or there is no key
@@ -79,7 +83,7 @@ def model(name: str | Model) -> Model:
         if callable(getattr(name, "complete", None)):
             return name
         raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_there_is()}")
-    kind, rest = check_name(name)
+    kind, rest = check_name(name, bool(api_key))
     if kind in ("local", "gguf"):
         from moothall.models.local import LocalModel
 
@@ -91,31 +95,32 @@ def model(name: str | Model) -> Model:
     if kind == "litellm":
         from moothall.models.remote.litellm import LiteLLMModel
 
-        return _kept((name,), lambda: LiteLLMModel(rest))
+        return _kept((name, api_key or ""), lambda: LiteLLMModel(rest, api_key))
     # The environment is part of what a name means.
-    variables = (f"{kind.upper()}_BASE_URL", f"{kind.upper()}_API_KEY")
-    setting = [os.environ.get(each, "") for each in variables]
+    key = (name, api_key or "", *(setting_of(kind) if kind in PROVIDERS else ()))
     if kind == "anthropic":
         from moothall.models.remote.anthropic import AnthropicModel
 
-        return _kept((name, *setting), lambda: AnthropicModel(rest))
+        return _kept(key, lambda: AnthropicModel(rest, api_key=api_key))
     from moothall.models.remote.openai import OpenAIModel
 
-    if kind == "openai":
-        return _kept((name, *setting), lambda: OpenAIModel(rest))
+    if kind in PROVIDERS:
+        return _kept(key, lambda: OpenAIModel(rest, api_key=api_key, provider=kind))
     url, _, listed = name.partition("#")
-    return _kept((name,), lambda: OpenAIModel(listed, url))
+    return _kept(key, lambda: OpenAIModel(listed, url, api_key))
 
 
-def check_name(name: str) -> tuple[str, str]:
+def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
     """Return a name's kind of model and its rest; raise what `model` raises, but load nothing."""
     kind, rest = check_spelling(name)
     what, extra, packages = _NEEDS[kind]
     MissingExtra.unless(what, extra, *packages)
-    if kind in ("openai", "anthropic"):
-        provider = kind.upper()
-        if not (os.environ.get(f"{provider}_API_KEY") or os.environ.get(f"{provider}_BASE_URL")):
-            raise ModelError(f"{name:.200}: there is no key: set {provider}_API_KEY")
+    missing = lacks(kind) if kind in PROVIDERS else ""
+    if missing == PROVIDERS.get(kind, OTHER).key:
+        missing = missing if missing and not has_key else ""
+    if missing:
+        what = "key" if missing.endswith("_KEY") else "address"
+        raise ModelError(f"{name:.200}: there is no {what}: set {missing}")
     if kind == "local":
         weights.named(rest or weights.DEFAULT.name).require()
     elif kind == "gguf":
@@ -142,7 +147,7 @@ def check_spelling(name: str) -> tuple[str, str]:
         if not listed:
             raise ModelError(f"{name!r:.200} does not say which model: write {url:.200}#NAME")
         try:
-            check_base_url(url, "its address")
+            check_base_url(url, "its address", query=True)
         except DefinitionError as error:
             raise ModelError(f"there is no such model: {error}") from None
     if kind == "local":

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from moothall.errors import ConfigError, DefinitionError, ModelError
 from moothall.http.addresses import told
+
+_API_VERSION = re.compile(r"api-version=[\w.-]+", re.ASCII)
 
 
 def check_sampling(what: str, temperature: Any, seed: Any) -> None:
@@ -40,12 +43,15 @@ def check_named(what: str, name: Any, options: Any) -> None:
 def base_url_of(what: str, given: Any, variable: str, default: str) -> str:
     """Return the checked address of a server: given, by a variable or the default."""
     if given is not None:
-        return check_base_url(given, f"{what}: base_url=")
-    return check_base_url(os.environ.get(variable) or default, variable)
+        return check_base_url(given, f"{what}: base_url=", query=True)
+    return check_base_url(os.environ.get(variable) or default, variable, query=True)
 
 
-def check_base_url(url: Any, what: str) -> str:
-    """Return a server's checked address without a slash at its end; `what` names it in errors."""
+def check_base_url(url: Any, what: str, query: bool = False) -> str:
+    """Return a server's checked address without a slash at its end; `what` names it in errors.
+
+    With `query` it may end with `?api-version=…`. No other query: names, errors and logs show it.
+    """
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - looked at because it raises
@@ -57,6 +63,15 @@ def check_base_url(url: Any, what: str) -> str:
     if parts.username or parts.password:
         # Names, errors and logs show the address.
         raise DefinitionError(f"{what} must hold no password: the key is given apart from it")
-    if parts.query or parts.fragment:
-        raise DefinitionError(f"{what} must end with its path, without ? or #")
-    return str(url).rstrip("/")
+    plain = not parts.query or (query and _API_VERSION.fullmatch(parts.query))
+    if not plain or parts.fragment:
+        ends = "its path or ?api-version=…" if query else "its path, without ? or #"
+        raise DefinitionError(f"{what} must end with {ends}")
+    path, mark, rest = str(url).partition("?")
+    return f"{path.rstrip('/')}{mark}{rest}"
+
+
+def joined_url(base_url: str, path: str) -> str:
+    """Return the address of a path of a server, with the query of the server's address."""
+    base, mark, query = base_url.partition("?")
+    return f"{base}{path}{mark}{query}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from moothall.errors import ConfigError, DefinitionError, ModelError, UnknownPrice
+from moothall.errors import ConfigError, ModelError, UnknownPrice
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -42,24 +42,8 @@ def made_model(name: str, key: str | None) -> Model:
     """
     from moothall.models.names import is_remote, model
 
-    kind, rest = check_model(name)
-    if not key or not is_remote(name):
-        return model(name)
-    try:
-        if kind == "anthropic":
-            from moothall.models.remote.anthropic import AnthropicModel
-
-            return AnthropicModel(rest, api_key=key)
-        if kind == "litellm":
-            from moothall.models.remote.litellm import LiteLLMModel
-
-            return LiteLLMModel(rest, api_key=key)
-        from moothall.models.remote.openai import OpenAIModel
-
-        url, _, listed = ("", "", rest) if kind == "openai" else name.partition("#")
-        return OpenAIModel(listed, url or None, api_key=key)
-    except DefinitionError as error:
-        raise ModelError(f"there is no such model: {error}") from error
+    check_model(name)
+    return model(name, key if is_remote(name) else None)
 
 
 def budget_of(command: str, *models: Model | None, **limits: float | None) -> Budget | None:

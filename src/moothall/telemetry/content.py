@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from moothall.jsonvalue import as_json
+from moothall.models.providers import PROVIDERS
 from moothall.telemetry import names
 
 _PROVIDERS = {
@@ -15,8 +16,7 @@ _PROVIDERS = {
     "OpenAIModel": "openai",
 }
 _NAMED = {
-    "anthropic": "anthropic",
-    "openai": "openai",
+    **{name: each.otel or name for name, each in PROVIDERS.items()},
     "http": "openai",
     "https": "openai",
     **dict.fromkeys(("local", "gguf", "scripted"), names.SCOPE),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,18 +9,18 @@ from moothall.arguments import check_boolean, names_checked
 from moothall.errors import ConfigError, ModelError
 from moothall.http import Response
 from moothall.models.base import Request
+from moothall.models.providers import key_of
 from moothall.models.remote.chat_format import may_be_strict
-from moothall.models.remote.context_length import listed_context
-from moothall.models.remote.http_model import HTTPModel
+from moothall.models.remote.http_model import HeadersLike, HTTPModel, KeyLike
 from moothall.models.remote.messages_format import messages_body, messages_tools, tools_called
 from moothall.models.remote.messages_stream import MessageStream
 from moothall.models.remote.schema_form import SchemaForms
-from moothall.models.settings import base_url_of, check_named
+from moothall.models.remote.server import server_of
+from moothall.models.settings import check_named
 
 if TYPE_CHECKING:
     from moothall.models.remote.rate_limit import RateLimit
 
-_ANTHROPIC = "https://api.anthropic.com"
 _VERSION = "2023-06-01"  # the version of the API whose form this is; a version is kept as it is
 # Fields of a request that complete() and stream() set themselves.
 _OWN_FIELDS = frozenset(
@@ -44,7 +43,7 @@ class AnthropicModel(HTTPModel):
     Args:
         name: the provider's name of the model
         base_url: the server, such as `http://127.0.0.1:8080`; `/v1/messages` is added
-        api_key: the key
+        api_key: the key; or a function, plain or `async`, that returns it for each request
         context_tokens: how much a prompt and its answer may take together; by default that of
             Anthropic's models
         max_tokens: how long an answer may be, reasoning included
@@ -59,6 +58,8 @@ class AnthropicModel(HTTPModel):
         connections: how many calls run at once in each event loop; others wait
         options: more fields of the request, such as
             `{"thinking": {"type": "enabled", "budget_tokens": 2000}}`
+        headers: more headers of each request, such as `{"anthropic-beta": …}`, which replace ours;
+            or a function, plain or `async`, that returns them
 
     Attributes:
         name: its name for `model()`: `anthropic:NAME`
@@ -77,7 +78,7 @@ class AnthropicModel(HTTPModel):
         self,
         name: str,
         base_url: str | None = None,
-        api_key: str | None = None,
+        api_key: KeyLike = None,
         *,
         context_tokens: int | None = None,
         max_tokens: int = 4096,
@@ -88,17 +89,19 @@ class AnthropicModel(HTTPModel):
         rate_limit: RateLimit | None = None,
         connections: int = 100,
         options: Mapping[str, Any] | None = None,
+        headers: HeadersLike = None,
     ) -> None:
         check_named("AnthropicModel", name, options)
         if max_tokens is None:
             raise ConfigError("AnthropicModel: max_tokens= must be a number of tokens, got None")
         check_boolean("AnthropicModel: cache=", cache)
-        given = base_url_of("AnthropicModel", base_url, "ANTHROPIC_BASE_URL", _ANTHROPIC)
+        given, about = server_of("AnthropicModel", base_url, "anthropic")
+        key = api_key or (None if base_url else key_of("anthropic"))
         super().__init__(
             f"anthropic:{name}",
             given,
-            api_key or (None if base_url else os.environ.get("ANTHROPIC_API_KEY")),
-            context_tokens=listed_context(name) if context_tokens is None else context_tokens,
+            None if callable(key) else key,
+            context_tokens=context_tokens,
             max_tokens=max_tokens,
             timeout=timeout,
             max_retries=max_retries,
@@ -111,23 +114,18 @@ class AnthropicModel(HTTPModel):
                 "cache_control": {"type": "ephemeral"} if cache else None,
             },
         )
-        if self._key is None and given == _ANTHROPIC:
-            raise ModelError(
-                f"{self.name}: there is no key: set ANTHROPIC_API_KEY, or pass api_key="
-            )
+        if key is None and given == about.url:
+            raise ModelError(f"{self.name}: there is no key: set {about.key}, or pass api_key=")
         # The API refuses a schema with keywords that it cannot enforce.
-        self._forms = SchemaForms(given == _ANTHROPIC, may_be_strict)
+        self._forms = SchemaForms(given == about.url, may_be_strict)
         self.model = name
-        self._headers = {
-            "x-api-key": self._key or "none",
-            "anthropic-version": _VERSION,
-            "Content-Type": "application/json",
-            "Accept": "application/json",
-        }
-        self._connect(connections)
+        self._connect(connections, key, headers)
 
     def __repr__(self) -> str:
         return f"AnthropicModel({self.model!r}, {self.base_url!r})"
+
+    def _own_headers(self, key: str) -> dict[str, str]:
+        return {"x-api-key": key, "anthropic-version": _VERSION}
 
     def _reader(self, content: bytes, calls_before: int) -> MessageStream:
         return MessageStream(self.name, calls_before, self.base_url)
@@ -145,10 +143,12 @@ class AnthropicModel(HTTPModel):
         return body | {"output_config": {**body.get("output_config", {}), **made}}
 
     async def _sent(self, content: bytes, stream: bool) -> Response:
-        root = self.base_url.removesuffix("/v1")
+        base, mark, query = self.base_url.partition("?")
+        url = f"{base.removesuffix('/v1')}/v1/messages{mark}{query}"
         body = content[:-1] + b', "stream": true}' if stream else content
+        headers = await self._headers()
         response = await self._client.request(
-            "POST", f"{root}/v1/messages", headers=self._headers, body=body, stream=stream
+            "POST", url, headers=headers, body=body, stream=stream
         )
         if not 200 <= response.status < 300:
             text = response.content.decode("utf-8", "replace")

@@ -1,48 +1,18 @@
-"""The context length of a remote model: by its name, or as its server states it."""
+"""The context length of a remote model, as its server states it."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-LISTED: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "gpt-3.5-turbo": 16_385,
-        "gpt-4": 8_192,
-        "gpt-4-turbo": 128_000,
-        "gpt-4.1": 1_047_576,
-        "gpt-4.1-mini": 1_047_576,
-        "gpt-4.1-nano": 1_047_576,
-        "gpt-4o": 128_000,
-        "gpt-4o-mini": 128_000,
-        "gpt-5": 400_000,
-        "gpt-5-mini": 400_000,
-        "gpt-5-nano": 400_000,
-        "o1": 200_000,
-        "o3": 200_000,
-        "o3-mini": 200_000,
-        "o4-mini": 200_000,
-    }
-)
-"""Context windows in tokens, by platform.openai.com/docs/models as of 2025-08."""
-
-_CLAUDE: Final = 200_000  # of all, by docs.claude.com/en/docs/about-claude/models as of 2025-08
-_DATED: Final = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 # What servers call it: llama.cpp's own first, as its model may have been trained for more than the
 # server holds. Then vLLM and SGLang, OpenRouter, Groq, Mistral, LM Studio.
 _FIELDS: Final = (
     *("n_ctx", "max_model_len", "context_length", "context_window", "max_context_length"),
     *("loaded_context_length", "max_input_tokens"),
 )
-
-
-def listed_context(name: str) -> int | None:
-    """Return the context of a model of OpenAI or Anthropic, also of a dated one; else None."""
-    return _CLAUDE if name.startswith("claude-") else LISTED.get(_DATED.sub("", name))
 
 
 def stated_context(body: bytes, name: str) -> tuple[int | None, int | None]:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from moothall.arguments import check_integer
-from moothall.errors import ModelError
+from moothall.errors import ConfigError, ModelError
 from moothall.http import Client, HTTPError, Response
 from moothall.models.protocol import StreamPart
 from moothall.models.remote.remote import RemoteModel
+from moothall.models.settings import check_key
+from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.action import Action
+
+KeyLike: TypeAlias = str | Callable[[], str | Awaitable[str]] | None
+"""A key, or a function, plain or `async`, that returns the one for the next request."""
+HeadersLike: TypeAlias = (
+    Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]] | None
+)
+"""Headers, or a function, plain or `async`, that returns those for the next request."""
 
 
 class AnswerReader(Protocol):
@@ -48,10 +57,15 @@ class HTTPModel(RemoteModel):
 
     base_url: str
     timeout: float
+    _given_key: KeyLike = None
+    _given_headers: HeadersLike = None
 
-    def _connect(self, connections: int) -> None:
+    def _connect(self, connections: int, key: KeyLike, headers: HeadersLike) -> None:
         """Make the client; its connections are opened when they are needed."""
         kind = type(self).__name__
+        if headers is not None and not callable(headers):
+            check_headers(headers, kind)
+        self._given_key, self._given_headers = key, headers
         check_integer(f"{kind}: connections=", connections)
         self._client = Client(
             kind,
@@ -73,6 +87,27 @@ class HTTPModel(RemoteModel):
 
     async def _prepare(self, actions: list[Action] | None) -> None:
         await self._client.prepare()
+
+    def _own_headers(self, key: str) -> dict[str, str]:
+        """Return the headers that the provider wants."""
+        raise NotImplementedError
+
+    async def _headers(self) -> dict[str, str]:
+        """Return the headers of a request; functions for the key and others are called now."""
+        if callable(self._given_key):
+            key = await awaited(self._given_key())
+            check_key(key, self.name)
+            self._key = key
+        given = self._given_headers
+        more = await awaited(given()) if callable(given) else given or {}
+        if more:
+            check_headers(more, self.name)
+            self._secrets = [*map(str, more.values())]
+        theirs = {each.lower() for each in more}
+        made = {"Content-Type": "application/json", "Accept": "application/json"}
+        made |= self._own_headers(self._key or "none")
+        ours = {each: value for each, value in made.items() if each.lower() not in theirs}
+        return {**ours, **more}
 
     async def _sent(self, content: bytes, stream: bool) -> Response:
         """Send a request; return the response if it is an answer, else raise ModelError."""
@@ -131,3 +166,12 @@ async def _more(response: Response, answer: AnswerReader) -> bytes:
         if answer.whole:
             return b""  # the missing bytes are not part of the answer
         raise
+
+
+def check_headers(given: Any, what: str) -> None:
+    """Raise if headers are not names and texts that can stand in a request."""
+    pairs = given.items() if isinstance(given, Mapping) else [(None, None)]
+    for name, value in pairs:
+        for each in (name, value):
+            if not isinstance(each, str) or not each.isascii() or not each.isprintable():
+                raise ConfigError(f"{what}: headers= must be names and texts in one line each")

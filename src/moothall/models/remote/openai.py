@@ -14,13 +14,13 @@ from moothall.http import HTTPError, Response
 from moothall.http.network import check_allowed
 from moothall.models.base import Request
 from moothall.models.chat_stream import AnswerStream
+from moothall.models.providers import PROVIDERS, key_of
 from moothall.models.remote.context_length import (
-    listed_context,
     root_of,
     served_context,
     stated_context,
 )
-from moothall.models.remote.http_model import AnswerReader, HTTPModel
+from moothall.models.remote.http_model import AnswerReader, HeadersLike, HTTPModel, KeyLike
 from moothall.models.remote.responses_format import (
     responses_fields,
     responses_input,
@@ -29,12 +29,12 @@ from moothall.models.remote.responses_format import (
 )
 from moothall.models.remote.responses_stream import ResponseStream
 from moothall.models.remote.schema_form import SchemaForms
-from moothall.models.settings import base_url_of, check_named
+from moothall.models.remote.server import server_of
+from moothall.models.settings import check_named, joined_url
 
 if TYPE_CHECKING:
     from moothall.models.remote.rate_limit import RateLimit
 
-_OPENAI = "https://api.openai.com/v1"
 # Fields of a request that complete() and stream() set themselves.
 _OWN_FIELDS = frozenset(
     ("messages", "model", "n", "response_format", "stream", "stream_options", "tools")
@@ -53,8 +53,8 @@ class OpenAIModel(HTTPModel):
     """A model behind OpenAI's chat interface, on OpenAI's own server or any compatible one.
 
     Without `base_url` the server is OpenAI's (or the one that `OPENAI_BASE_URL` names), and the
-    default key is that of `OPENAI_API_KEY`. Any other server receives only the key given for it,
-    since a key must not go to strangers.
+    default key is that of `OPENAI_API_KEY`; `provider=` names another provider's server and key.
+    Any other server receives only the key given for it, since a key must not go to strangers.
 
     A transient failure (no connection, no answer in time, 408, 409, 429, 5xx) is retried
     `max_retries` times, after the time that the server asks for in `Retry-After`, or after half a
@@ -66,11 +66,11 @@ class OpenAIModel(HTTPModel):
 
     Args:
         name: the provider's name of the model
-        base_url: the server, such as `http://127.0.0.1:8080/v1`
-        api_key: the key
+        base_url: the server, such as `http://127.0.0.1:8080/v1`; it may end with `?api-version=…`
+        api_key: the key; or a function, plain or `async`, that returns it for each request
         context_tokens: how much a prompt and its answer may take together; an agent's memory keeps
-            within it. By default that of OpenAI's model of this name; `find_context` asks another
-            server for it
+            within it. By default that of the provider's model of this name; `find_context` asks
+            another server for it
         max_tokens: how long an answer may be, in the field that the server knows (one that
             `options` names); None leaves it to the server, and then no budget has an upper bound
         temperature: 0 takes the likeliest token each time; the server decides if left out
@@ -85,25 +85,28 @@ class OpenAIModel(HTTPModel):
             `api="responses"`, `tools` are those that OpenAI's server has, beside the actions
         api: `chat` or `responses`, the interface of OpenAI's that is spoken; by default chat, until
             the server says that it takes the request as a response only
+        headers: more headers of each request, which replace ours; or a function, plain or `async`,
+            that returns them
+        provider: whose server and key are used without `base_url`: `azure`, `cerebras`, `deepseek`,
+            `gemini`, `groq`, `mistral`, `ollama`, `openai` or `openrouter`
 
     Attributes:
-        name: its name for `model()`: `openai:NAME`, or `http://host/v1#NAME`
+        name: its name for `model()`: `PROVIDER:NAME`, or `http://host/v1#NAME`
         max_tokens: the longest answer that a request asks for
 
     Raises:
         MissingExtra: the extra `openai` is not installed
-        ModelError: OpenAI's own server needs a key, and none is given
+        ModelError: the provider's own server needs a key, and none is given
         DefinitionError: an argument has a wrong type or value
     """
 
     own_fields: ClassVar[Iterable[str]] = _OWN_FIELDS
-    where_key: str = "api_key=, or OPENAI_API_KEY"
 
     def __init__(
         self,
         name: str,
         base_url: str | None = None,
-        api_key: str | None = None,
+        api_key: KeyLike = None,
         *,
         context_tokens: int | None = None,
         max_tokens: int | None = 4096,
@@ -115,25 +118,24 @@ class OpenAIModel(HTTPModel):
         connections: int = 100,
         options: Mapping[str, Any] | None = None,
         api: Literal["chat", "responses"] | None = None,
+        headers: HeadersLike = None,
+        provider: str = "openai",
     ) -> None:
         check_named("OpenAIModel", name, options)
         if api not in (None, "chat", "responses"):
             raise ConfigError(f"OpenAIModel: api= must be 'chat' or 'responses', got {api!r:.80}")
         if api == "responses":
             self.own_fields = _OF_RESPONSES  # type: ignore[misc]
-        given = base_url_of("OpenAIModel", base_url, "OPENAI_BASE_URL", _OPENAI)
+        given, about = server_of("OpenAIModel", base_url, provider)
+        key = api_key or (None if base_url else key_of(provider))
         limit = next((field for field in _LENGTHS if field in (options or {})), None)
         if limit is not None and options is not None:
             max_tokens = options[limit]
         super().__init__(
-            f"{given}#{name}" if base_url else f"openai:{name}",
+            f"{given}#{name}" if base_url else f"{provider}:{name}",
             given,
-            api_key or (None if base_url else os.environ.get("OPENAI_API_KEY")),
-            context_tokens=(
-                listed_context(name)
-                if context_tokens is None and given == _OPENAI
-                else context_tokens
-            ),
+            None if callable(key) else key,
+            context_tokens=context_tokens,
             max_tokens=max_tokens,
             timeout=timeout,
             max_retries=max_retries,
@@ -142,30 +144,27 @@ class OpenAIModel(HTTPModel):
             fields={
                 "model": name,
                 # OpenAI's newer models refuse the old field; other servers do not know the new one.
-                limit or _LENGTHS[given != _OPENAI]: max_tokens,
+                limit or about.length: max_tokens,
                 "temperature": temperature,
                 "seed": seed,
             },
         )
-        if self._key is None and self.base_url == _OPENAI:
-            raise ModelError(f"{self.name}: there is no key: set OPENAI_API_KEY, or pass api_key=")
+        if key is None and about.key and given == about.url:
+            raise ModelError(f"{self.name}: there is no key: set {about.key}, or pass api_key=")
         self.model = name
-        self._forms = SchemaForms(given == _OPENAI or ".openai.azure.com" in given)
+        self._provider = about
+        self._forms = SchemaForms(about.schema_beside_actions)
         self._api, self._may_switch = api, api is None
         # Until a server says that it cannot.
         self._streams_usage = True
         self._encrypts = True
-        self._headers = {
-            "Authorization": f"Bearer {self._key or 'none'}",
-            "Content-Type": "application/json",
-            "Accept": "application/json",
-        }
-        if base_url:
-            self.where_key = "api_key=, or MOOTHALL_KEY of a command"
-        else:  # like the key, they are for OpenAI's server
+        self._account: dict[str, str] = {}
+        named = "MOOTHALL_KEY of a command" if base_url else PROVIDERS[provider].key
+        self.where_key = f"api_key=, or {named}" if named else "api_key="
+        if provider == "openai" and not base_url:  # like the key, they are for OpenAI's server
             of_account = {header: os.environ.get(name) for header, name in _ACCOUNT.items()}
-            self._headers |= {header: value for header, value in of_account.items() if value}
-        self._connect(connections)
+            self._account = {header: value for header, value in of_account.items() if value}
+        self._connect(connections, key, headers)
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.model!r}, {self.base_url!r})"
@@ -191,9 +190,14 @@ class OpenAIModel(HTTPModel):
 
     async def _got(self, path: str, base: str | None = None) -> bytes:
         """Return what the server has at a path; empty if it refuses."""
-        url = f"{base or self.base_url}{path}"
-        response = await self._client.request("GET", url, headers=self._headers)
+        url = joined_url(base or self.base_url, path)
+        response = await self._client.request("GET", url, headers=await self._headers())
         return response.content if response.status == 200 else b""
+
+    def _own_headers(self, key: str) -> dict[str, str]:
+        if self._provider.key_header and not callable(self._given_key):
+            return {self._provider.key_header: key}
+        return {"Authorization": f"Bearer {key}"} | self._account
 
     def _reader(self, content: bytes, calls_before: int) -> AnswerReader:
         if _is_response(content):
@@ -233,14 +237,15 @@ class OpenAIModel(HTTPModel):
     async def _sent(self, content: bytes, stream: bool) -> Response:
         """Send a request; a stream again without a count of its tokens, if that is refused."""
         is_response = _is_response(content)
-        url = f"{self.base_url}/{'responses' if is_response else 'chat/completions'}"
+        path = "/responses" if is_response else "/chat/completions"
+        url, headers = joined_url(self.base_url, path), await self._headers()
         while True:
             counted = stream and self._streams_usage and not is_response
             more = b', "stream": true' if stream else b""
             more += b', "stream_options": {"include_usage": true}' if counted else b""
             body = content[:-1] + more + b"}"
             response = await self._client.request(
-                "POST", url, headers=self._headers, body=body, stream=stream
+                "POST", url, headers=headers, body=body, stream=stream
             )
             if 200 <= response.status < 300:
                 return response

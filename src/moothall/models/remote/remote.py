@@ -15,6 +15,7 @@ from moothall.http import retry_after_s, tried
 from moothall.http.network import check_allowed
 from moothall.models.base import Answering, Request
 from moothall.models.chat_answer import KEPT_FIELDS, overflows, server_text
+from moothall.models.listed import listed_context
 from moothall.models.protocol import ModelReply, StreamPart, calls_in
 from moothall.models.remote.chat_format import chat_messages, response_format, tools
 from moothall.models.remote.schema_form import SchemaForms, as_text, in_form
@@ -23,6 +24,7 @@ from moothall.models.settings import check_key, check_sampling
 if TYPE_CHECKING:
     from moothall.models.remote.rate_limit import RateLimit
 
+_UNASKED, _UNKNOWN = -1, 0  # of a context
 # In the text of a server that asks for a field which it has given.
 _WANTED_BACK = re.compile("must be|missing|required|pass(?:ed)? back", re.I)
 
@@ -65,7 +67,7 @@ class RemoteModel(Answering):
         self.name = name
         self.base_url = base_url
         check_key(key, name)
-        self.context_tokens: int | None = context_tokens
+        self._context = _UNASKED if context_tokens is None else context_tokens
         self.max_tokens: int | None = max_tokens
         self.rate_limit = rate_limit
         self.timeout = timeout
@@ -73,9 +75,21 @@ class RemoteModel(Answering):
         self._server = base_url or name.rpartition("/")[0]  # the one that gets back what it gave
         self._forms = SchemaForms(beside_actions=False)
         self._not_back: set[str] = set()  # fields that it gave and refuses
+        self._secrets: list[str] = []  # beside the key
         self._key = key
         given = {field: value for field, value in fields.items() if value is not None}
         self._fields: dict[str, Any] = {**(options or {}), **given}
+
+    @property
+    def context_tokens(self) -> int | None:
+        """How much a prompt and its answer may take together; None if that is not known."""
+        if self._context == _UNASKED:
+            self._context = listed_context(self.name) or _UNKNOWN
+        return self._context or None
+
+    @context_tokens.setter
+    def context_tokens(self, tokens: int | None) -> None:
+        self._context = tokens or _UNKNOWN
 
     def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
         """Check that the request may leave this machine."""
@@ -179,7 +193,7 @@ class RemoteModel(Answering):
     def _hidden(self, text: str) -> str:
         """Return a text without the key and the keys of the environment."""
         keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
-        for key in (self._key, *keys):
+        for key in (self._key, *keys, *self._secrets):
             if key and len(key) > 4:
                 text = text.replace(key, "…")
         return text

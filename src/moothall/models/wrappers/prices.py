@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from types import MappingProxyType
 from typing import TypeAlias
 
 from moothall.budget.limits import picodollars
 from moothall.errors import ConfigError, DefinitionError, UnknownPrice
 from moothall.http.network import is_loopback
+from moothall.models.listed import listed_price
 from moothall.text import excerpt, shorten
 
-# Models in this process, and scripted ones.
-_FREE = ("local:", "gguf:", "scripted")
+# Models in this process, those of one's own server, and scripted ones.
+_FREE = ("local:", "gguf:", "ollama:", "scripted")
 
 PriceLike: TypeAlias = "Price | tuple[float | Decimal, float | Decimal]"
 
@@ -81,32 +81,13 @@ class Price:
 
 FREE = Price(0, 0)
 
-LISTED_ON = "2025-08"
-"""The date on which OpenAI stated the prices below."""
-
-LISTED: Mapping[str, Price] = MappingProxyType(
-    {
-        "openai:gpt-4.1": Price(2.00, 8.00),
-        "openai:gpt-4.1-mini": Price(0.40, 1.60),
-        "openai:gpt-4.1-nano": Price(0.10, 0.40),
-        "openai:gpt-4o": Price(2.50, 10.00),
-        "openai:gpt-4o-mini": Price(0.15, 0.60),
-        "openai:gpt-5": Price(1.25, 10.00),
-        "openai:gpt-5-mini": Price(0.25, 2.00),
-        "openai:gpt-5-nano": Price(0.05, 0.40),
-        "openai:o3": Price(2.00, 8.00),
-        "openai:o4-mini": Price(1.10, 4.40),
-    }
-)
-"""Prices without discounts (cache, batch), in the region and tier without a surcharge."""
-
 
 class Prices:
-    """Prices of models by name: the built-in list, and your own, which take precedence.
+    """Prices of models by name: those that you state, and those of the package `genai-prices`.
 
-    Providers change their prices; the built-in list is of `LISTED_ON`. Models of this machine
-    (`local`, `gguf:`, `scripted`, and servers on loopback) cost nothing unless you state a
-    price for them. No name is guessed from another: a dated version needs its own entry.
+    Yours take precedence. Where a price varies by the length of the prompt or by the hour, the
+    package's highest is taken. Models of this machine (`local`, `gguf:`, `scripted`, and servers on
+    loopback) cost nothing unless you state a price for them.
 
     Args:
         stated: `{"openai:NAME": Price(input, output)}`, in US dollars per million tokens; a pair of
@@ -157,9 +138,11 @@ class Prices:
         Raises:
             UnknownPrice: the price is not known
         """
-        found = self._stated.get(name) or LISTED.get(name)
+        found = self._stated.get(name)
         if found is None and _is_free(name):
             found = FREE
+        if found is None and (listed := listed_price(name)) is not None:
+            found = Price(*listed)
         if found is None:
             shown = repr(shorten(name, 200))
             raise UnknownPrice(
@@ -191,7 +174,7 @@ class Prices:
         self._stated[name] = price
 
     def __repr__(self) -> str:
-        return f"<Prices: {len(self._stated)} stated, {len(LISTED)} listed on {LISTED_ON}>"
+        return f"<Prices: {len(self._stated)} stated>"
 
 
 def _is_free(name: str) -> bool:

@@ -1,0 +1,169 @@
+"""The providers that people name: address, key, and what their servers do in their own way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A provider of models behind a server.
+
+    Attributes:
+        title: what its models are, for people
+        url: the address of its server; empty if each customer has another
+        key: the variable of its key; empty if it asks for none
+        data: what the package of prices calls it; empty if its models cost nothing
+        otel: what OpenTelemetry calls it; its name if left out
+        address: the variable of its address; `NAME_BASE_URL` if left out
+        length: the field for the longest answer
+        key_header: the header of its key, where it is not `Authorization`
+        schema_beside_actions: whether it takes a schema in its own field beside actions
+        gives_back: whether it takes back fields that it gave with its answers
+        id_length: how long the id of a call must be, in letters and digits; 0 if any will do
+        answer_before_user: whether it wants an answer between a result and a message of the user
+        signs_calls: whether it wants a signature with each call
+    """
+
+    title: str
+    url: str = ""
+    key: str = ""
+    data: str = ""
+    otel: str = ""
+    address: str = ""
+    length: str = "max_tokens"
+    key_header: str = ""
+    schema_beside_actions: bool = False
+    gives_back: bool = True
+    id_length: int = 0
+    answer_before_user: bool = False
+    signs_calls: bool = False
+
+
+PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
+    {
+        "openai": Provider(
+            "OpenAI's",
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+            "openai",
+            length="max_completion_tokens",
+            schema_beside_actions=True,
+        ),
+        "anthropic": Provider(
+            "Anthropic's",
+            "https://api.anthropic.com",
+            "ANTHROPIC_API_KEY",
+            "anthropic",
+            schema_beside_actions=True,
+        ),
+        "azure": Provider(
+            "OpenAI's at Azure",
+            key="AZURE_OPENAI_API_KEY",
+            data="azure",
+            otel="azure.ai.openai",
+            address="AZURE_OPENAI_ENDPOINT",
+            length="max_completion_tokens",
+            key_header="api-key",
+            schema_beside_actions=True,
+        ),
+        "cerebras": Provider(
+            "Cerebras's",
+            "https://api.cerebras.ai/v1",
+            "CEREBRAS_API_KEY",
+            "cerebras",
+            gives_back=False,
+        ),
+        "deepseek": Provider(
+            "DeepSeek's", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek"
+        ),
+        "gemini": Provider(
+            "Google's",
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+            "GEMINI_API_KEY",
+            "google",
+            otel="gcp.gemini",
+            signs_calls=True,
+        ),
+        "groq": Provider(
+            "Groq's",
+            "https://api.groq.com/openai/v1",
+            "GROQ_API_KEY",
+            "groq",
+            gives_back=False,
+        ),
+        "mistral": Provider(
+            "Mistral's",
+            "https://api.mistral.ai/v1",
+            "MISTRAL_API_KEY",
+            "mistral",
+            otel="mistral_ai",
+            gives_back=False,
+            id_length=9,
+            answer_before_user=True,
+        ),
+        "ollama": Provider("of an Ollama server", "http://localhost:11434/v1"),
+        "openrouter": Provider(
+            "of many providers, by OpenRouter",
+            "https://openrouter.ai/api/v1",
+            "OPENROUTER_API_KEY",
+            "openrouter",
+        ),
+    }
+)
+"""By the first part of a model's name, as in `deepseek:NAME`."""
+
+OTHER: Final = Provider("of any server")
+"""A server of which only the address is known."""
+
+
+def address_variable(name: str) -> str:
+    """Return the variable that names another server for a provider."""
+    return PROVIDERS[name].address or f"{name.upper()}_BASE_URL"
+
+
+def key_of(name: str) -> str | None:
+    """Return the key that the environment has for a provider; None if there is none."""
+    variable = PROVIDERS[name].key
+    return os.environ.get(variable) if variable else None
+
+
+def setting_of(name: str) -> tuple[str, ...]:
+    """Return what the environment says of a provider: its address and its key."""
+    return os.environ.get(address_variable(name), ""), key_of(name) or ""
+
+
+def lacks(name: str) -> str:
+    """Return the variable without which a provider cannot be asked; empty if nothing is missing."""
+    about = PROVIDERS[name]
+    if os.environ.get(address_variable(name)):
+        return ""
+    if not about.url:
+        return address_variable(name)
+    return about.key if about.key and not key_of(name) else ""
+
+
+def provider_at(url: str) -> str | None:
+    """Return the provider whose server has this address; None if it is another's."""
+    host = urlsplit(url).hostname or ""
+    if host.endswith((".openai.azure.com", ".services.ai.azure.com")):
+        return "azure"
+    hosts = ((name, urlsplit(each.url).hostname) for name, each in PROVIDERS.items())
+    return next((name for name, each in hosts if each == host and host != "localhost"), None)
+
+
+def provider_of(name: str) -> tuple[str | None, str]:
+    """Return the provider of a model's name, and the provider's own name of it."""
+    kind, _, rest = name.partition(":")
+    if kind in PROVIDERS:
+        return kind, rest
+    if kind == "litellm":
+        provider, _, listed = rest.partition("/")
+        return (provider if provider in PROVIDERS else None), listed
+    url, _, listed = name.partition("#")
+    return (provider_at(url) if kind in ("http", "https") else None), listed

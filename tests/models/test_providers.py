@@ -1,0 +1,155 @@
+"""Names of providers: their servers, keys and forms; headers and keys of one's own."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from conformance.model import run, user
+from models import messages_format
+from models.openai_server import OpenAIServer, text
+from moothall import AnthropicModel, OpenAIModel
+from moothall.errors import ConfigError, ModelError
+from moothall.models import model
+from moothall.models.providers import PROVIDERS, address_variable
+
+CHAT = [name for name in PROVIDERS if name != "anthropic"]
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_BASE_URL", "_ENDPOINT")):
+            monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize("name", CHAT)
+def test_a_providers_model_is_asked_with_its_key(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = PROVIDERS[name]
+    with OpenAIServer(text("Hi")) as server:
+        monkeypatch.setenv(address_variable(name), server.url)
+        if about.key:
+            monkeypatch.setenv(about.key, "sk-mine")
+        made = model(f"{name}:org/m:1")
+        assert run(made.complete(user("Hi"))).text == "Hi"
+    assert made.name == f"{name}:org/m:1"
+    sent = server.requests[0]
+    assert (sent.path, sent.body["model"]) == ("/v1/chat/completions", "org/m:1")
+    key = sent.headers[about.key_header or "authorization"]
+    assert key.removeprefix("Bearer ") == ("sk-mine" if about.key else "none")
+
+
+@pytest.mark.parametrize("name", [name for name in PROVIDERS if PROVIDERS[name].url])
+def test_a_provider_without_its_key_says_which_variable(name: str) -> None:
+    if key := PROVIDERS[name].key:
+        with pytest.raises(ModelError, match=f"there is no key: set {key}$"):
+            model(f"{name}:m")
+    assert model(f"{name}:m", "my-key").name == f"{name}:m"
+
+
+def test_azure_without_its_address_says_which_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelError, match="there is no address: set AZURE_OPENAI_ENDPOINT"):
+        model("azure:m", "my-key")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.openai.azure.com/")
+    made: Any = model("azure:m", "my-key")
+    assert made.base_url == "https://mine.openai.azure.com/openai/v1"
+
+
+@pytest.mark.parametrize(
+    ("name", "context"),
+    (
+        ("openai:gpt-5.6", 1_050_000),
+        ("openai:gpt-4o-2024-08-06", 128_000),
+        ("anthropic:claude-opus-4-6", 1_000_000),
+        ("gemini:gemini-2.5-flash", 1_048_576),
+        ("https://api.openai.com/v1#gpt-5", 400_000),
+        ("openai:gpt-of-tomorrow", None),
+        ("https://models.example/v1#gpt-5", None),
+        ("ollama:gpt-5", None),
+    ),
+)
+def test_a_listed_models_context_is_known(name: str, context: int | None) -> None:
+    assert model(name, "my-key").context_tokens == context
+
+
+def test_openais_name_behind_another_address_is_any_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with OpenAIServer(text("Hi")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        run(model("openai:m").complete(user("Hi")))
+    assert "max_tokens" in server.requests[0].body
+
+
+def test_other_providers_are_refused() -> None:
+    with pytest.raises(ConfigError, match="provider= must be one of openai, anthropic"):
+        OpenAIModel("m", provider="acme")
+
+
+# -- headers, keys, addresses ----------------------------------------------------------------------
+
+
+def made_of(form: str, server: OpenAIServer, **more: Any) -> Any:
+    if form == "chat":
+        return OpenAIModel("m", f"{server.url}?api-version=2026-01-01", **more)
+    url = f"{server.url.removesuffix('/v1')}?api-version=2026-01-01"
+    return AnthropicModel("m", url, **more)
+
+
+@pytest.mark.parametrize("form", ("chat", "messages"))
+def test_headers_and_a_query_go_with_each_request(form: str) -> None:
+    said = text("Hi") if form == "chat" else messages_format.text("Hi")
+    with OpenAIServer(said) as server:
+        headers = {"X-Portkey": "mine", "ACCEPT": "text/plain"}
+        run(made_of(form, server, api_key="k", headers=headers).complete(user("Hi")))
+    sent = server.requests[0]
+    assert sent.path.endswith("?api-version=2026-01-01")
+    assert (sent.headers["x-portkey"], sent.headers["accept"]) == ("mine", "text/plain")
+
+
+@pytest.mark.parametrize("form", ("chat", "messages"))
+@pytest.mark.parametrize("waits", (False, True), ids=("plain", "async"))
+def test_functions_give_the_key_and_headers_of_each_request(form: str, waits: bool) -> None:
+    numbers = iter(range(1, 9))
+
+    def key() -> str:
+        return f"token-{next(numbers)}"
+
+    async def later() -> str:
+        return key()
+
+    async def headers() -> dict[str, str]:
+        return {"X-Trace": "t"}
+
+    said = text("Hi") if form == "chat" else messages_format.text("Hi")
+    with OpenAIServer(said) as server:
+        made = made_of(form, server, api_key=later if waits else key, headers=headers)
+        for _ in range(2):
+            run(made.complete(user("Hi")))
+    field = "authorization" if form == "chat" else "x-api-key"
+    keys = [each.headers[field].removeprefix("Bearer ") for each in server.requests]
+    assert keys == ["token-1", "token-2"]
+    assert server.requests[0].headers["x-trace"] == "t"
+
+
+def test_errors_show_neither_a_functions_key_nor_headers() -> None:
+    from models.openai_server import status
+
+    said = status(401, "wrong: token-of-mine and header-of-mine")
+    with OpenAIServer(said) as server:
+        made = OpenAIModel(
+            "m", server.url, lambda: "token-of-mine", headers={"X-Key": "header-of-mine"}
+        )
+        with pytest.raises(ModelError) as caught:
+            run(made.complete(user("Hi")))
+    assert "of-mine" not in str(caught.value)
+
+
+@pytest.mark.parametrize("headers", ("X: y", {"X": 1}, {"X": "a\nb"}, {"Ä": "b"}))
+def test_headers_that_cannot_be_sent_are_refused(headers: Any) -> None:
+    with pytest.raises(ConfigError, match="headers= must be names and texts"):
+        OpenAIModel("m", "http://127.0.0.1:1/v1", headers=headers)
