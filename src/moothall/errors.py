@@ -189,7 +189,13 @@ class MissingExtra(MoothallError, ImportError):
         """Raise it unless the packages are installed; none of them is imported."""
         from importlib.util import find_spec
 
-        if any(find_spec(package) is None for package in packages):
+        try:
+            missing = any(find_spec(package) is None for package in packages)
+        except ModuleNotFoundError as error:  # of the package above it, or of what that needs
+            missing = any(f"{package}.".startswith(f"{error.name}.") for package in packages)
+            if not missing:
+                raise
+        if missing:
             raise cls(what, extra)
 
 

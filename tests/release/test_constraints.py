@@ -22,8 +22,10 @@ def test_constraints_pin_every_package_of_an_extra_without_contradiction(
 ) -> None:
     words = [word for extra in extras.split(",") for word in ("--extra", extra)]
     resolved = subprocess.run(
-        ["uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
-        + ["--constraint", "constraints.txt", *words, "pyproject.toml"],
+        [
+            *("uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"),
+            *("--constraint", "constraints.txt", *words, "pyproject.toml"),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -35,4 +37,8 @@ def test_constraints_pin_every_package_of_an_extra_without_contradiction(
 
 
 def versions(text: str) -> set[str]:
-    return {line.lower().replace("_", "-").replace(".", "-") for line in text.splitlines() if "==" in line}
+    return {
+        line.lower().replace("_", "-").replace(".", "-")
+        for line in text.splitlines()
+        if "==" in line
+    }

@@ -175,7 +175,7 @@ def society_of(
         citizens=order.citizens,
         llm=model,
         budget=budget,
-        columns=order.in_columns,
+        columns=order.in_columns or None,
         threads=order.threads or threads_for(order.citizens),
         journal=journal,
     )

@@ -73,7 +73,10 @@ def agents_of(
     if type(citizens) is int and 0 <= citizens <= _MOST:
         if not citizens:
             return ()
-        return drawn.citizens(drawn.make_people(city, citizens, seed=seed, params=people))
+        citizens = drawn.Drawn(citizens)
+    if isinstance(citizens, drawn.Drawn):
+        rows = drawn.make_people(city, citizens.count, seed=seed, params=people)
+        return drawn.citizens(rows, citizens.blocks, agent_params=citizens.agent_params)
     if isinstance(citizens, str | PathLike):
         rows = read_people(Path(citizens), city)
         _tell_unknown(rows, Path(citizens).name)

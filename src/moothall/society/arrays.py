@@ -10,18 +10,14 @@ from moothall.errors import MissingExtra
 
 __all__ = ["larger", "np", "package", "sha256_of", "smaller"]
 
-try:
-    import numpy as np
-except ImportError as _error:
-    raise MissingExtra("moothall.society", "society") from _error
+MissingExtra.unless("moothall.society", "society", "numpy")
+import numpy as np  # noqa: E402 - an error names the extra
 
 
 def package(name: str, what: str = "moothall.society", extra: str = "society") -> Any:
     """Return a package that `what` needs. Raises MissingExtra, which names the extra."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtra(what, extra) from error
+    MissingExtra.unless(what, extra, name)
+    return importlib.import_module(name)
 
 
 def smaller(a: Any, b: Any) -> Any:

@@ -16,16 +16,16 @@ from moothall.errors import ConfigError
 from moothall.message import BROADCAST
 from moothall.society import checkpoint
 from moothall.society.arrays import np
-from moothall.society.blocks import all_blocks
 from moothall.society.city.city import City
 from moothall.society.columns.want_table import Say
-from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
+from moothall.society.kernel.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.intervention import Intervention, set_values
 from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.people import drawn
 from moothall.society.people.means import ATTRIBUTES
+from moothall.society.people.params import PeopleParams
 from moothall.society.population.books import leaves
 from moothall.society.population.engine import LocalEngine
 from moothall.society.population.life import answers_of
@@ -58,10 +58,13 @@ def in_columns(
     mailbox: int,
 ) -> bool:
     """Return whether the citizens of a society may live in columns, which nobody can tell."""
+    drawn_by = as_drawn(citizens)
     shipped = (*services.values(), *([facts] if callable(facts) else []))
     return (
-        type(citizens) is int
-        and citizens >= MANY
+        drawn_by is not None
+        and drawn_by.count >= MANY
+        and drawn_by.agent_params == CitizenAgentParams()
+        and all(_is_shipped(each) and hasattr(each, "step_rows") for each in drawn_by.blocks())
         and type(city) is City
         and model is None
         and journal is None
@@ -69,6 +72,19 @@ def in_columns(
         and (engine is None or (type(engine) is LocalEngine and engine.rows))
         and all(_is_shipped(each) for each in shipped)
     )
+
+
+def as_drawn(citizens: Any) -> drawn.Drawn | None:
+    """Return how citizens are drawn; None if they are not drawn."""
+    if type(citizens) is int:
+        return drawn.Drawn(citizens)
+    return citizens if isinstance(citizens, drawn.Drawn) else None
+
+
+def population_of(citizens: Any, city: City, seed: int, people: PeopleParams) -> Population:
+    """Return the columns of drawn citizens."""
+    drawn_by: Any = as_drawn(citizens)
+    return Population(drawn_by.count, city, drawn_by.blocks(), seed, people=people)
 
 
 def _is_shipped(part: Any) -> bool:
@@ -181,7 +197,8 @@ def _agent_of(society: Any, row: int) -> Any:
         status["profile"] = {name: profile[name] for name in _PROFILE if name in profile}
         status = {name: status[name] for name in _PERSON.split() if name in {*status} - without}
     name, memory = name_of(population, row), CitizenMemory(status)
-    return CitizenAgent(row + 1, name, memory=memory, blocks=all_blocks())
+    blocks = [type(each)(block_params=each.params) for each in population.blocks]
+    return CitizenAgent(row + 1, name, memory=memory, blocks=blocks)
 
 
 def _told(society: Any, row: int) -> tuple[Any, Any]:

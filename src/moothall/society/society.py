@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall import tracing
 from moothall.agent import Agent
@@ -138,7 +138,7 @@ class Society(Experiments):
         )
         if self._by_rows:
             self._kept = columns_first.copies_of(self.services)
-            citizens = Population(cast(int, citizens), city, seed=seed, people=people)
+            citizens = columns_first.population_of(citizens, city, seed, people)
             people = USUAL_PEOPLE
         population = citizens if isinstance(citizens, Population) else None
         if population is not None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moothall import ScriptedModel
-from moothall.errors import ConfigError
+from moothall.errors import ConfigError, MissingExtra
 from moothall.society import Experiment
+from moothall.society.arrays import package
 from moothall.society.experiments.models import town
 
 CODE = """\
@@ -287,3 +290,80 @@ def test_a_survey_of_an_experiment_that_cannot_be_asked_says_why(
     path.write_text(SURVEYED.replace(*change))
     with pytest.raises(ConfigError, match=said):
         Experiment.from_yaml(path).run_sync(jobs=0)
+
+
+LOADED = """\
+with open("loads.txt", "a") as loads:
+    print(__name__, file=loads)
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "package"),
+    ((".venv/lib/python3/site-packages", "late_1"), ("venv/lib", "late_2"), ("src", "late_3")),
+)
+def test_packages_installed_below_the_folder_of_an_experiment_are_imported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, package: str
+) -> None:
+    installed = tmp_path / where / package
+    installed.mkdir(parents=True)
+    for file in (installed / "__init__.py", installed / "part.py", tmp_path / "beside.py"):
+        file.write_text(LOADED)
+    monkeypatch.syspath_prepend(installed.parent)
+    monkeypatch.chdir(tmp_path)
+
+    def imports(society: Any) -> int:
+        return len([import_module(name) for name in ("beside", f"{package}.part")])
+
+    Experiment(
+        name="e",
+        society={"citizens": 10, "step": "12h"},
+        metrics=[{"name": "imports", "by": imports}],
+        workflow=[{"step": 1}],
+        seeds=3,
+    ).run_sync(jobs=0)
+    assert (tmp_path / "loads.txt").read_text().split() == [
+        "beside",
+        package,
+        f"{package}.part",
+    ]
+    assert "beside" not in sys.modules
+    assert package in sys.modules
+
+
+def test_a_package_that_is_installed_and_broken_is_not_called_a_missing_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_one.py").write_text("raise ImportError('cannot load twice')")
+    (tmp_path / "needs_one.py").write_text("import not_there_at_all")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, why in (("broken_one", "cannot load twice"), ("needs_one", "not_there_at_all")):
+        with pytest.raises(ImportError, match=why) as raised:
+            package(name)
+        assert not isinstance(raised.value, MissingExtra)
+    with pytest.raises(MissingExtra, match="needs the extra 'society'"):
+        package("not_there_at_all.part")
+
+
+def test_a_town_of_many_lives_in_columns_by_itself_to_the_same_values(tmp_path: Path) -> None:
+    def lives_in_columns(society: Any) -> int:
+        return int(society.population is not None)
+
+    def results(**chosen: Any) -> Any:
+        return Experiment(
+            name="e",
+            society={
+                "citizens": 1000,
+                "step": "6h",
+                "blocks": {"SocialBlock": {"bound": 300}},
+                "people": {"employed": 40},
+                **chosen,
+            },
+            metrics=["home", "work", "messages", {"name": "columns", "by": lives_in_columns}],
+            workflow=[{"step": 1}],
+        ).run_sync(jobs=0)
+
+    by_itself, agents = results(), results(columns=False)
+    for metric in ("home", "work", "messages"):
+        assert by_itself.curve(metric) == agents.curve(metric)
+    assert (by_itself.values("columns"), agents.values("columns")) == ({0: 1.0}, {0: 0.0})

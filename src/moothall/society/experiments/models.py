@@ -28,7 +28,7 @@ from moothall.society.blocks.block import NAMES
 from moothall.society.city.city import City
 from moothall.society.kernel.citizen import CitizenAgentParams
 from moothall.society.people import drawn
-from moothall.society.people.params import PeopleParams
+from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.table import read_people
 from moothall.society.population.engine import LocalEngine
 from moothall.society.population.population import Population
@@ -118,13 +118,16 @@ def town(
     answers: str | None = None,
     max_usd: Annotated[float, Field(ge=0)] | None = None,
     max_calls: Annotated[int, Field(ge=0)] | None = None,
-    columns: bool = False,
+    columns: bool | None = None,
     threads: Annotated[int, Field(ge=1)] = 1,
     folder: Path = Path(),
     budget: Budget | None = None,
     journal: Journal | None = None,
 ) -> Society:
-    """Return a town drawn from its seed; `moothall simulate` alone gives budget and journal."""
+    """Return a town drawn from its seed; `moothall simulate` alone gives budget and journal.
+
+    Unless `columns` says so, the society itself chooses whether citizens live in columns.
+    """
     many = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
     if city is not None:
         place = _city_of(folder / city, many)
@@ -150,6 +153,8 @@ def town(
     town: Any
     if columns:
         town = Population(citizens, place, all_blocks(), seed, people=drawn_from)
+    elif isinstance(citizens, int) and columns is None:
+        town = drawn.Drawn(citizens, all_blocks, own)
     else:
         of: Any = {"seed": seed, "params": drawn_from}
         rows = (
@@ -169,6 +174,7 @@ def town(
         start=start,
         facts=facts,
         engine=LocalEngine(threads=threads),
+        people=drawn_from if isinstance(town, drawn.Drawn) else USUAL_PEOPLE,
     )
 
 
@@ -240,10 +246,16 @@ def importable(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(root)
-        new = {name: sys.modules[name] for name in set(sys.modules) - before}
-        files = {name: getattr(each, "__file__", None) for name, each in new.items()}
-        own = [name for name, file in files.items() if file and Path(file).is_relative_to(root)]
+        own = [name for name in set(sys.modules) - before if _lies_in(root, name)]
         _NEIGHBOURS[root] = {name: sys.modules.pop(name) for name in own}
+
+
+def _lies_in(root: str, name: str) -> bool:
+    """Return whether a module is found in a folder itself, not in an environment below it."""
+    file = getattr(sys.modules[name], "__file__", None)
+    if not file or not Path(file).is_relative_to(root):
+        return False
+    return Path(file).relative_to(root).parts[0].partition(".")[0] == name.partition(".")[0]
 
 
 def function_of(source: Source, folder: Path) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
 from typing import Any, Final
@@ -33,7 +34,7 @@ from moothall.society.blocks.ties import KIN, KIND, STRENGTH
 from moothall.society.city.places import Places, needs
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Moment, Rows
-from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
+from moothall.society.kernel.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
 from moothall.society.kernel.draw import Draws, choices, words_of
 from moothall.society.kernel.perception import View
 from moothall.society.people import assigned
@@ -135,6 +136,15 @@ def completed(
             person.setdefault("income", usual_income(params, profile["income"]))
         _befriend(made, households, seed, params)
     return made
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """How many citizens a society draws, with which blocks and parameters of theirs."""
+
+    count: int
+    blocks: Callable[[], Iterable[Any]] = all_blocks
+    agent_params: CitizenAgentParams = field(default_factory=CitizenAgentParams)
 
 
 def citizens(
