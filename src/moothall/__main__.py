@@ -1,6 +1,6 @@
 """`python -m moothall` is the command `moothall`."""
 
-from moothall.cli.main import main
+from moothall.cli import start
 
 if __name__ == "__main__":
-    main()
+    start()

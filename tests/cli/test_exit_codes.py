@@ -198,7 +198,7 @@ def test_json_is_whole_on_standard_output_when_a_run_fails(folder: Path) -> None
 
 BUSY = """
 import asyncio, sys, time
-from moothall.cli.exit_codes import interruptible
+from moothall.cli.interrupts import interruptible
 
 async def main():
     print("begun", flush=True)

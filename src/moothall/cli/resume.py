@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from moothall.cli.exit_codes import interruptible
+from moothall.cli.interrupts import interruptible
 from moothall.cli.recorded_runs import NOBODY, Recorded, refused
 from moothall.cli.replay import show_replay
 from moothall.cli.run.act import run_act, screen_of

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from moothall.cli.interrupts import raising
 from moothall.cli.own_agents import Company, add_agent, company_options
 from moothall.cli.serving.broker_commands import Place, place_options
 from moothall.cli.shared_options import journal_option, usage
@@ -101,8 +102,9 @@ def command(
                 if getattr(each, "journal", studio) is None:  # it can record, without a journal
                     each.journal = studio.journal  # type: ignore[attr-defined]
                 add_agent(space, each)
-            print(f"moothall studio: {address}", flush=True)
-            studio.wait()
+            with raising():
+                print(f"moothall studio: {address}", flush=True)
+                studio.wait()
     finally:
         studio.close()
         company.close()

@@ -12,6 +12,7 @@ from moothall.doors.checks import is_loopback_address
 from moothall.errors import ConfigError, MissingExtra
 
 _BACKLOG: Final = 128
+_LOOK_S: Final = 1.0
 
 
 def place_of(text: str, name: str) -> tuple[str, int]:
@@ -117,6 +118,9 @@ class HTTPServer:
         if self._thread.ident is None:
             self._close()
             return False
+        while timeout is None and self._thread.is_alive():
+            # A signal that comes just before the wait is handled after it: by then at the latest.
+            self._thread.join(_LOOK_S)
         self._thread.join(timeout)
         return bool(self._server.started)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import sys
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import click
@@ -11,7 +14,7 @@ import click
 from moothall.agent import Agent
 from moothall.cli.chat.console import Console, PlainConsole, TerminalConsole
 from moothall.cli.chat.session import Session
-from moothall.cli.exit_codes import interruptible
+from moothall.cli.interrupts import interruptible, on_interrupt
 from moothall.cli.own_agents import Company, company_options
 from moothall.cli.serving.broker_commands import Place, place_options
 from moothall.cli.shared_options import journal_option, recorded
@@ -103,8 +106,12 @@ async def _run(chat: Session, members: list[Agent], history: bool, place: Place 
         if place is None
         else place.space(approver=console.approver, on_connection=chat.on_connection)
     )
+    stop = partial(asyncio.get_running_loop().call_soon_threadsafe, chat.interrupt)
+    # Without a person at the terminal, Ctrl-C ends the chat.
+    ctrl_c = on_interrupt(stop, again=True) if console.interactive else nullcontext()
     async with space:
-        return await chat.run(console, space, members)
+        with ctrl_c:
+            return await chat.run(console, space, members)
 
 
 def _is_terminal(stream: Any) -> bool:

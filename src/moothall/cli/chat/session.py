@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import signal
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -63,8 +62,6 @@ class Session:
             for agent in members:
                 if isinstance(agent, Threaded):
                     agent.watch(partial(self._on_event, agent))
-            # Without a person at the terminal, Ctrl-C ends the chat.
-            self._loop.add_signal_handler(signal.SIGINT, self.interrupt)
         log = Warnings(lambda line: self._call_on_loop(console.print_error, line))
         _LOGGER.addHandler(log)
         failed = False
@@ -95,7 +92,6 @@ class Session:
         finally:
             console.at_work([])
             _LOGGER.removeHandler(log)
-            self._loop.remove_signal_handler(signal.SIGINT)
         return int(failed and not console.interactive)
 
     def _call_on_loop(self, function: Callable[..., object], *args: Any) -> None:

@@ -11,7 +11,7 @@ import click
 
 from moothall.agents import person
 from moothall.agents.sandbox import sandbox_for
-from moothall.cli.exit_codes import interruptible
+from moothall.cli.interrupts import interruptible
 from moothall.cli.recorded_runs import Recorded, execute_order
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.run_display import RunDisplay

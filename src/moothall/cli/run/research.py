@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from moothall.cli.exit_codes import INTERRUPTED, interruptible
+from moothall.cli.interrupts import INTERRUPTED, interruptible, raising
 from moothall.cli.progress import Warnings
 from moothall.cli.recorded_runs import Recorded, execute_order
 from moothall.cli.run.outcome import exit_code
@@ -202,7 +202,7 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
         status = execute_order(run_research, order, journal or page.journal.path, run_id, as_json)
         if status != INTERRUPTED:
             print("the page stays there until Ctrl-C", file=sys.stderr, flush=True)
-            with redirect_stdout(sys.stderr):  # standard output is for the report
+            with redirect_stdout(sys.stderr), raising():  # standard output is for the report
                 page.wait()
     return status
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from moothall.cli.exit_codes import INTERRUPTED, interruptible
+from moothall.cli.interrupts import INTERRUPTED, interruptible
 from moothall.cli.progress import Progress
 from moothall.cli.recorded_runs import execute_order
 from moothall.cli.run.town import run_simulation

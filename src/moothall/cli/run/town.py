@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from moothall.cli.exit_codes import INTERRUPTED, interruptible
+from moothall.cli.interrupts import INTERRUPTED, interruptible
 from moothall.cli.progress import Progress
 from moothall.cli.recorded_runs import Recorded
 from moothall.cli.run.watch import print_line

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moothall.agent import Agent
-from moothall.cli.exit_codes import stop_on_signals
+from moothall.cli.interrupts import stop_on_signals
 from moothall.cli.own_agents import add_agent, named_agent
 from moothall.cli.shared_options import print_text, recorded, usage
 from moothall.cli.values import Given

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -18,6 +16,7 @@ from moothall.budget import Budget
 from moothall.budget.limits import OF_RUNS
 from moothall.budget.period import PERS, Per
 from moothall.cli.exit_codes import NotBegun
+from moothall.cli.interrupts import interruptible, stop_on_signals
 from moothall.cli.own_agents import named_agent
 from moothall.cli.serving.broker_commands import (
     GRACE_S,
@@ -42,6 +41,7 @@ from moothall.errors import MissingExtra
 
 if TYPE_CHECKING:
     from moothall.agent import Agent
+    from moothall.doors.server import HTTPServer
     from moothall.journal import Journal
 
 _OF_CALLERS: Final = {name: limit for name, limit in OF_RUNS.items() if limit.asks}
@@ -186,7 +186,7 @@ def command(
         log_to_stderr()
         books = stack.enter_context(made_journal(journal)) if journal and most.spend else None
         if mcp_stdio:
-            return asyncio.run(_over_streams(served, most, books))
+            return interruptible(_over_streams(served, most, books))
         assert http is not None
         return _over_http(served, http, token, most, books)
 
@@ -220,7 +220,7 @@ class _Limits:
         if is_typed("token"):
             raise click.UsageError("give either --token or --callers")
         try:
-            lines = Path(self.callers).read_text("utf-8").splitlines()
+            lines = Path(self.callers).read_text("utf-8-sig").splitlines()
         except UnicodeDecodeError:
             raise click.UsageError(f"{self.callers} must be text in UTF-8") from None
         named: dict[str, str] = {}
@@ -282,18 +282,18 @@ def _over_http(
         app = asgi(agents, token=tokens, budget=budget, rate=limits.rate)
     with usage("--http"):
         server = HTTPServer(app, host, port)
+    return asyncio.run(_until_stopped(server, place))
+
+
+async def _until_stopped(server: HTTPServer, place: str) -> int:
+    def stop() -> bool:
+        server.stop()
+        return True
+
+    stop_on_signals(stop)
     click.echo(
         f"MCP is served at http://{place}/mcp, OpenAI's interface at /v1, AG-UI at /ag-ui, and "
         "A2A. Ctrl-C ends it."
     )
-    stopped = False
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal stopped
-        server.stop(at_once=stopped)
-        stopped = True
-
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, stop)
     server.start()
-    return 0 if server.join() else 1
+    return 0 if await asyncio.to_thread(server.join) else 1

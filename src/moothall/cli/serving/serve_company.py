@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from moothall.cli.exit_codes import stop_on_signals
+from moothall.cli.interrupts import stop_on_signals
 from moothall.cli.serving.broker_commands import log_to_stderr, print_served
 from moothall.cli.shared_options import usage
 from moothall.errors import GivenUp

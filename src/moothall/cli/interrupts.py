@@ -1,0 +1,158 @@
+"""Ctrl-C and SIGTERM: one handler, set before anything is imported that takes time.
+
+A KeyboardInterrupt may be raised anywhere, and what is imported or destroyed just then drops it. So
+nothing raises one here, but where a command waits for it. Until a command has something to end
+well, Ctrl-C ends the process at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+
+INTERRUPTED: Final = 130
+
+T = TypeVar("T")
+_STOPPING: Final = b"stopping; Ctrl-C again ends it at once\n"
+_ENDED: Final = b"moothall: interrupted\n"
+
+_acts: list[tuple[Callable[[], object], bool]] = []
+"""What Ctrl-C does now: the last one; and whether it does so at the next one, too."""
+
+
+def listen() -> None:
+    """Have Ctrl-C end this process, unless whoever started it has Ctrl-C ignored."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _handle)
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    if not _acts:
+        _say(_ENDED)
+        _exit()
+    act, again = _acts[-1]
+    if not again:
+        _acts[-1] = _AT_ONCE
+    act()
+
+
+def _exit() -> NoReturn:
+    os._exit(INTERRUPTED)
+
+
+_AT_ONCE: Final = (_exit, False)
+
+
+def _say(line: bytes) -> None:
+    # Not by print: the signal may come in the middle of one.
+    with suppress(OSError):
+        os.write(2, (b"\r\x1b[K" if os.isatty(2) else b"") + line)
+
+
+@contextmanager
+def on_interrupt(act: Callable[[], object], *, again: bool = False) -> Iterator[None]:
+    """Have Ctrl-C call `act` meanwhile; a second one ends the process, or calls it `again`."""
+    handler = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread() and callable(handler)
+    if not ours:  # no signal comes in another thread, nor where it is ignored
+        yield
+        return
+    _acts.append((act, again))
+    signal.signal(signal.SIGINT, _handle)
+    try:
+        yield
+    finally:
+        # Once it has come it stays so: what is done now may take long, too.
+        if _acts.pop() is _AT_ONCE:
+            _acts.insert(0, _AT_ONCE)
+        else:
+            signal.signal(signal.SIGINT, handler)
+
+
+def raising() -> Any:
+    """Have Ctrl-C raise KeyboardInterrupt meanwhile, where a command waits and imports nothing."""
+
+    def act() -> None:
+        raise KeyboardInterrupt
+
+    return on_interrupt(act)
+
+
+def interruptible(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine by `asyncio.run`, and say at Ctrl-C that it stops; a second one exits.
+
+    Raises:
+        KeyboardInterrupt: it was cancelled by Ctrl-C
+    """
+    import asyncio  # here, as neither help nor completion needs it: a third of their time
+
+    came = False
+
+    async def watched() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def stop() -> None:
+            nonlocal came
+            came = True
+            _say(_STOPPING)
+            loop.call_soon_threadsafe(task.cancel)
+
+        with woken(loop), on_interrupt(stop):
+            return await main
+
+    try:
+        return asyncio.run(watched())
+    except asyncio.CancelledError:
+        if came:
+            raise KeyboardInterrupt from None
+        raise
+
+
+@contextmanager
+def woken(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Have a signal wake the loop: one that comes just before it sleeps would wait with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    import socket
+
+    read, write = socket.socketpair()
+    with read, write:
+        read.setblocking(False)
+        write.setblocking(False)
+        loop.add_reader(read, read.recv, 4096)
+        before = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(read)
+
+
+def stop_on_signals(stop: Callable[[], bool]) -> None:
+    """Call `stop` at SIGINT or SIGTERM; if it returns False, or at the second, exit at once."""
+    told = False
+
+    def handle() -> None:
+        nonlocal told
+        if told or not stop():
+            with suppress(OSError):
+                sys.stdout.flush()
+            _exit()
+        told = True
+
+    import asyncio  # here, too
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, handle)
