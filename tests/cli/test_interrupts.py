@@ -102,7 +102,7 @@ class Signalled:
         right = process.returncode in (*ended, -number)
         # Python itself handles what comes before its first line of ours.
         early = number == signal.SIGINT and "KeyboardInterrupt" in said and "in start" not in said
-        if right and "Traceback" not in said or early:
+        if (right and "Traceback" not in said) or early:
             return ""
         return f"{name}, {number} after {after:.3f} s: {process.returncode}: {said[-2000:]}"
 
