@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from moothall import (
     Agent,
     AMQPSpace,
     Budget,
+    CallbackApprover,
     ChosenBy,
     CitizenMemory,
     Clock,
@@ -47,6 +50,7 @@ from moothall import (
     show,
     workflow,
 )
+from moothall.doors import asgi
 from moothall.reasoning.loop import parts
 
 
@@ -220,3 +224,48 @@ def test_a_recall_or_a_journal_refuses_a_value_as_a_config_error(tmp_path: Path)
         for call in calls:
             with pytest.raises(ConfigError):
                 call()
+
+
+def nothing() -> None: ...
+
+
+def many(one: Any, two: Any, three: Any, four: Any) -> None: ...
+
+
+WITH_A_FUNCTION: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "system_prompt": (lambda fn: agent(system_prompt=fn), "a function of (context)"),
+    "check": (lambda fn: agent(check=fn), "a function of (value, context)"),
+    "hook": (lambda fn: agent().register_hook("pre_reply", "h", fn), "function of (agent, kwargs)"),
+    "watch": (lambda fn: agent().watch(fn), "a function of (event)"),
+    "observe": (lambda fn: NativeSpace().observe(fn), "a function of (message)"),
+    "approver": (CallbackApprover, "CallbackApprover: function must be a function of (request)"),
+    "answer": (lambda fn: CallbackApprover(bool, fn), "answer= must be a function of (question)"),
+    "next": (lambda fn: Conversation([agent()], next=fn), "next= must be a function of (state)"),
+    "until": (lambda fn: Conversation([agent()], until=fn), "must be a function of (state)"),
+    "intercept": (lambda fn: Society().intercept(fn), "a function of (message)"),
+    "caller": (lambda fn: asgi(agent(), budget=fn), "budget= must be a function of (caller)"),
+}
+
+
+@pytest.mark.parametrize("takes", (nothing, many))
+@pytest.mark.parametrize(("make", "says"), WITH_A_FUNCTION.values(), ids=WITH_A_FUNCTION)
+def test_a_function_with_other_parameters_than_it_is_called_with_is_refused_as_it_is_given(
+    make: Callable[[Any], Any], says: str, takes: Any
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)) as raised:
+        make(takes)
+    assert f"got {takes.__name__}(" in str(raised.value)
+
+
+def test_functions_that_fit_are_taken_whatever_they_are() -> None:
+    class Says:
+        def __call__(self, context: Any, more: int = 3) -> str:
+            return "Be brief."
+
+        def prompt(self, context: Any) -> str:
+            return "Be brief."
+
+    for fn in (Says(), Says().prompt, lambda *given: "Be brief.", functools.partial(many, 1, 2, 3)):
+        agent(system_prompt=fn)
+    for check in (int, lambda value: None, lambda value, context: None, print):
+        agent(check=check)

@@ -360,6 +360,7 @@ FLOORS = {
         "studio",
     ),
     "cli": (
+        "interrupts",
         "exit_codes",
         "values",
         "progress",

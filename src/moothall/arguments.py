@@ -132,10 +132,29 @@ def check_boolean(name: str, value: object) -> None:
         raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
 
 
-def check_function(name: str, value: object, *, optional: bool = False) -> None:
-    """Raise ConfigError unless a value can be called."""
-    if not callable(value) and not (value is None and optional):
+def check_function(name: str, value: Any, *takes: str, optional: bool = False) -> None:
+    """Raise ConfigError unless a value can be called, with these arguments if they are named."""
+    if value is None and optional:
+        return
+    if not callable(value):
         raise ConfigError(f"{name} must be a function, got {excerpt(value)}")
+    if takes and not can_take(value, len(takes)):
+        called = getattr(value, "__qualname__", type(value).__qualname__)
+        got = f"{called}{inspect.signature(value)}"
+        raise ConfigError(f"{name} must be a function of ({', '.join(takes)}), got {got:.200}")
+
+
+def can_take(function: Callable[..., Any], count: int) -> bool:
+    """Return whether a function can be called with so many arguments, as far as is known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of a builtin nobody knows the parameters
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def is_path(value: object) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 from typing_extensions import TypeVar
 
 from moothall.approval import Question, answer
+from moothall.arguments import check_function
 from moothall.errors import ConfigError, DefinitionError
 from moothall.threads import awaited, loop_is_running
 
@@ -125,6 +126,8 @@ def check_system_prompt(given: object, agent: object) -> None:
             f"agent {agent!r}: system_prompt= must be a text or a function of the Context, got "
             f"{given!r:.80}"
         )
+    if callable(given):
+        check_function(f"agent {agent!r}: system_prompt=", given, "context")
 
 
 async def prompt_for(given: SystemPrompt | None, context: Context[Any]) -> str:

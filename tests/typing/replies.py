@@ -115,6 +115,7 @@ async def stream(agent: ReActAgent | Conversation) -> str:
                     print(f"done: {event.reply.text}")
                 case _:
                     pass
+            assert_type(event.agent, str)
             if event.kind == "text":
                 text += event.text
             if event.kind == "done":

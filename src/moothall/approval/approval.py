@@ -25,6 +25,7 @@ from moothall.approval.decision import ChangedArgs as ChangedArgs
 from moothall.approval.decision import Decision as Decision
 from moothall.approval.decision import Refused as Refused
 from moothall.approval.decision import not_permitted as not_permitted
+from moothall.arguments import check_function
 from moothall.errors import (
     DefinitionError,
     InvalidMessage,
@@ -232,6 +233,8 @@ class CallbackApprover:
             raise DefinitionError(f"CallbackApprover takes a function, got {function!r:.80}")
         if answer is not None and not callable(answer):
             raise DefinitionError(f"CallbackApprover: answer= takes a function, got {answer!r:.80}")
+        check_function("CallbackApprover: function", function, "request")
+        check_function("CallbackApprover: answer=", answer, "question", optional=True)
         self.function = function
         self.answer = answer
 

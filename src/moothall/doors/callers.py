@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from moothall.arguments import check_integer
+from moothall.arguments import check_function, check_integer
 from moothall.budget.limits import LIMITS, used_up
 from moothall.doors.checks import Scope
 from moothall.errors import BudgetExceeded, ConfigError, DeadlineExceeded
@@ -54,6 +54,8 @@ class Callers:
         self.tokens: dict[str, str] | None = _checked(tokens)
         if budget is not None and not callable(getattr(budget, "child", budget)):
             raise ConfigError(f"budget= must be a Budget or a function, got {budget!r:.80}")
+        if callable(budget):
+            check_function("budget=", budget, "caller")
         check_integer("rate=", rate, optional=True)
         self._given = budget
         self._rate = rate

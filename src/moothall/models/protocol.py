@@ -230,7 +230,7 @@ def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
 class _Piece:
     kind: ClassVar[str]
     text: str
-    agent: str | None = None
+    agent: str = ""
     run_id: str | None = field(default=None, repr=False)
     thread: str | None = field(default=None, repr=False)
     decides: bool = field(default=False, repr=False)
@@ -242,7 +242,7 @@ class TextPiece(_Piece):
 
     Attributes:
         text: the piece
-        agent: the id of the model's agent; the model itself leaves it None
+        agent: the id of the model's agent; the model itself leaves it empty
         run_id: the id of the run; the model itself leaves it None
         thread: the id of the conversation; None for the agent's own
         decides: whether the reviewer, H, of a dual act says it: it belongs to a decision, which no

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
+from moothall.arguments import check_function
 from moothall.errors import ConfigError, DeadlineExceeded, DefinitionError, HookError
 from moothall.jsonvalue import copy_json
 from moothall.models.protocol import ModelReply, Usage
@@ -162,8 +163,7 @@ def with_hook(hooks: Hooks, type: HookType, name: str, fn: Hook) -> Hooks:
     _check_type(type)
     if not isinstance(name, str) or not name:
         raise ConfigError(f"the name of a hook must be a text, got {name!r}")
-    if not callable(fn):
-        raise ConfigError(f"the {type} hook {name!r} must be a function, got {fn!r:.80}")
+    check_function(f"the {type} hook {name!r}", fn, "agent", "kwargs")
     return {**hooks, type: {**hooks.get(type, {}), name: fn}}
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from moothall import tracing
 from moothall.agent import CURRENT
-from moothall.arguments import check_integer
+from moothall.arguments import check_function, check_integer
 from moothall.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
 from moothall.jsonvalue import as_json, json_text
 from moothall.message import check_message
@@ -117,11 +117,7 @@ class RecordedAgent(ConversationalAgent):
         journal = self._journal_to_resume()
         check_integer(f"agent {self.id!r}: resume_runs: concurrency=", concurrency)
         for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
-            if fn is not None and not callable(fn):
-                raise ConfigError(
-                    f"agent {self.id!r}: resume_runs: {name}= must be a function of the run, "
-                    f"got {fn!r:.80}"
-                )
+            check_function(f"agent {self.id!r}: resume_runs: {name}=", fn, "run", optional=True)
         all_runs = journal.runs()
         forked = {each.forked_from for each in all_runs}
         mine = [

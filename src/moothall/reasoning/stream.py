@@ -10,6 +10,7 @@ from typing import Any, Generic, Self
 
 from typing_extensions import TypeVar
 
+from moothall.arguments import check_function
 from moothall.errors import DefinitionError
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Usage
@@ -143,6 +144,7 @@ class Watchers:
         """Show a callback the events from now on."""
         if not callable(callback) or inspect.iscoroutinefunction(callback):
             raise DefinitionError(f"watch takes a plain function, got {callback!r:.80}")
+        check_function("watch: callback", callback, "event")
         self._callbacks = (*self._callbacks, callback)
 
     def remove(self, callback: Callable[[Event], Any]) -> None:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall.action import ACCESS_PERMITTED, Action, ActionRegistry
-from moothall.arguments import check_integer
+from moothall.arguments import check_function, check_integer
 from moothall.environment import Environment
 from moothall.errors import ConfigError, DefinitionError, JournalError, SearchError
 from moothall.jsonvalue import json_text
@@ -199,11 +199,8 @@ class Researcher(RecordedAgent):
         self.outline: bool | list[str] = outline_of(outline, id)
         check_integer(f"agent {id!r}: context_tokens=", context_tokens, optional=True)
         self.context_tokens: int | None = context_tokens
-        if not (review_plan is None or callable(getattr(review_plan, "reply", review_plan))):
-            raise ConfigError(
-                f"agent {id!r}: review_plan= must be a function or an agent that replies, got "
-                f"{review_plan!r:.80}"
-            )
+        if not callable(getattr(review_plan, "reply", None)):  # else it is an agent that replies
+            check_function(f"agent {id!r}: review_plan=", review_plan, "plan", optional=True)
         self.review_plan = review_plan
         self.steps: dict[str, Any] = {
             "plan": plan or Plan(),

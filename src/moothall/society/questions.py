@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
+from moothall.arguments import check_function
 from moothall.errors import ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
 from moothall.journal import Journal
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json
@@ -230,6 +231,8 @@ class Experiments(Steps):
             return self._asked(citizens)
         if callable(citizens) and is_async(citizens):
             raise ConfigError(f"citizens must be a plain function, got {citizens!r:.80}")
+        if callable(citizens):
+            check_function("citizens", citizens, "respondent")
         view, found = self._view_now(), dict[str, SocietyMailbox | None]()
         for number, (id, mailbox) in enumerate(self._asked(None).items()):
             if number % _CHOSEN_AT_ONCE == 0:

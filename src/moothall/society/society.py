@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import tracing
 from moothall.agent import Agent
 from moothall.approval import Approver
-from moothall.arguments import check_boolean, check_integer, check_text, names_checked
+from moothall.arguments import (
+    check_boolean,
+    check_function,
+    check_integer,
+    check_text,
+    names_checked,
+)
 from moothall.budget import Budget
 from moothall.clock import DAY_S, Clock, seconds_of
 from moothall.dispatch import AgentToolbox
@@ -314,6 +320,7 @@ class Society(Experiments):
             check_text("run_id", run_id)
         if not (progress is None or callable(progress)):
             raise ConfigError(f"progress must be a function of a row, got {progress!r:.80}")
+        check_function("progress=", progress, "row", optional=True)
         if trajectories and out is None:
             raise ConfigError("trajectories=True writes a table: give out=, its folder, too")
         if out is not None:
@@ -524,6 +531,7 @@ class Society(Experiments):
             self._as_agents()
         if not callable(interceptor) or is_async(interceptor):
             raise DefinitionError(f"intercept takes a plain function, got {interceptor!r:.80}")
+        check_function("intercept: interceptor", interceptor, "message")
         self._interceptors = (*self._interceptors, interceptor)
 
     def announce(self, news: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from moothall.arguments import check_function
 from moothall.errors import ConfigError
 from moothall.signature.schema import object_schema
 from moothall.society.kernel.intervention import several
@@ -111,6 +112,7 @@ class Question:
             raise ConfigError(f"{where}: low must be below high, got {bounds[0]} and {bounds[1]}")
         if self.by is not None and (not callable(self.by) or is_async(self.by)):
             raise ConfigError(f"{where}: by must be a plain function, got {self.by!r:.80}")
+        check_function(f"{where}: by", self.by, "respondent", optional=True)
 
     @property
     def schema(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from moothall.agent import CURRENT, Agent, overrides
 from moothall.approval import Approver, check_approver
-from moothall.arguments import check_integer, names_checked
+from moothall.arguments import check_function, check_integer, names_checked
 from moothall.errors import DefinitionError, DuplicateAgent, SpaceClosed
 from moothall.message import Envelope, address
 from moothall.spaces.delivery import CALLBACK, RUNNING, Delivery
@@ -204,6 +204,7 @@ class Space:
         """
         if not callable(callback) or is_async(callback):
             raise DefinitionError(f"observe takes a plain function, got {callback!r}")
+        check_function("observe: callback", callback, "message")
         if everywhere:
             self._observe_everywhere(callback)
         else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall.action import Action
-from moothall.arguments import check_boolean
+from moothall.arguments import check_boolean, check_function
 from moothall.errors import AskAgain, ConfigError, DefinitionError, MoothallError
 from moothall.message import address
 from moothall.models.protocol import Usage
@@ -149,6 +149,7 @@ def as_order(given: Any) -> Order:
     if isinstance(given, Order):
         return given
     if callable(given) and not isinstance(given, type):
+        check_function("next=", given, "state")
         return _ByFunction(given)
     raise DefinitionError(
         "next= is RoundRobin(), ChosenBy(model), HandOver() or a function of the conversation's "

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from moothall.arguments import check_integer, check_seconds
+from moothall.arguments import check_function, check_integer, check_seconds
 from moothall.errors import DefinitionError
 from moothall.message import address
 from moothall.reasoning.conversation.conversation_state import ConversationState
@@ -254,6 +254,7 @@ def as_condition(given: Any) -> Condition:
     if isinstance(given, Condition):
         return given
     if callable(given) and not isinstance(given, type):
+        check_function("a condition", given, "state")
         return _Function(given)
     raise DefinitionError(
         "a condition is MaxTurns, MaxTokens, Said, StoppedBy, Elapsed, some of them combined by | "

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action, ActionRegistry
-from moothall.arguments import check_integer
+from moothall.arguments import can_take, check_function, check_integer
 from moothall.context import SystemPrompt, check_system_prompt
 from moothall.environment import AnyEnvironment, Environment
 from moothall.errors import ConfigError, StateError
@@ -177,6 +177,8 @@ class ReActAgent(RecordedAgent):
                     f"agent {id!r}: check= must be a function of an answer's value, got "
                     f"{check!r:.80}"
                 )
+            if not can_take(check, 1):
+                check_function(f"agent {id!r}: check=", check, "value", "context")
             self.check = check
         if tries != TRIES:
             check_integer(f"agent {id!r}: tries=", tries, low=0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.arguments import check_integer
+from moothall.arguments import check_function, check_integer
 from moothall.errors import ConfigError, DefinitionError
 from moothall.memory.memory_config import first_status
 from moothall.society.arrays import np, sha256_of
@@ -95,6 +95,7 @@ class Population(Register):
             if not callable(metric):
                 what = f"must be a function of the columns, got {metric!r:.80}"
                 raise ConfigError(f"metric {name!r} {what}")
+            check_function(f"metric {name!r}", metric, "columns")
             if name in _MEASURED:
                 what = f"must have another name: each row of metrics has a {name!r}"
                 raise ConfigError(f"metric {name!r} {what}")

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from moothall.approval import Approver
-from moothall.arguments import check_boolean, names_checked
+from moothall.arguments import check_boolean, check_function, names_checked
 from moothall.errors import ConfigError, MissingExtra, RequestError
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Names
 from moothall.spaces.amqp.inbox import Inbox
@@ -102,6 +102,7 @@ class AMQPSpace(Space):
             raise ConfigError(
                 f"AMQPSpace: on_connection= must be a plain function, got {on_connection!r}"
             )
+        check_function("AMQPSpace: on_connection=", on_connection, "what", "text", optional=True)
         self._options = AMQPOptions.from_environment() if amqp_options is None else amqp_options
         self._names = Names(exchange)
         self._inbox_path = None if inbox is None else os.fspath(inbox)
