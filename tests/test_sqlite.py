@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import pytest
 
 from moothall import Journal, ReActAgent, ScriptedModel, SQLiteMemory
 from moothall.errors import JournalError, MemoryFileError
+from moothall.spaces.amqp.inbox import Inbox
 
 
 def run(journal: Journal | Path, run_id: str) -> str:
@@ -303,3 +305,127 @@ print(sorted(set(done)) == list(range(100)), len(done) - 100 <= 1)
 
 def test_a_run_on_a_full_disk_stops_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     assert python(FULL, tmp_path / "runs.db") == "True True\n"
+
+
+# -- files that this process, or another program, opens and closes beside --------------------------
+
+READ = """
+import hashlib, os, shutil, signal, subprocess, sys
+from pathlib import Path
+from moothall import Host, Journal, ReActAgent, ScriptedModel, SQLiteMemory
+from moothall.errors import FileError
+from moothall.spaces.amqp.inbox import Inbox
+
+folder = Path(sys.argv[1])
+FILES = [
+    folder / f"{name}.db{end}"
+    for name in ("runs", "memory", "inbox")
+    for end in ("", "-wal", "-shm")
+]
+STRANGER = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA table_info(x)')"
+OPERATOR = "import sys; from moothall import Journal; Journal(sys.argv[1]).close()"
+
+def copy():
+    for file in FILES:
+        shutil.copyfile(file, "/dev/null")
+
+def hash():
+    for file in FILES:
+        with file.open("rb") as opened:
+            hashlib.file_digest(opened, "sha256")
+
+def tool():
+    for file in FILES:
+        try:
+            Host("host", folder).folder.read(file.name)
+        except FileError as error:
+            assert "belongs to a journal, memory or inbox" in str(error), error
+        else:
+            raise AssertionError(file)
+
+journal = Journal(folder / "runs.db")
+memory = SQLiteMemory(folder / "memory.db")
+inbox = Inbox(folder / "inbox.db")
+agent = ReActAgent("a", ScriptedModel(["Yes."] * 9), journal=journal)
+for number, read in enumerate((copy, hash, tool)):
+    read()
+    for file in FILES[::3]:
+        subprocess.run([sys.executable, "-c", STRANGER, file], check=True)
+    subprocess.run([sys.executable, "-c", OPERATOR, FILES[0]], check=True)
+    agent.reply_sync("go", run_id=f"{number}")
+    memory.add_memory({"role": "user", "content": f"{number}"})
+    inbox.accept(f"{number}", "a", b"{}")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_is_written_after_its_own_process_has_read_the_files_outlives_a_kill(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [*_QUIET, "-c", READ, tmp_path], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGKILL, "")
+    assert python(RUNS, tmp_path / "runs.db") == "['0', '1', '2']\n"
+    with SQLiteMemory(tmp_path / "memory.db") as memory:
+        assert [each["content"] for each in memory.get_memories()] == ["0", "1", "2"]
+    inbox = Inbox(tmp_path / "inbox.db")
+    assert [entry.key for entry in inbox.unfinished("a")] == ["0", "1", "2"]
+    inbox.close()
+
+
+def test_write_after_the_log_was_deleted_is_an_error_until_the_program_starts_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "runs.db"
+    program = """
+import sys
+from pathlib import Path
+from moothall import Journal, ReActAgent, ScriptedModel
+from moothall.errors import JournalError
+agent = ReActAgent("a", ScriptedModel(["Yes."] * 9), journal=Journal(sys.argv[1]))
+agent.reply_sync("go", run_id="A")
+Path(f"{sys.argv[1]}-wal").unlink()
+for use in (lambda: agent.reply_sync("go", run_id="B"), lambda: Journal(sys.argv[1])):
+    try:
+        use()
+    except JournalError as error:
+        print(error)
+"""
+    told = python(program, path).splitlines()
+    assert len(told) == 2
+    for each in told:
+        assert "-wal and -shm, were deleted or replaced" in each
+        assert each.endswith("start the program again")
+    assert python(RUNS, path) == "[]\n"
+
+
+OUTLIVED = """
+import os, sys
+from moothall import Journal, ReActAgent, ScriptedModel
+from moothall.errors import JournalError
+def run(run_id):
+    ReActAgent("a", ScriptedModel(["Yes."]), journal=sys.argv[1]).reply_sync("go", run_id=run_id)
+journal = Journal(sys.argv[1])
+closed = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.read(closed[0], 1)
+    try:
+        run("child")
+    except JournalError as error:
+        print(error, flush=True)
+    os._exit(0)
+journal.close()
+run("parent")
+os.write(closed[1], b"x")
+assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_forked_child_that_opens_the_file_after_its_parent_closed_it_is_told(
+    tmp_path: Path,
+) -> None:
+    told = python(OUTLIVED, tmp_path / "runs.db")
+    assert told.endswith("opened it again after a fork: start the program again\n")
+    assert python(RUNS, tmp_path / "runs.db") == "['parent']\n"

@@ -13,9 +13,10 @@ import os
 import signal
 import sqlite3
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -351,6 +352,14 @@ def as_data(reply: Reply) -> dict[str, Any]:
     return data
 
 
+def read_on(folder: Path) -> None:
+    """Open, read and close all files again and again, as a copy or a search does."""
+    while True:
+        for path in folder.iterdir():
+            with suppress(OSError):
+                path.read_bytes()
+
+
 def do(job: dict[str, Any]) -> None:
     """Begin the run, or go on with it; or be killed meanwhile."""
     folder = Path(job["folder"])
@@ -358,6 +367,8 @@ def do(job: dict[str, Any]) -> None:
     watch(tuple(job.get("files", ("journal",))), None if fatal is None else tuple(fatal))
     effects = Effects(folder / "effects", job.get("effect"))
     durability = job.get("durability", "process")
+    if not place(folder):
+        threading.Thread(target=read_on, args=(folder,), daemon=True).start()
     with recorded(folder, durability=durability) as journal:
         agent = PROGRAMS[job["program"]](folder, journal, effects)
         if job["program"] == "spent":  # it stops at a budget, and goes on with a larger one

@@ -20,6 +20,7 @@ from moothall.agents import text_file
 from moothall.agents.text_file import MAX_LINE, quoted
 from moothall.arguments import is_path
 from moothall.errors import FileError, NoSuchFile, NotAFile, OutsideFolder
+from moothall.sqlite import is_in_use
 
 T = TypeVar("T")
 
@@ -149,6 +150,8 @@ class Folder:
         def unlink(parent: int, last: str, status: os.stat_result) -> None:
             if stat.S_ISDIR(status.st_mode):
                 raise NotAFile(f"{quoted(name)} is a folder; only files are deleted")
+            if not stat.S_ISLNK(status.st_mode):
+                _require(name, status, lambda _: True)
             os.unlink(last, dir_fd=parent)
 
         self._at(name, unlink, follow=False)
@@ -293,6 +296,11 @@ def _changed_if_gone(error: OSError) -> Exception:
 
 
 def _require(name: str, status: os.stat_result, wanted: Callable[[int], bool]) -> None:
+    if is_in_use(status):
+        raise FileError(
+            f"{quoted(name)} belongs to a journal, memory or inbox that this program uses; it is "
+            "not read or changed here"
+        )
     if wanted(status.st_mode):
         return
     if stat.S_ISREG(status.st_mode):

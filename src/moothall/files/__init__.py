@@ -1,6 +1,17 @@
-"""Files: written whole, and YAML as data with the line of each part."""
+"""Files: written whole, locked, and YAML as data with the line of each part."""
 
+from moothall.files.open_file_locks import OPEN_FILE_LOCKS, locked, set_lock
 from moothall.files.whole import owned_as, written_whole
 from moothall.files.yaml_file import Where, at_line, read_yaml, yaml_data
 
-__all__ = ["Where", "at_line", "owned_as", "read_yaml", "written_whole", "yaml_data"]
+__all__ = [
+    "OPEN_FILE_LOCKS",
+    "Where",
+    "at_line",
+    "locked",
+    "owned_as",
+    "read_yaml",
+    "set_lock",
+    "written_whole",
+    "yaml_data",
+]

@@ -16,11 +16,11 @@ _SWEPT: Final[set[Path]] = set()
 
 
 @contextmanager
-def written_whole(path: Path, mode: int = 0o666) -> Iterator[Path]:
+def written_whole(path: Path, mode: int = 0o666, new: bool = False) -> Iterator[Path]:
     """Yield the name of a new file beside a path, which is moved there once it is on the disk.
 
-    Its writer truncates it, and must not replace it. What processes that were killed have left in
-    the folder is removed when this process first writes there.
+    Its writer truncates it, and must not replace it. A `new` one leaves a file that is there as it
+    is. What killed processes have left in the folder is removed when this one first writes there.
     """
     if path.parent not in _SWEPT:
         _sweep(path.parent)
@@ -29,7 +29,11 @@ def written_whole(path: Path, mode: int = 0o666) -> Iterator[Path]:
     try:
         yield part
         os.fsync(file)
-        part.replace(path)
+        if new:
+            with suppress(FileExistsError):
+                os.link(part, path)
+        else:
+            part.replace(path)
     finally:
         part.unlink(missing_ok=True)
         os.close(file)

@@ -6,29 +6,36 @@ Forking while other threads are inside SQLite is not supported: a child inherits
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from moothall.arguments import is_path
 from moothall.errors import ConfigError, MoothallError
-from moothall.threads import guard, in_child
+from moothall.files import written_whole
+from moothall.sqlite.connection import (
+    ABANDONED,
+    HELD,
+    OPEN,
+    OPENING,
+    SQLiteConnection,
+    abandon,
+    has_open,
+    identity_of,
+)
+from moothall.sqlite.held import Held, Identity, is_in_wal_mode, set_wal_mode
 
 E = TypeVar("E", bound=MoothallError)
-Identity: TypeAlias = tuple[int, int] | None
 Migration: TypeAlias = str | Callable[[sqlite3.Connection], object]
 """A statement, or what a migration does by Python."""
 
 _LEAST_BYTES: Final = 512
 """A database has no fewer; SQLite itself treats a file of one byte as empty."""
-_SHARED: Final = (("", 0x40000002, 510), ("-shm", 128, 1))
-"""SQLite's read locks while a WAL file is open: the file, the first byte, and how many bytes."""
 
 _FAULTS: Final = {
     sqlite3.SQLITE_READONLY: "it may not be written ({error}): change its permissions",
@@ -39,35 +46,6 @@ _FAULTS: Final = {
     sqlite3.SQLITE_CANTOPEN: "it, or the files beside it, -wal and -shm, cannot be opened: change "
     "their permissions, or copy all of them to a folder that may be written to",
 }
-
-_OPENING = guard()
-_OPEN: set[SQLiteConnection] = set()
-_INHERITED: dict[Path, list[int]] = {}
-
-
-class SQLiteConnection(sqlite3.Connection):
-    """A connection that stores its file, and whether it waits for locks."""
-
-    path: Path = Path()
-    identity: Identity = None
-    patient: bool = True
-
-    def wait(self, seconds: float) -> None:
-        """Set how many seconds to wait for a lock from now on; 0 for no wait."""
-        if self.patient is not (seconds > 0):
-            self.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
-            self.patient = seconds > 0
-
-    def insert(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """Insert one row; return its number."""
-        number = self.execute(sql, values).lastrowid
-        assert number is not None
-        return number
-
-    def close(self) -> None:
-        """Close the connection."""
-        super().close()
-        _OPEN.discard(self)
 
 
 class SQLiteFile(Generic[E]):
@@ -89,6 +67,7 @@ class SQLiteFile(Generic[E]):
         self.name = name = os.fspath(path)
         self._at = os.path.abspath(name)
         self.path: Path = Path(self._at)
+        self._log = f"{os.path.realpath(self._at)}-wal"
         self.error: Callable[[str], E] = partial(error, name)
         self._kind = kind
         self._maker = maker
@@ -112,16 +91,12 @@ class SQLiteFile(Generic[E]):
 
     def identity(self) -> Identity:
         """Return the file's device and inode, whatever its name; None without a file."""
-        try:
-            found = os.stat(self._at)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+        return identity_of(self._at)
 
     def is_open(self) -> bool:
         """Return whether this process has a connection to it."""
         identity = self.identity()
-        return identity is not None and any(each.identity == identity for each in list(_OPEN))
+        return identity is not None and has_open(identity)
 
     def look(self, may_read: bool = False) -> str:
         """Check the path before anything is created; return why it is read-only, or "" if not."""
@@ -144,10 +119,45 @@ class SQLiteFile(Generic[E]):
             raise self.error(reason)
         return reason
 
+    def open(self, timeout: float, *settings: str) -> SQLiteConnection:
+        """Return a connection, with these pragmas, to the file in WAL mode and its newest version.
+
+        The file is created if it does not exist.
+        """
+        if not self.path.exists():
+            self._create(settings)
+        connection = self.connect("rwc", timeout, *settings)
+        try:
+            version = self.version(connection)
+            if connection.held is None:
+                with OPENING:
+                    self._use_wal(connection, timeout)
+                    connection.close()
+                    connection = self.connect("rw", timeout, *settings)
+            if version < self.newest:
+                with connection.writing(timeout):
+                    self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _create(self, settings: Sequence[str]) -> None:
+        """Create the file whole, so that nobody opens half of it."""
+        with suppress(OSError), written_whole(self.path, 0o600, new=True) as part:
+            made = sqlite3.connect(part, isolation_level=None)
+            try:
+                for setting in (*settings, "journal_mode = MEMORY"):
+                    made.execute(f"PRAGMA {setting}")
+                self._migrate(made)
+            finally:
+                made.close()
+            set_wal_mode(part)
+
     def connect(self, mode: str, timeout: float, *settings: str) -> SQLiteConnection:
         """Return a connection, with these pragmas, in autocommit mode."""
-        with _OPENING:
-            self._lock_as_inherited()
+        with OPENING:
+            held = self._hold(timeout) if mode.startswith("rw") else None
             connection: SQLiteConnection = sqlite3.connect(
                 f"{self.path.as_uri()}?mode={mode}",
                 uri=True,
@@ -156,32 +166,66 @@ class SQLiteFile(Generic[E]):
                 check_same_thread=False,
                 factory=SQLiteConnection,
             )
-            connection.path, connection.identity = self.path, self.identity()
-            _OPEN.add(connection)
+            connection.identity, connection.held = self.identity(), held
+            OPEN.add(connection)
         try:
             # Copying the log into the file waits for the disk, so not after every 4 MB. A malicious
             # file must not call functions from its schema.
             for setting in (*settings, "wal_autocheckpoint = 4000", "trusted_schema = OFF"):
                 connection.execute(f"PRAGMA {setting}")
+            if held is not None:
+                connection.execute("PRAGMA schema_version").fetchone()  # opens the log
+                connection.log = identity_of(self._log)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _lock_as_inherited(self) -> None:
-        """In a forked child, take the locks that the inherited SQLite state says it has.
+    def _hold(self, timeout: float) -> Held | None:
+        """Hold the file as long as this process has connections to it, if it is in WAL mode."""
+        identity = self.identity()
+        if identity in ABANDONED and ABANDONED[identity] is None:
+            raise self._out_of_step()
+        if identity in HELD:
+            return HELD[identity]
+        index = ABANDONED.get(identity)
+        if index is None and not is_in_wal_mode(self._at):
+            return None
+        try:
+            HELD[identity] = held = Held(self._at, timeout, index)
+        except OSError as error:
+            if index is not None:
+                raise self._out_of_step() from error
+            raise self.error(f"it cannot be locked ({error.strerror}): use a local disk") from error
+        return held
 
-        Without them the parent believes that it is the last to close the file, and removes the log
-        that the child still writes to.
-        """
-        for path, locked in _INHERITED.items():
-            with suppress(OSError):
-                for place, (suffix, start, length) in enumerate(_SHARED):
-                    if not os.path.samefile(path, self.path):
-                        break
-                    if place == len(locked):
-                        locked.append(os.open(f"{path}{suffix}", os.O_RDWR | os.O_CLOEXEC))
-                    fcntl.lockf(locked[place], fcntl.LOCK_SH | fcntl.LOCK_NB, length, start)
+    def _use_wal(self, connection: SQLiteConnection, timeout: float) -> None:
+        """Change the file to WAL mode; wait while another process does the same."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            except sqlite3.OperationalError:
+                if time.monotonic() >= deadline:
+                    raise
+                connection.execute("BEGIN EXCLUSIVE")
+                connection.execute("COMMIT")
+                continue
+            if mode == "wal":
+                return
+            raise self.error(
+                f"its file system allows no shared memory (mode {mode}): use a local disk"
+            )
+
+    def check_log(self, connection: SQLiteConnection) -> None:
+        """Raise if the log that a connection writes to was deleted or replaced."""
+        if connection.held is None or identity_of(self._log) == connection.log:
+            return
+        connection.rollback()
+        # Closing it would write what is in the old log over what others have written since.
+        abandon(each for each in list(OPEN) if each.identity == connection.identity)
+        ABANDONED[connection.identity] = None
+        raise self._out_of_step()
 
     # -- versions ----------------------------------------------------------------------------------
 
@@ -212,7 +256,7 @@ class SQLiteFile(Generic[E]):
             )
         return int(version)
 
-    def migrate(self, connection: sqlite3.Connection) -> None:
+    def _migrate(self, connection: sqlite3.Connection) -> None:
         """Migrate to the newest version and record that, in one transaction."""
         connection.execute("BEGIN IMMEDIATE")
         # If another process has migrated it meanwhile, nothing is left to do.
@@ -236,6 +280,19 @@ class SQLiteFile(Generic[E]):
         """Return the error for a file that was deleted, moved or replaced while it was open."""
         return self.error(f"it is gone: restore it, or make a new {self._maker}")
 
+    def lock_lost(self) -> E:
+        """Return the error for a transaction that others changed the file beneath."""
+        return self.error(
+            "this program opened and closed it elsewhere meanwhile, which freed it for another "
+            "program: try again, and leave it and the files beside it to moothall"
+        )
+
+    def _out_of_step(self) -> E:
+        return self.error(
+            "the files beside it, -wal and -shm, were deleted or replaced while this process had "
+            "it open, or before it opened it again after a fork: start the program again"
+        )
+
     def damaged(self, what: str) -> E:
         """Return the error for a damaged file."""
         return self.error(
@@ -258,15 +315,3 @@ class SQLiteFile(Generic[E]):
             return self.missing_error()
         words = {sqlite3.SQLITE_BUSY: locked, sqlite3.SQLITE_LOCKED: locked, **_FAULTS}
         return self.error(words.get(code, "SQLite says: {error}").replace("{error}", str(error)))
-
-
-def _after_fork() -> None:
-    """In a child, never close an inherited connection: that removes the parent's log."""
-    for connection in _OPEN:
-        # Not kept in a list, which the interpreter would clear at its exit.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-        _INHERITED[connection.path] = []
-    _OPEN.clear()
-
-
-in_child(_after_fork)

@@ -14,7 +14,9 @@ from typing import Any, Final, Generic, TypeVar
 from moothall.arguments import check_seconds
 from moothall.database import ALONE, Lock
 from moothall.errors import MoothallError
-from moothall.sqlite.file import Identity, SQLiteConnection, SQLiteFile
+from moothall.sqlite.connection import SQLiteConnection
+from moothall.sqlite.file import SQLiteFile
+from moothall.sqlite.held import Identity
 from moothall.threads import guard, renewed
 
 E = TypeVar("E", bound=MoothallError)
@@ -76,20 +78,18 @@ class SQLitePool(Generic[E]):
     def empty_log(self, seconds: float = 5.0) -> bool:
         """Move the log into the file and empty it, so that no deleted data is left there.
 
-        Return False if readers of an older state prevented it for so long. A writer waits for it
-        for some milliseconds.
+        Return False if readers of an older state prevented it for so long. Writers wait meanwhile.
         """
         deadline = time.monotonic() + seconds
         while True:
-            # Most is moved while others write; only the rest is moved under the lock.
-            if self.move_log() and self._moves_log("TRUNCATE"):
+            if self._moves_log("TRUNCATE"):
                 return True
             if time.monotonic() >= deadline:
                 return False
             time.sleep(_PAUSE_S)  # noqa: TID251 - so long others write
 
     def move_log(self) -> bool:
-        """Move what the log has into the file, as far as readers allow; nobody waits.
+        """Move what the log has into the file, as far as readers allow; writers wait meanwhile.
 
         Who changes much does so now and then: else the next writer has to, and that takes long.
         """
@@ -102,9 +102,10 @@ class SQLitePool(Generic[E]):
         """
         self._lock(True)
         try:
-            connection = self._connect("rw")
+            connection = self._take(patient=True)
             try:
-                connection.execute("VACUUM")
+                with connection.writing(self._timeout):
+                    connection.execute("VACUUM")
             except sqlite3.Error as error:
                 raise self._fault(error) from error
             finally:
@@ -117,7 +118,7 @@ class SQLitePool(Generic[E]):
     def copy_to(self, path: Path) -> None:
         """Write what the file has at this moment to another file, which is empty; nobody waits."""
         self._file.check_process()
-        connection = self._connect("rw")
+        connection = self._take(patient=True)
         try:
             connection.execute("VACUUM INTO ?", (str(path),))
             copy = sqlite3.connect(path)  # a file of its own, which nobody else knows
@@ -135,10 +136,12 @@ class SQLitePool(Generic[E]):
         connection = self._take(patient=False)
         try:
             connection.wait(0)
-            with self._writing if how == "TRUNCATE" else nullcontext():
+            with self._writing, connection.writing(self._timeout):
                 (busy, log, moved) = connection.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
-        except sqlite3.Error as error:
+        except BaseException as error:
             connection.close()
+            if not isinstance(error, sqlite3.Error):
+                raise
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
                 return False
             raise self._fault(error) from error
@@ -169,10 +172,21 @@ class SQLitePool(Generic[E]):
         try:
             connection = self._take(patient=timeout > 0)
             connection.wait(timeout)
-            connection.execute(begin)
-            begun = True
-            yield connection
-            connection.execute("COMMIT")
+            with connection.writing(timeout) if writes else nullcontext():
+                connection.execute(begin)
+                begun = True
+                if writes:
+                    self._file.check_log(connection)
+                before = connection.held.state() if connection.held else b""
+                try:
+                    yield connection
+                except Exception as error:
+                    if connection.has_lost(writes, before):
+                        raise self._file.lock_lost() from error
+                    raise
+                if writes and connection.has_lost(writes, before):
+                    raise self._file.lock_lost()
+                connection.execute("COMMIT")
             self._give_back(connection)
         except BaseException as error:
             if connection is not None:
@@ -204,8 +218,7 @@ class SQLitePool(Generic[E]):
                 # Prefer one with the same setting: else each call would set the lock timeout again.
                 last = len(idle) - 1
                 return idle.pop(last if idle[last].patient is patient else 0)
-        # rw: a file that has been deleted meanwhile is not silently created again.
-        connection = self._connect("rw")
+        connection = self._connect()
         if connection.identity != self._identity:
             connection.close()
             raise self._file.missing_error()
@@ -221,7 +234,8 @@ class SQLitePool(Generic[E]):
 
     # -- opening -----------------------------------------------------------------------------------
 
-    def _connect(self, mode: str) -> SQLiteConnection:
+    def _connect(self) -> SQLiteConnection:
+        mode = "rw"  # a file that has been deleted meanwhile is not silently created again
         if self._only_read:
             log = Path(f"{self._file.path}-wal")
             # Without a log there is no writer, and SQLite needs no files beside this one.
@@ -232,40 +246,24 @@ class SQLitePool(Generic[E]):
             raise self._fault(error) from error
 
     def _open(self, probe: str) -> None:
-        connection = self._connect("rwc")
+        connection = None
         try:
-            if self._file.version(connection) < self._file.newest:
-                if self._only_read:
+            if self._only_read:
+                connection = self._connect()
+                if self._file.version(connection) < self._file.newest:
                     older = "an older moothall wrote it, and it cannot be brought up to date"
                     raise self._file.error(f"{older}: {self._only_read}")
-                self._use_wal(connection)
-                self._file.migrate(connection)
+            else:
+                connection = self._file.open(self._timeout, *self._settings)
             connection.execute(probe).fetchone()
         except BaseException as error:
-            connection.close()
+            if connection is not None:
+                connection.close()
             if isinstance(error, sqlite3.Error):
                 raise self._fault(error) from error
             raise
         self._identity = connection.identity
         self._give_back(connection)
-
-    def _use_wal(self, connection: SQLiteConnection) -> None:
-        """Change the file to WAL mode; wait while another process does the same."""
-        deadline = time.monotonic() + self._timeout
-        while True:
-            try:
-                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            except sqlite3.OperationalError:
-                if time.monotonic() >= deadline:
-                    raise
-                connection.execute("BEGIN EXCLUSIVE")
-                connection.execute("COMMIT")
-                continue
-            if mode == "wal":
-                return
-            raise self._file.error(
-                f"its file system allows no shared memory (mode {mode}): use a local disk"
-            )
 
     def _fault(self, error: sqlite3.Error) -> E:
         locked = (

@@ -5,15 +5,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import struct
-import sys
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from moothall.errors import JournalError
-from moothall.files import owned_as
+from moothall.files import OPEN_FILE_LOCKS, locked, owned_as, set_lock
 from moothall.threads import guard, in_child
 
 
@@ -54,7 +52,6 @@ class Leases(Protocol):
         ...
 
 
-_LINUX: Final = sys.platform == "linux"
 _LAST_RUN: Final = 2**31 - 1
 _LAST: Final = 2**62
 _TAKEN: Final = (errno.EACCES, errno.EAGAIN)
@@ -111,7 +108,7 @@ class FileLeases:
         """Return whether this process or another one works on a run."""
         if run in self._held:
             return True
-        if _LINUX:
+        if OPEN_FILE_LOCKS:
             return any(self._locks(run, run))
         try:
             if not self.take(run):
@@ -123,13 +120,13 @@ class FileLeases:
 
     def taken(self, among: Iterable[int]) -> list[int]:
         """Return which of these runs this process or another one works on."""
-        if not _LINUX:
+        if not OPEN_FILE_LOCKS:
             return [run for run in among if self.is_taken(run)]
         return [run for locked in self._locks(1, _LAST_RUN) for run in locked]
 
     def is_idle(self, among: Iterable[int]) -> bool:
         """Return whether nobody has a lease, on Linux also of shared budgets."""
-        return not (any(self._locks(1, _LAST)) if _LINUX else self.taken(among))
+        return not (any(self._locks(1, _LAST)) if OPEN_FILE_LOCKS else self.taken(among))
 
     def close(self) -> None:
         """Release all leases."""
@@ -150,30 +147,22 @@ class FileLeases:
             ranges = [(first, last)]
             while ranges:
                 first, last = ranges.pop()
-                asked = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, first, last))
-                kind, _, start, length = struct.unpack_from("hhqq", asked)
-                if kind == fcntl.F_UNLCK:
+                lock = locked(fd, first, last)
+                if lock is None:
                     continue
-                end = start + length - 1 if length else last
-                yield range(max(start, first), min(end, last) + 1)
-                if first < start:
-                    ranges.append((first, start - 1))
-                if end < last:
-                    ranges.append((end + 1, last))
+                found, _ = lock
+                yield found
+                if first < found.start:
+                    ranges.append((first, found.start - 1))
+                if found.stop <= last:
+                    ranges.append((found.stop, last))
         finally:
             os.close(fd)
 
     def _lock(self, kind: int, run: int) -> None:
-        if _LINUX:
-            # An OFD lock belongs to the open file, so that two journals of one process exclude
-            # each other too.
-            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _flock(kind, run))
+        if OPEN_FILE_LOCKS:
+            # So that two journals of one process exclude each other too.
+            set_lock(self._fd, kind, run)
         else:
             wanted = fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
             fcntl.lockf(self._fd, wanted, 1, run)
-
-
-def _flock(kind: int, run: int, last: int | None = None) -> bytes:
-    """Return Linux's `struct flock` for one byte, at the run's number, or up to the last run's."""
-    length = 1 if last is None else last - run + 1
-    return struct.pack("hhqqi4x", kind, os.SEEK_SET, run, length, 0)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from moothall.errors import InboxError
+from moothall.files import OPEN_FILE_LOCKS
 from moothall.sqlite import SQLiteConnection, SQLiteFile
 
 # The states of a message.
@@ -86,6 +87,11 @@ _ENDS_IN_MEMORY: Final = 100_000
 
 _BYTES_IN_MEMORY: Final = 2**26
 """How many bytes their answers have together; the last one is remembered in any case."""
+
+
+_ALONE: Final = "NORMAL" if OPEN_FILE_LOCKS else "EXCLUSIVE"
+"""SQLite's own lock on the whole file is lost when the process reads the file elsewhere."""
+_USED: Final = "it is used by another process; give each process an inbox of its own"
 
 
 class Inbox:
@@ -262,7 +268,8 @@ class Inbox:
         changed = 0
         try:
             with self._connection:  # which ends the transaction
-                execute("BEGIN")
+                execute("BEGIN IMMEDIATE")
+                self._file.check_log(self._connection)
                 for pair, end in self._ends.items():
                     execute(_END, end + pair)
                 for pair in self._answered:
@@ -288,20 +295,19 @@ class Inbox:
     def _open(self) -> SQLiteConnection:
         try:
             # Small pages, because each start writes two or three of them to the log.
-            connection = self._file.connect(
-                "rwc", 0, "page_size = 1024", "locking_mode = EXCLUSIVE", "synchronous = NORMAL"
+            connection = self._file.open(
+                0, "page_size = 1024", f"locking_mode = {_ALONE}", "synchronous = NORMAL"
             )
         except sqlite3.Error as error:
             self._fail(error)
         try:
-            if self._file.version(connection) < self._file.newest:
-                connection.execute("PRAGMA journal_mode = WAL").fetchone()
-                self._file.migrate(connection)
             connection.execute("PRAGMA secure_delete = OFF")
             # Read both ends of the table and its keys, to detect a file that was overwritten.
             connection.execute("SELECT min(number), max(number) FROM inbox").fetchone()
             connection.execute(_LOOK_UP, ("", "")).fetchone()
             connection.execute(_UNFINISHED, ("",)).fetchone()
+            if connection.held is not None:
+                connection.held.take(0)
         except sqlite3.Error as error:
             connection.close()
             self._fail(error)
@@ -313,9 +319,7 @@ class Inbox:
     def _fail(self, error: sqlite3.Error) -> NoReturn:
         if self._closed:
             raise self._file.closed() from error
-        raise self._file.fault(
-            error, "it is used by another process; give each process an inbox of its own"
-        ) from error
+        raise self._file.fault(error, _USED) from error
 
 
 def _names(packed: bytes, field: str, agent: str) -> bool:
