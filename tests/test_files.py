@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from moothall import Journal
+
 # What the system is asked for between the bytes and their name is where a process dies, or waits.
 KEEPS = """
 import asyncio, os, signal, sys
@@ -65,6 +67,7 @@ def test_files_left_by_a_killed_process_go_with_the_next_write(
     tmp_path: Path, program: str
 ) -> None:
     folder = tmp_path / FOLDERS[program]
+    Journal(tmp_path / "journal").close()
     assert run(program, tmp_path, "killed") == -9
     assert len(hidden(folder)) == 1
     names = {each.name for each in folder.iterdir()} - {*hidden(folder)}
@@ -74,6 +77,7 @@ def test_files_left_by_a_killed_process_go_with_the_next_write(
 
 
 def test_files_that_a_living_process_writes_stay(tmp_path: Path) -> None:
+    Journal(tmp_path / "journal").close()
     with subprocess.Popen(
         [sys.executable, "-c", KEEPS, str(tmp_path), "waits", "1"],
         stdin=subprocess.PIPE,
