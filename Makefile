@@ -8,6 +8,8 @@ PYTHON ?=
 # pytest's workers: one more than the cores of a small machine, as many tests wait for a broker.
 JOBS   ?= 3
 RUN    := $(VENV)/bin/python
+# What tests agents, runs, memories and models; the rest needs services or minutes.
+CORE   := $(wildcard tests/test_tree.py tests/test_public_names.py tests/test_a*.py tests/test_b[ru]*.py tests/test_[e-t]*.py tests/agents tests/extending tests/journal tests/memory tests/models tests/provenance tests/reasoning tests/spaces)
 SOURCE := $(wildcard src tests examples benchmarks)
 
 # Two installations into one environment at once would break it; pytest is parallel by itself.
@@ -22,7 +24,7 @@ $(shell rm -f $(VENV)/.local $(VENV)/.studio $(VENV)/.dev $(VENV)/.bench $(VENV)
 endif
 endif
 
-.PHONY: help demo studio docs screenshots test test-all bench check format dist weights clean
+.PHONY: help demo studio docs screenshots test test-core test-docs test-all bench check format dist weights clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -42,7 +44,7 @@ screenshots: weights $(VENV)/.dev ## Make the README's pictures of each tab, lig
 	@$(RUN) scripts/screenshots.py
 
 # What a test's file is rewritten to is compiled once, not by each worker in each run.
-test test-all: export PYTHONDONTWRITEBYTECODE =
+test test-core test-docs test-all: export PYTHONDONTWRITEBYTECODE =
 
 test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/bubblewrap
@@ -50,6 +52,15 @@ test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/postgresql
 	@scripts/chromium
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+test-core: $(VENV)/.dev ## The quick part, without broker, database, browser and weights: two minutes
+	@scripts/bubblewrap
+	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "not long and not services" $(CORE) $(ARGS)
+
+test-docs: weights $(VENV)/.dev $(VENV)/.docs ## The documentation: its programs run, its site is built strictly
+	@scripts/rabbitmq
+	@scripts/postgresql
+	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" tests/test_docs.py tests/test_site.py $(ARGS)
 
 test-all: check weights $(VENV)/.docs $(VENV)/.release build/corpora ## The same with the long tests: under an hour
 	@scripts/bubblewrap

@@ -53,6 +53,14 @@ COLOURS = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 WAVERING: dict[str, Any] = {"temperature": 0.7, "max_tokens": 64, "slots": 1}
 LARGER = "qwen3-0.6b"
 PATIENCE_S = 60.0
+CONFINED = (
+    "A command that is permitted runs in bubblewrap: it can write below the folder only, and has "
+    "no network."
+)
+NOT_CONFINED = (
+    "With bubblewrap (apt install bubblewrap) a permitted command could write below the folder "
+    "only; here it could do what you can."
+)
 CITIZENS = 1000
 
 
@@ -222,13 +230,13 @@ def host() -> None:
     say(
         "Host offers this machine: files below one folder, and shell commands. Each use of it must "
         "be approved. A rule does that here, and this is the rule: list_files is permitted, "
-        "everything else is refused."
+        f"everything else is refused. {CONFINED if shutil.which('bwrap') else NOT_CONFINED}"
     )
     print()
     rules = RuleApprover([Rule(agent="Host", action="list_files")])
     with NativeSpace(approver=rules) as space:
         wire = Wire(space)
-        space.add(Host("Host", root=ROOT))
+        space.add(Host("Host", root=ROOT, sandbox="auto" if shutil.which("bwrap") else "none"))
         you = space.add(Person("You"))
 
         files = you.ask("Host", "list_files").result(timeout=PATIENCE_S)
@@ -416,8 +424,7 @@ def research() -> None:
     report = researcher.report_sync()
     if report.stop_reason not in ("done", "max_iterations", "no_progress") or report.unsupported:
         raise Broken(f"the research ended as {report.stop_reason}: {report.detail}")
-    for task in researcher.done:
-        print(f"    searched {cut(shown(task.args['query']), WIDTH - 14)}")
+    print(f"    searched the folder {len(researcher.done)} times")
     answers = report.markdown.partition("\n---\n")[0]
     for question in QUESTIONS:
         print(f"\n  Question: {styled(question, '1')}")
@@ -492,7 +499,13 @@ def measure(local: LocalModel, seeds: int) -> None:
     suited, other = sum(totals[: len(TASKS)]), sum(totals[len(TASKS) :])
     print(
         f"\n  right: {suited} of {seeds * len(TASKS)}, and {other} of {seeds * len(OTHER_WORDS)}; "
-        f"measured in {took:.0f} s"
+        f"measured in {took:.0f} s\n"
+    )
+    say(
+        "A model of some gigabytes does what is said in anybody's words, takes several steps, and "
+        "reads what came of each. In a program of yours its name is all that changes: "
+        f'"local:{LARGER}", "openai:gpt-4o-mini", or a server of your own.',
+        "  ",
     )
 
 

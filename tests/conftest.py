@@ -51,10 +51,16 @@ TOGETHER = ("studio", "test_litellm", "test_results", "test_tree")
 Matplotlib, the source as a tree. One worker runs each."""
 
 
+SERVICES = {"broker", "postgresql", "browser", "weights"}
+"""Fixtures of what `make test-core` does without."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have those come first that may take long, so that no worker is left with one at the end."""
     for item in items:
+        if SERVICES & {*getattr(item, "fixturenames", ())}:
+            item.add_marker("services")
         file = Path(item.nodeid.partition("::")[0])
         of = [each for each in TOGETHER if each in (*file.parts, file.stem)]
         of += [DEAR[name] for name in getattr(item, "fixturenames", ()) if name in DEAR]

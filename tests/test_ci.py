@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-CI = Path(__file__).resolve().parent.parent / ".ci"
+ROOT = Path(__file__).resolve().parent.parent
+CI = ROOT / ".ci"
 MAKEFILE = """\
 test:
 	@.venv/bin/python -m pytest -p no:cacheprovider {options} $(ARGS)
@@ -179,3 +181,15 @@ def test_once():
 def test_a_run_that_stands_still_twice_fails(tmp_path: Path) -> None:
     status, _ = ci(tmp_path, "def test_never():\n    while True: pass\n", "--silence=4")
     assert status != 0
+
+
+def test_workflows_and_contributing_name_targets_that_make_has() -> None:
+    targets = set(re.findall(r"^([a-z-]+(?: [a-z-]+)*):", (ROOT / "Makefile").read_text(), re.M))
+    targets = {name for names in targets for name in names.split()}
+    files = [*(ROOT / ".github" / "workflows").iterdir(), ROOT / "CONTRIBUTING.md"]
+    named = {
+        name
+        for file in files
+        for name in re.findall(r"(?:run: |\$ |`)make ([a-z-]+)", file.read_text())
+    }
+    assert {"check", "test-core", "test-docs"} <= named <= targets
