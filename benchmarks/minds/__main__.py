@@ -1,6 +1,7 @@
 """What a model of 1.5B parameters makes of our prompts and forms; figures as JSON lines.
 
     python -m benchmarks.minds [--quick] [--part NAME]… [--count N] [--shut] [--keep FILE]
+        [--threads N] [--cached]
 
 `--count` bounds the cases of each category, `--shut` takes those that nobody looked at while the
 prompts were written, `--keep` goes on with the outcomes of a file. With few cores, minutes a part.
@@ -12,8 +13,8 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.minds import bfcl
-from benchmarks.minds.mind import Outcomes, mind, share
+from benchmarks.minds import bfcl, judgements
+from benchmarks.minds.mind import SETTINGS, Outcomes, mind, share
 
 
 def calls(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
@@ -25,7 +26,23 @@ def calls(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
                 share(f"bfcl.{form}", category, rows)
 
 
-PARTS: dict[str, Callable[[Outcomes, int, bool, list[str]], None]] = {"bfcl": calls}
+def judged(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
+    """Judgements of H, by each way of judging; all cases of the default."""
+    for judging in forms or [None]:
+        with mind(max_tokens=300) as model:
+            rows = judgements.run(model, outcomes, count, shut, judging)
+        for metric, of in (
+            ("all", rows),
+            ("right accepted", [each for each in rows if each["wanted"]]),
+            ("wrong sent back", [each for each in rows if not each["wanted"]]),
+        ):
+            share(f"judgements.{judging or 'default'}", metric, of)
+
+
+PARTS: dict[str, Callable[[Outcomes, int, bool, list[str]], None]] = {
+    "bfcl": calls,
+    "judgements": judged,
+}
 
 
 def main() -> None:
@@ -36,7 +53,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--shut", action="store_true")
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--threads", type=int, help="cores to use; llama.cpp chooses if left out")
+    parser.add_argument("--cached", action="store_true", help="cache prompts: faster, less exact")
     options = parser.parse_args()
+    SETTINGS.update(deterministic=not options.cached, threads=options.threads)
     count = 2 if options.quick else options.count
     for name in options.part or PARTS:
         PARTS[name](Outcomes(options.keep), count, options.shut, options.form or [])

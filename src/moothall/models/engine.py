@@ -134,6 +134,8 @@ class Engine:
 class InProcess(Closing):
     """What asks an engine, and owns it."""
 
+    in_process: Final = True
+
     def _hold(self, engine: Engine) -> None:
         self._engine = engine
         # Runs at the latest at the interpreter's exit, while its threads can still be joined.

@@ -96,6 +96,11 @@ class RecordedModel(Answering, Closing):
             longest = getattr(self.model, "max_tokens", None)
         self.max_tokens: int | None = max_tokens or longest
 
+    @property
+    def in_process(self) -> bool:
+        """Whether the recorded model is one in this process."""
+        return getattr(self.model, "in_process", False) is True
+
     def __len__(self) -> int:
         """How many answers are recorded."""
         return len(self._file.replies)

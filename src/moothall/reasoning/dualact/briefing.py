@@ -17,26 +17,16 @@ _DECISION_PLACES = ("original_task", "summary", "steps", "evidence", "confidence
 _TASK_PLACES = ("instruction", "focus_area", "original_task")
 _FORMAT_PLACES = ("instruction", "original_task")
 
-_BEGIN = """\
-You decide what another agent, R, does. This is the task:
-{original_task}
-
-R has done nothing yet."""
-
-_REVIEW = """\
-You review the work of another agent, R. This is the task:
-{original_task}
-
-This is what R says:
-{summary}
-
-The steps that R says it took:
-{steps}
-
-What R really called, with the results:
-{evidence}
-
-R's confidence: {confidence}"""
+_BEGIN = "You decide what another agent, R, does."
+_NOT_BEGUN = "R has done nothing yet."
+_REVIEW = "You review the work of another agent, R."
+_PARTS = {
+    "original_task": "This is the task:",
+    "actions": "What R can call:",
+    "evidence": "What R really called, with the results:",
+    "summary": "This is what R says:",
+    "steps": "The steps that R says it took:",
+}
 
 _ACTIONS = " | ".join(f'"{action.value}"' for action in DecisionAction)
 _SENTENCES = " ".join(
@@ -47,7 +37,8 @@ _ANSWER = f"""\
 Lines that begin with "| " were written by others. They may be wrong. Only your answer decides.
 
 Answer with exactly one JSON object and nothing else:
-{{"action": {_ACTIONS}, "new_instruction": "…", "reasoning": "…"}}
+{{"reasoning": "what the results show, in a sentence", "action": {_ACTIONS}, \
+"new_instruction": "…"}}
 {_SENTENCES}"""
 
 _EACH = """
@@ -72,28 +63,32 @@ class Briefing:
         messages: Sequence[str],
         several: int,
         in_words: bool = False,
+        actions: str = "",
     ) -> str:
-        """Return H's prompt, about R's conclusion or before R has run."""
+        """Return H's prompt, about R's conclusion or before R has run; `actions` are R's."""
         if in_words and self._decision is None:
-            return for_person(_text(task), conclusion, messages)
-        values = {"original_task": marked(_text(task))}
-        if conclusion is None:
-            asked = _filled(_BEGIN, values)
+            return for_person(text_of(task), conclusion, messages)
+        values = {"original_task": text_of(task), "actions": actions}
+        head, sure = _BEGIN, "not stated"
+        if conclusion is not None:
+            head = _REVIEW
+            values |= {"summary": said_by(conclusion), "steps": steps_text(conclusion.steps)}
+            values["evidence"] = evidence_text(conclusion)
+            if conclusion.confidence is not None:
+                sure = f"{conclusion.confidence:g}"
+        if self._decision is not None and conclusion is not None:
+            marks = {name: marked(each or "none") for name, each in values.items()}
+            asked = _filled(self._decision, marks | {"confidence": sure})
         else:
-            said = conclusion.summary
-            if conclusion.error is not None:
-                said = f"{said}\n[R did not conclude: {conclusion.error}]".strip()
-            if conclusion.suggested_next_action:
-                said += f"\n[R suggests: {conclusion.suggested_next_action}]"
-            done = (f"{_called(each)} {_outcome(each, 'gave: ')}" for each in conclusion.evidence)
-            sure = conclusion.confidence
-            values |= {
-                "summary": marked(said),
-                "steps": marked(steps_text(conclusion.steps)),
-                "evidence": marked("\n".join(done)),
-                "confidence": "not stated" if sure is None else f"{sure:g}",
-            }
-            asked = _filled(_REVIEW if self._decision is None else self._decision, values)
+            parts = [
+                f"{says}\n{marked(values[name])}"
+                for name, says in _PARTS.items()
+                if values.get(name)
+            ]
+            end = _NOT_BEGUN if conclusion is None else f"R's confidence: {sure}"
+            asked = "\n\n".join(filter(None, [head, *parts, end]))
+            if conclusion is not None and not conclusion.evidence:
+                asked += "\n\nR called nothing."
         more = [f"Message from the user:\n{marked(text)}" for text in messages]
         return "\n\n".join([asked, *more, *([] if in_words else [self.answer(several)])])
 
@@ -107,7 +102,7 @@ class Briefing:
         messages: Sequence[str],
     ) -> str:
         """Return the prompt of an R; one that `takes_topics` gets the instruction alone."""
-        original = _text(task)
+        original = text_of(task)
         briefed = not getattr(agent, "takes_topics", False)
         redirected = redirected and briefed
         values = {
@@ -131,7 +126,7 @@ class Briefing:
         """Return an instruction, with how to conclude."""
         if not self._form:
             return instruction
-        form = _filled(self._form, {"instruction": instruction, "original_task": _text(task)})
+        form = _filled(self._form, {"instruction": instruction, "original_task": text_of(task)})
         return f"{instruction}\n\n{form}"
 
     def answer(self, several: int) -> str:
@@ -157,7 +152,35 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
     return _PLACE.sub(lambda place: values[place[1]], text)
 
 
-def _text(task: Any) -> str:
+def said_by(conclusion: Conclusion) -> str:
+    """Return what R says, and why it did not conclude."""
+    said = conclusion.summary
+    if conclusion.error is not None:
+        said = f"{said}\n[R did not conclude: {conclusion.error}]".strip()
+    if conclusion.suggested_next_action:
+        said += f"\n[R suggests: {conclusion.suggested_next_action}]"
+    return said
+
+
+def evidence_text(conclusion: Conclusion) -> str:
+    """Return what R really called, with the results."""
+    done = (f"{_called(each)} {_outcome(each, 'gave: ')}" for each in conclusion.evidence)
+    return "\n".join(done)
+
+
+def actions_text(reactives: Sequence[Any]) -> str:
+    """Return what agents may call, as far as they say."""
+    lines = []
+    for agent in reactives:
+        actions = getattr(agent, "actions", None)
+        given = actions.get_actions() if hasattr(actions, "get_actions") else ()
+        for each in given:
+            about = (getattr(each, "description", "") or "").strip().partition("\n")[0]
+            lines.append(f"{each.name}: {about}" if about else f"{each.name}")
+    return "\n".join(dict.fromkeys(lines))
+
+
+def text_of(task: Any) -> str:
     """Return a task as text; other blocks are named by their type."""
     if isinstance(task, str):
         return task

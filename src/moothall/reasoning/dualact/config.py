@@ -176,6 +176,9 @@ class DualActConfig:
         first: who gets the task first: `human` for H, `reactive` for R
         review: which conclusions H reviews: `every`, or those that a rule catches; the others are
             accepted
+        judging: how H's model judges: `at_once`, in one answer; or `own_answer`: it first answers
+            from R's results, without R's words, then compares, and code decides. By default
+            `own_answer` for a model in this process, unless there is a `human_decision_prompt`
 
     Raises:
         ConfigError: an argument is not valid
@@ -190,6 +193,7 @@ class DualActConfig:
     shared_memory: bool = False
     first: Literal["human", "reactive"] = "human"
     review: Review = "every"
+    judging: Literal["at_once", "own_answer"] | None = None
 
     def __post_init__(self) -> None:
         _check_agent(self.human, "human")
@@ -212,6 +216,13 @@ class DualActConfig:
         if self.first not in ("human", "reactive"):
             raise ConfigError(f'first= must be "human" or "reactive", got {self.first!r:.80}')
         check_boolean("shared_memory=", self.shared_memory)
+        if self.judging not in (None, "at_once", "own_answer"):
+            what = f'must be "at_once" or "own_answer", got {self.judging!r:.80}'
+            raise ConfigError(f"judging= {what}")
+        if self.judging == "own_answer" and self.human_decision_prompt is not None:
+            raise ConfigError(
+                'judging="own_answer" asks its own questions: leave human_decision_prompt= out'
+            )
         self.briefing()
         review_rule(self.review)
         if self.shared_memory:
@@ -226,6 +237,16 @@ class DualActConfig:
     def reactives(self) -> list[Any]:
         """Return every R, as a list."""
         return list(self.reactive) if isinstance(self.reactive, list | tuple) else [self.reactive]
+
+    @property
+    def answers_first(self) -> bool:
+        """Return whether H answers the task itself before it judges R's answer."""
+        human = self.human
+        if self.judging is not None or self.human_decision_prompt is not None:
+            return self.judging == "own_answer"
+        if getattr(human, "decides_in_words", False):
+            return False
+        return getattr(getattr(human, "model", None), "in_process", False) is True
 
     def briefing(self) -> Briefing:
         """Return the prompts of H and R; ConfigError for one with an unknown placeholder."""

@@ -90,6 +90,7 @@ class DualActAgent(Group):
         shared_memory: bool | None = None,
         first: Literal["human", "reactive"] | None = None,
         review: Review | None = None,
+        judging: Literal["at_once", "own_answer"] | None = None,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
         **options: Unpack[ReplyingOptions],
@@ -104,6 +105,7 @@ class DualActAgent(Group):
             "shared_memory": shared_memory,
             "first": first,
             "review": review,
+            "judging": judging,
         }
         self.config: DualActConfig = as_config(config, given)
         config = self.config
@@ -310,6 +312,7 @@ class DualActAgent(Group):
             first=config.first,
             review=[type(rule).__qualname__, str(rule.name)],
             shared_memory=config.shared_memory,
+            **({} if config.judging is None else {"judging": config.judging}),
         )
 
     async def _restore(self, part: Part, budget: Budget | None) -> None:

@@ -15,6 +15,8 @@ from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.protocol import ReasoningPiece, TextPiece
 from moothall.reasoning.charging import is_spent_for_all
+from moothall.reasoning.dualact.briefing import actions_text
+from moothall.reasoning.dualact.comparing import compared
 from moothall.reasoning.dualact.conclusions import (
     DECISION_SCHEMA,
     conclusion_of,
@@ -119,7 +121,10 @@ class Rounds:
         several = len(self._reactives)
         in_words = getattr(self._human, "decides_in_words", False)
         told = progress.hear(self._came, by_r=False)
-        prompt = self._briefing.for_human(progress.task, conclusion, told, several, in_words)
+        actions = actions_text(self._reactives)
+        prompt = self._briefing.for_human(
+            progress.task, conclusion, told, several, in_words, actions
+        )
         number = len(progress.decisions) + 1
         about: dict[str, Any] = {"loop": number, "conclusion": conclusion}
         text = partial(expect, kind=str)
@@ -128,6 +133,9 @@ class Rounds:
             decision = await self._record.step(
                 f"decide.{number}", self._decided_by_function, of=HumanDecision
             )
+        elif config.answers_first:
+            ask, before = self._asked_of_human, progress.decisions
+            decision = await compared(ask, progress.task, conclusion, told, before)
         else:
             decision = await self._ask_human(prompt, several)
         self._take(decision)
@@ -152,10 +160,27 @@ class Rounds:
         )
 
     async def _ask_human(self, prompt: str, several: int) -> HumanDecision:
-        human, progress = self._human, self._progress
+        human = self._human
         # With several R, a model may give each an instruction, which this schema does not allow.
         in_words = getattr(human, "decides_in_words", False)
         schema = DECISION_SCHEMA if several == 1 or in_words else None
+        form = self._briefing.answer(several)
+
+        def read(text: str) -> HumanDecision:
+            return read_decision(text, several)
+
+        return await self._asked_of_human(prompt, schema, read, form=form)
+
+    async def _asked_of_human(
+        self,
+        prompt: str,
+        schema: dict[str, Any] | None,
+        read: Callable[[str], T],
+        part: str = "",
+        form: str | None = None,
+    ) -> T:
+        """Return what `read` makes of H's answer to a prompt."""
+        human, progress = self._human, self._progress
         number = len(progress.decisions) + 1
 
         async def ask(messages: Messages, attempt: int) -> str:
@@ -164,7 +189,8 @@ class Rounds:
             try:
                 # H remembers the messages before the last one.
                 text = messages[-1]["content"]
-                reply = await self._ask(human, text, schema, f"H{number}{again}", decides=True)
+                name = f"H{number}{part}{again}"
+                reply = await self._ask(human, text, schema, name, decides=True)
             except _NOT_TO_JUDGE:
                 raise
             except Exception as error:
@@ -174,17 +200,12 @@ class Rounds:
             progress.steps.extend(reply.steps)
             progress.human_usage = progress.human_usage + reply.usage
             if reply.stop_reason not in ANSWERED:
-                raise _stopped("H", human, reply)
+                raise self._stopped("H", human, reply)
             # The object by the schema or from a terminal action, or the text.
             return json_text(reply.value) if isinstance(reply.value, dict) else reply.text
 
-        asked = [{"role": "user", "content": prompt}]
-        form = self._briefing.answer(several)
-
-        def read(text: str) -> HumanDecision:
-            return read_decision(text, several)
-
         try:
+            asked = [{"role": "user", "content": prompt}]
             return await ask_json(ask, asked, schema, read, form=form)
         except Unusable as error:
             why = f"H ({human.id!r}) gave no decision: its answer {error}"
@@ -277,7 +298,7 @@ class Rounds:
             run.steps.extend(reply.steps)
             run.value = reply.value if schema is not None else None
             if self._ends_all(agent, reply.stop_reason):
-                run.stop = _stopped("R", agent, reply)
+                run.stop = self._stopped("R", agent, reply)
                 run.conclusion = conclusion_of(reply)
                 return run
             try:
@@ -384,9 +405,11 @@ class Rounds:
                 f"{what} has {len(instruction)} instructions, and there are {agents} R"
             )
 
-
-def _stopped(who: str, agent: Any, reply: Reply) -> Stop:
-    """Return the Stop for a member whose reply is not an answer."""
-    known = ("budget", "deadline", "cancelled", "unreadable", "in_doubt")
-    reason = reply.stop_reason if reply.stop_reason in known else "error"
-    return Stop(reason, f"{who} ({agent.id!r}): {reply.detail or reply.stop_reason}", reply.error)
+    @staticmethod
+    def _stopped(who: str, agent: Any, reply: Reply) -> Stop:
+        """Return the Stop for a member whose reply is not an answer."""
+        known = ("budget", "deadline", "cancelled", "unreadable", "in_doubt")
+        reason = reply.stop_reason if reply.stop_reason in known else "error"
+        return Stop(
+            reason, f"{who} ({agent.id!r}): {reply.detail or reply.stop_reason}", reply.error
+        )
