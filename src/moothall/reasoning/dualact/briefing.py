@@ -173,7 +173,8 @@ def actions_text(reactives: Sequence[Any]) -> str:
     lines = []
     for agent in reactives:
         actions = getattr(agent, "actions", None)
-        given = actions.get_actions() if hasattr(actions, "get_actions") else ()
+        get: Any = getattr(actions, "get_actions", tuple)
+        given = get()
         for each in given:
             about = (getattr(each, "description", "") or "").strip().partition("\n")[0]
             lines.append(f"{each.name}: {about}" if about else f"{each.name}")
