@@ -205,6 +205,7 @@ FLOORS = {
         "router",
         "watchdog",
         "complete",
+        "draining",
         "replacing",
         "space",
         "native",

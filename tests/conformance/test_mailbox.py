@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from conformance.conftest import WAIT_S, Recorder, message, settle
-from conformance.gate import Doer, Holder
+from conformance.conftest import WAIT_S, Listener, Recorder, message, settle
+from conformance.gate import Doer, Gate, Holder
 from moothall import ACCESS_REQUESTED, Agent, CallbackApprover, action
 from moothall.errors import DefinitionError, MailboxFull
 
@@ -191,3 +191,24 @@ def test_by_default_ten_thousand_messages_may_wait(space: Any) -> None:
 def test_a_mailbox_without_room_is_refused(make_space: Any, mailbox: Any) -> None:
     with pytest.raises(DefinitionError, match="mailbox"):
         make_space(mailbox=mailbox)
+
+
+def test_mailbox_full_sender_gets_an_answer_to_each_of_its_messages(make_space: Any) -> None:
+    space = make_space(mailbox=3)
+    go_on = Gate()
+
+    class Boss(Listener):
+        @action
+        async def send_many(self) -> None:
+            for n in range(150):
+                self.send({"id": str(n), **message("holder", "note", name=str(n))})
+            await go_on
+
+    holder = space.add(Holder("holder"))
+    boss = space.add(Boss("boss"))
+    sent = space.add(Agent("me")).ask("boss", "send_many")
+    holder.ended.wait_for(1)
+    go_on.open()
+    sent.result(timeout=WAIT_S)
+    answered = {args["original_message_id"] for _, args in boss.told(150)}
+    assert answered == {str(n) for n in range(150)}

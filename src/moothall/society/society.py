@@ -235,8 +235,13 @@ class Society(Experiments):
             return [*map(str, self.population.ids.tolist())]
         return super().ids()
 
-    def remove(self, agent: Agent | str | int) -> None:
-        """Remove an agent, as from every space."""
+    def remove(self, agent: Agent | str | int, *, drain: bool = False) -> None:
+        """Remove an agent, as from every space; DefinitionError for `drain`."""
+        if drain:
+            raise DefinitionError(
+                "a Society delivers messages in its steps: instead of remove(drain=True), run a "
+                "step, then remove the agent"
+            )
         self._as_agents()
         super().remove(agent)
 

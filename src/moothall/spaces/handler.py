@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import copy_context
 from functools import partial
 from typing import Any
@@ -118,6 +118,17 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     if failure is not None:
         raise failure
     return value
+
+
+async def traced(delivery: Delivery, work: Coroutine[Any, Any, Any]) -> Any:
+    """Handle a message in a span of its own."""
+
+    async def handled() -> Any:
+        return await awaited(await work)
+
+    if tracing.active is None:
+        return await work
+    return await tracing.traced(tracing.active.handling(delivery), handled)
 
 
 async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) -> Any:

@@ -148,11 +148,11 @@ class LanedMailbox(Mailbox):
         self._waiting[name].move_to_end(delivery, last=False)
         self._line.move_to_end(name, last=False)
 
-    def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
+    def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> int:
         """End all waiting and running messages with `error`, except the `spared` handlers."""
         for lane in self._waiting.values():
             self.box.extend(lane)
         self._waiting.clear()
         self._line.clear()
         self._queued = 0
-        super().detach(error, spared)
+        return super().detach(error, spared)

@@ -24,14 +24,14 @@ from moothall.spaces.delivery import (
     CALLBACK,
     ENDED,
     QUEUED,
+    REQUEST,
     RUNNING,
     SEND,
     Delivery,
     RouterPort,
 )
-from moothall.spaces.handler import Offer, ask_permission, handle, text_of
+from moothall.spaces.handler import Offer, ask_permission, handle, text_of, traced
 from moothall.spaces.request import waiting
-from moothall.threads import awaited
 from moothall.workflow import not_found
 
 T = TypeVar("T")
@@ -67,6 +67,7 @@ class Mailbox:
     open: bool = True
     closing: bool = False  # whether it starts only what handlers of this process wait for
     left: list[Delivery] = field(default_factory=list)  # what has not started for that reason
+    finishing: bool = False  # whether it takes no new messages: it is removed once it is idle
     arriving: Delivery | None = None  # of the agent's `after_add`, if it has one
     leaving: Delivery | None = None  # ends once the agent has left
     here: bool = False  # whether the loop knows it, which the router's `mailboxes` has earlier
@@ -170,6 +171,22 @@ class Mailbox:
     def waiting(self) -> int:
         """Return how many messages wait, those that await approval included."""
         return len(self.box) - self.dead + len(self.asking)
+
+    def is_full(self, delivery: Delivery) -> bool:
+        """Return whether it takes no more such messages; of answers it takes all.
+
+        The agent's own messages bound the answers, and what its call chains ask of it ends them.
+        """
+        if delivery.kind == ANSWER:
+            return False
+        if self.finishing:
+            return delivery.parent is None
+        return self.waiting() >= self.router.capacity
+
+    def finish_waiting(self) -> None:
+        """Take no new messages from now on."""
+        self.finishing = True
+        self.limit = 0
 
     def forget(self, delivery: Delivery) -> None:
         """Count a message as dead: it has ended, or runs, before its turn."""
@@ -279,7 +296,7 @@ class Mailbox:
             delivery.read = offer.read
         work = offer.function(**kwargs) if offer.plain else handle(self, delivery, offer, kwargs)
         if tracing.active is not None:
-            work = _traced(delivery, work)
+            work = traced(delivery, work)
         self.start(delivery, work)
 
     def finish(self, delivery: Delivery) -> None:
@@ -356,8 +373,12 @@ class Mailbox:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
-        """End all waiting and running messages with `error`, except the `spared` handlers."""
+    def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> int:
+        """End all waiting and running messages with `error`, except the `spared` handlers.
+
+        Returns:
+            how many waited, without the requests, whose senders get the error
+        """
         self.open = False
         waiting = [d for d in (*self.left, *self.box) if d.state == QUEUED]
         self.left.clear()
@@ -372,14 +393,4 @@ class Mailbox:
                 self.router.abort(delivery, error)
         for task in list(self.carried):
             task.cancel()
-
-
-async def _traced(delivery: Delivery, work: Coroutine[Any, Any, Any]) -> Any:
-    """Handle a message in a span of its own."""
-
-    async def handled() -> Any:
-        return await awaited(await work)
-
-    if tracing.active is None:
-        return await work
-    return await tracing.traced(tracing.active.handling(delivery), handled)
+        return sum(delivery.kind not in (REQUEST, CALLBACK) for delivery in waiting)

@@ -40,6 +40,9 @@ _BIG = 2**63
 UNTIMED_S = 0.025
 """How long requests are open before they get a timer; deadlines are accurate to about this."""
 
+_COUNT_S = 1.0
+"""For how long the answers that an agent does not get are counted, after the first is logged."""
+
 _FAR_S = 1e9
 """Seconds that no process lasts; longer timeouts are cut to this."""
 
@@ -64,6 +67,7 @@ class Outcomes:
         self.deadlines: int = 0  # how many requests have a timer that ends them
         self._untimed: dict[Delivery, float] = {}  # since when
         self._timing = False  # whether `_start_deadlines` is about to be called
+        self._lost_answers: dict[str, int] = {}  # by agent: those that the log does not have yet
         # The context of the loop's own work, which belongs to no handler.
         self._empty_context = Context()
 
@@ -129,10 +133,10 @@ class Outcomes:
         delivery.answered = True
         delivery.error = error
         if delivery.kind == ANSWER:
-            level = (
-                logging.DEBUG if isinstance(error, AgentStopped | SpaceClosed) else logging.WARNING
-            )
-            logger.log(level, "an answer to agent %r failed: %s", delivery.envelope.to, error)
+            if isinstance(error, AgentStopped | SpaceClosed):
+                logger.debug("an answer to agent %r failed: %s", delivery.envelope.to, error)
+            else:
+                self.lost_answer(delivery.envelope.to, f"failed: {error}")
         else:
             self._answer(delivery, None, error)
         if delivery.recorder is not None:
@@ -211,9 +215,30 @@ class Outcomes:
         reply.original_id = original_id
         self.post(reply)
 
+    def lost_answer(self, to: str, what: str) -> None:
+        """Log that an answer to an agent was lost; count those of the next second in one line."""
+        if to in self._lost_answers:
+            self._lost_answers[to] += 1
+            return
+        self._lost_answers[to] = 0
+        logger.warning("an answer to agent %r %s", to, what)
+        self.loop.call_later(_COUNT_S, self._count_lost, to, context=self._empty_context)
+
+    def _count_lost(self, to: str) -> None:
+        if more := self._lost_answers.pop(to):
+            logger.warning("%s more answers to agent %r were lost within a second", more, to)
+
     def _dropped(self, delivery: Delivery) -> None:
-        if not delivery.answered:
-            self.abort(delivery, RequestCancelled(f'the request to "{delivery}" was dropped'))
+        if delivery.answered:
+            return
+        if delivery.waiter is None and delivery.callbacks is None:
+            logger.warning(
+                'agent %r dropped its request to "%s", which is cancelled: wait for what request() '
+                "and ask() return, or use send()",
+                delivery.envelope.sender,
+                delivery,
+            )
+        self.abort(delivery, RequestCancelled(f'the request to "{delivery}" was dropped'))
 
     def _start_deadlines(self) -> None:
         """Start the timers of requests that are still open: most end before they need one."""

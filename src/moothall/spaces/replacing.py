@@ -1,4 +1,4 @@
-"""An agent in the place of another: what waits for the id, waits for the new one; and the drain."""
+"""An agent in the place of another: what waits for the id, waits for the new one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from moothall.agent import Agent, overrides
 from moothall.errors import AgentNotFound, AgentStopped, DefinitionError
 from moothall.message import address
 from moothall.spaces.delivery import CALLBACK, Delivery
+from moothall.spaces.draining import LOOK_S, busy
 from moothall.spaces.handler import Offer, call_callback
 from moothall.spaces.lanes import LanedMailbox
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.request import on_end, settle
-from moothall.spaces.router import Router
 from moothall.text import log_failure
 
 logger: logging.Logger = logging.getLogger("moothall.space")
@@ -23,25 +23,8 @@ logger: logging.Logger = logging.getLogger("moothall.space")
 _LEAVE_S = 5.0
 """How long a space waits for `before_remove` of the agents that leave."""
 
-_LOOK_S = 0.01
 _LINGER_S = 1.0
 """How long what an agent was doing may go on when another takes its place."""
-
-
-def busy(mailbox: Mailbox) -> bool:
-    """Return whether an agent handles a message."""
-    return any(each.kind != CALLBACK for each in mailbox.active)
-
-
-async def drained(router: Router, grace_s: float) -> None:
-    """Begin nothing new, and let what has begun end, within the grace time."""
-    mailboxes = router.mailboxes
-    for mailbox in list(mailboxes.values()):
-        mailbox.closing = True
-    until = router.loop.time() + grace_s
-    # Handlers end without an event.
-    while any(map(busy, list(mailboxes.values()))) and router.loop.time() < until:  # noqa: ASYNC110
-        await asyncio.sleep(_LOOK_S)
 
 
 async def ended(callbacks: list[Delivery]) -> None:
@@ -86,7 +69,7 @@ async def retire(mailbox: Mailbox) -> None:
     loop, old = mailbox.router.loop, mailbox.agent
     until = loop.time() + _LINGER_S
     while busy(mailbox) and loop.time() < until:  # noqa: ASYNC110 - handlers end without an event
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(LOOK_S)
     died = AgentStopped(f'agent "{mailbox.id}" died and is started again')
     for delivery in [*mailbox.active, *mailbox.asking]:
         if delivery.kind != CALLBACK:

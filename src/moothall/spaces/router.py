@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from threading import get_ident
 from typing import Any
@@ -17,6 +17,7 @@ from moothall.errors import (
     HopLimitExceeded,
     InvalidMessage,
     MailboxFull,
+    RequestError,
 )
 from moothall.message import BROADCAST as EVERYONE
 from moothall.message import Envelope
@@ -129,7 +130,6 @@ class Router(Outcomes):
         if self.observers:
             self._show(envelope)
         own = mailbox is None or mailbox.agent.receive_own_broadcasts
-        capacity = self.capacity
         ready = self._ready
         for receiver in list(self.mailboxes.values()):  # any thread may add agents
             if not receiver.here or (receiver is mailbox and not own):
@@ -139,7 +139,7 @@ class Router(Outcomes):
             box = receiver.box
             if len(box) < receiver.limit:
                 box.append(delivery)
-            elif receiver.waiting() < capacity:
+            elif not receiver.is_full(delivery):
                 receiver.accept(delivery)
             else:
                 self.refuse(delivery, self._full(receiver))
@@ -174,7 +174,7 @@ class Router(Outcomes):
             delivery.mailbox = mailbox
             self.refuse(delivery, self._too_many_hops(delivery))
             return
-        if len(mailbox.box) >= mailbox.limit and mailbox.waiting() >= self.capacity:
+        if len(mailbox.box) >= mailbox.limit and mailbox.is_full(delivery):
             delivery.mailbox = mailbox
             self.refuse(delivery, self._full(mailbox))
             return
@@ -298,5 +298,11 @@ class Router(Outcomes):
             f"{MAX_HOPS} are the limit"
         )
 
-    def _full(self, mailbox: Mailbox) -> MailboxFull:
+    async def arrived(self, mailboxes: Iterable[Mailbox]) -> bool:
+        """Return whether no message is on its way to these mailboxes."""
+        return not self._expected
+
+    def _full(self, mailbox: Mailbox) -> RequestError:
+        if mailbox.finishing:
+            return self.stopped_error(mailbox.id)
         return MailboxFull(f'the mailbox of "{mailbox.id}" is full: {self.capacity} messages wait')

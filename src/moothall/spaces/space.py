@@ -14,11 +14,12 @@ from moothall.arguments import check_function, check_integer, names_checked
 from moothall.errors import DefinitionError, DuplicateAgent, SpaceClosed
 from moothall.message import Envelope, address
 from moothall.spaces.delivery import CALLBACK, RUNNING, Delivery
+from moothall.spaces.draining import counts, drained, idle
 from moothall.spaces.handler import call_callback
 from moothall.spaces.lanes import LanedMailbox
 from moothall.spaces.loop import LoopThread, on_a_space
 from moothall.spaces.mailbox import Mailbox
-from moothall.spaces.replacing import check_successor, drained, ended, not_here, retire, succeed
+from moothall.spaces.replacing import check_successor, ended, not_here, retire, succeed
 from moothall.spaces.request import Request
 from moothall.spaces.router import Router
 from moothall.spaces.watchdog import WATCHDOG
@@ -44,6 +45,8 @@ class Space:
     _Mailbox: type[Mailbox] | None = None  # the mailbox class of all agents, if they share one
     _grace_s: float | None = None
     """How long `close` lets started actions continue; None to cancel them at once."""
+    _keeps_waiting = False
+    """Whether messages that wait when the space is closed wait elsewhere for the next one."""
     _left: Callable[[Agent], None] | None = None
     """Told, on the loop, of each agent that leaves the space."""
     _ended_request: Callable[[Delivery], None] | None = None
@@ -58,6 +61,7 @@ class Space:
         self._starting = guard()
         self._members = guard()
         self._closed = False
+        self._dropped: dict[str, int] = {}  # by agent, how many messages it left at the end
         self._thread = LoopThread(
             f"moothall-{type(self).__name__}", self._closing, self._on_loop_end
         )
@@ -92,25 +96,53 @@ class Space:
         self._settle_in(self._add(agent, router), waits=not loop_is_running())
         return agent
 
-    def remove(self, agent: Agent | str | int) -> None:
+    async def aadd(self, agent: A) -> A:
+        """Add an agent as `add` does in a thread: wait for its `after_add`, and raise its error."""
+        return await asyncio.to_thread(self.add, agent)
+
+    def remove(self, agent: Agent | str | int, *, drain: bool = False) -> None:
         """Remove an agent from the space.
 
         Its `before_remove` runs first. Then its waiting messages end as `AgentStopped`, and its
         running actions are cancelled, except one that removes its own agent. In a thread, this
         waits for all that; where an event loop is running, it does not wait for `before_remove`.
 
+        Args:
+            agent: the agent, or its id
+            drain: whether the agent first handles the messages that wait for it, however long that
+                takes; new ones end as `AgentStopped` meanwhile. Not where an event loop is running
+
         Raises:
             AgentNotFound: the agent is not in this space
+            RuntimeError: `drain`, where an event loop is running: `await space.aremove(…)` there
         """
         router = self._router
         if router is None or self._closed:
             raise not_here(agent)
+        if drain:
+            refuse_on_loop("remove(drain=True)", "space.aremove(agent, drain=True)")
+            self._thread.run(self._finish, self._mailbox_of(agent)).result()
         handling = CURRENT.get()
         left = self._remove(agent, router, handling)
         # Without a `before_remove` this takes microseconds: any loop but a space's may wait.
         quick = left.envelope.name != "before_remove"
         if left is not handling and not (on_a_space() if quick else loop_is_running()):
             Request(left, router).result()
+
+    async def aremove(self, agent: Agent | str | int, *, drain: bool = False) -> None:
+        """Remove an agent as `remove` does in a thread: wait until it has left."""
+        await asyncio.to_thread(self.remove, agent, drain=drain)
+
+    async def _finish(self, mailbox: Mailbox) -> None:
+        """Wait until an agent has handled what waits for it; let it take nothing new."""
+        router = self._router
+        assert router is not None
+        await self._take_no_more(mailbox)
+        boxes = [mailbox]
+        await idle(lambda: boxes, lambda: router.arrived(boxes), None)
+
+    async def _take_no_more(self, mailbox: Mailbox) -> None:
+        mailbox.finish_waiting()
 
     def replace(self, agent: Agent, new: Agent) -> None:
         """Put an agent in the place of another of the same id, such as one that has died.
@@ -130,7 +162,7 @@ class Space:
             if not isinstance(each, Agent):
                 raise DefinitionError(f"replace takes an agent for an agent, got {each!r:.80}")
         refuse_on_loop("replace", "it in a thread: asyncio.to_thread(space.replace, …)")
-        mailbox = self._of(agent)
+        mailbox = self._mailbox_of(agent)
         check_successor(agent, new)
         new._before_add()
         self._thread.run(self._replace, mailbox, new).result()
@@ -160,12 +192,12 @@ class Space:
     def _took(self, mailbox: Mailbox, old: Agent) -> None:
         """Note that the agent in a mailbox is another one."""
 
-    def _of(self, agent: Agent) -> Mailbox:
-        """Return the mailbox of an agent that is here."""
+    def _mailbox_of(self, agent: Agent | str | int) -> Mailbox:
+        """Return the mailbox of an agent or id that is here."""
         router = self._router
         boxes = {} if router is None or self._closed else router.mailboxes
-        mailbox = boxes.get(address(agent.id))
-        if mailbox is None or mailbox.agent is not agent:
+        mailbox = boxes.get(address(agent.id if isinstance(agent, Agent) else agent))
+        if mailbox is None or (isinstance(agent, Agent) and mailbox.agent is not agent):
             raise not_here(agent)
         return mailbox
 
@@ -218,10 +250,59 @@ class Space:
             else:
                 self._router.observers = (*self._router.observers, callback)
 
+    async def aobserve(
+        self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
+    ) -> None:
+        """Call `callback(message)` as `observe` does; wait for the broker without blocking."""
+        await asyncio.to_thread(self.observe, callback, everywhere=everywhere)
+
+    def idle(self, timeout: float = 30.0) -> None:
+        """Wait in a thread until no message waits, is handled or is on its way to an agent here.
+
+        Args:
+            timeout: at most so many seconds
+
+        Raises:
+            TimeoutError: messages are under way after `timeout` seconds; it names the agents
+            RuntimeError: called where an event loop is running: `await asyncio.to_thread(…)` there
+        """
+        if left := self._idle("idle", timeout):
+            raise TimeoutError(f"after {timeout} s these agents are not idle: {counts(left)}")
+
+    def drain(self, timeout: float = 30.0) -> int:
+        """Let the agents handle what waits, at most `timeout` seconds, and close the space.
+
+        What is sent meanwhile is handled too.
+
+        Returns:
+            how many messages were not handled; over RabbitMQ they wait there for the next process
+
+        Raises:
+            RuntimeError: called where an event loop is running: `await asyncio.to_thread(…)` there
+        """
+        left = self._idle("drain", timeout)
+        self.close()
+        return sum(left.values())
+
+    def _idle(self, called: str, timeout: float) -> dict[str, int]:
+        refuse_on_loop(called, f"asyncio.to_thread(space.{called})")
+        router = self._router
+        if router is None or self._closed:
+            return {}
+
+        def boxes() -> list[Mailbox]:
+            return list(router.mailboxes.values())
+
+        left: dict[str, int] = self._thread.run(
+            idle, boxes, lambda: router.arrived(boxes()), timeout
+        ).result()
+        return left
+
     def close(self) -> None:
         """Remove every agent and end the loop; messages that wait end as `SpaceClosed`.
 
-        A second call does nothing. On the loop of this or another space, it does not wait.
+        The log says how many these were. A second call does nothing. On the loop of this or another
+        space, it does not wait.
         """
         with self._starting:
             if self._router is None:
@@ -328,9 +409,7 @@ class Space:
     def _remove(self, agent: Agent | str | int, router: Router, handling: Any) -> Delivery:
         """Remove an agent; return the delivery that ends once the agent has left."""
         with self._members:
-            mailbox = router.mailboxes.get(address(agent.id if isinstance(agent, Agent) else agent))
-            if mailbox is None or (isinstance(agent, Agent) and mailbox.agent is not agent):
-                raise not_here(agent)
+            mailbox = self._mailbox_of(agent)
             if mailbox.leaving is not None:
                 return mailbox.leaving
             spared = handling if handling is not None and handling.mailbox is mailbox else None
@@ -411,7 +490,12 @@ class Space:
             if mailbox.agent._mailbox is mailbox:
                 mailbox.agent._mailbox = None
         if mailbox.open:
-            mailbox.detach(router.stopped_error(mailbox.id), spared)
+            dropped = mailbox.detach(router.stopped_error(mailbox.id), spared)
+            if dropped and router.ending:
+                self._dropped[mailbox.id] = dropped
+            elif dropped:
+                what = counted(dropped, "message")
+                logger.warning("agent %r was removed before it handled %s", mailbox.id, what)
         if self._left is not None:
             self._left(mailbox.agent)
 
@@ -432,6 +516,10 @@ class Space:
         self._closed = router.closed = True
         for mailbox in list(router.mailboxes.values()):
             self._detach(mailbox)
+        if self._dropped and not self._keeps_waiting:
+            logger.warning(
+                "the space was closed before its agents handled %s", counts(self._dropped)
+            )
         router.leave()
         router.tasks.close()
         WATCHDOG.forget(router)

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 
+from commands import Command
 from conformance.conftest import Log, Recorder, message
 from conformance.gate import Holder
 from moothall import Agent, AgentNotFound, AMQPOptions, MailboxFull, RequestTimeout, action
@@ -290,3 +292,32 @@ def test_amqp_answer_is_queued_for_an_absent_sender(make_space: MakeSpace) -> No
     holder.ended.wait_for(1)
     me = make_space().add(Recorder("me"))
     assert me.told(1) == [("response", {"data": "a", "original_message_id": "x"})]
+
+
+ASK_AND_DIE = """
+import os
+from moothall import Agent, AMQPOptions, AMQPSpace
+space = AMQPSpace(amqp_options=AMQPOptions("127.0.0.1", {port}), exchange="{exchange}")
+request = space.add(Agent("asker")).request(
+    {{"to": "there", "action": {{"name": "note", "args": {{"text": "late"}}}}}},
+    timeout=0.5, wait=True,
+)
+space.idle()
+os._exit(0)
+"""
+
+
+def test_amqp_request_of_a_dead_asker_expires_at_its_deadline(
+    broker: Broker, exchange: str, make_space: MakeSpace, notes: Notes, dead: Dead
+) -> None:
+    there = make_space()
+    there.add(Worker("there", notes))
+    there.close()
+    code = ASK_AND_DIE.format(port=broker.port, exchange=exchange)
+    assert Command(code=code).wait(WAIT_S) == 0
+    properties, _ = dead.next()
+    assert properties.headers["x-death"][0]["reason"] == "expired"
+    back = make_space()
+    back.add(Worker("there", notes))
+    assert back.add(Agent("me")).ask("there", "note", text="new").result(timeout=WAIT_S)
+    assert notes.lines() == ["done new"]

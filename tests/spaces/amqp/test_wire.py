@@ -99,6 +99,17 @@ def test_wire_restored_equals_stored_message_with_headers(permission: str | None
     assert (again.headers, again.routing_key) == (made.headers, made.routing_key)
 
 
+@pytest.mark.parametrize("kind", (None, "", wire.SEND))
+def test_wire_message_without_message_id_is_a_send_with_a_key_of_its_own(kind: str | None) -> None:
+    first, second = (
+        wire.read(given(message_id=None, type=kind), wire.written(MESSAGE)) for _ in range(2)
+    )
+    assert (first.kind, first.envelope) == (wire.SEND, MESSAGE)
+    assert first.key != second.key
+    stored = wire.stored(*first.raw)
+    assert wire.restored(stored)[0].key == first.key
+
+
 def given(**wrong: Any) -> Any:
     properties = {"message_id": "key", "type": wire.SEND, "reply_to": None, "headers": None}
     return SimpleNamespace(**properties | wrong)
@@ -107,8 +118,8 @@ def given(**wrong: Any) -> Any:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     (
-        ({"message_id": ""}, "no message_id"),
-        ({"message_id": None}, "no message_id"),
+        ({"message_id": "", "type": wire.REQUEST}, "no message_id"),
+        ({"message_id": None, "type": wire.ANSWER}, "no message_id"),
         ({"type": "other"}, "its type is 'other'"),
         ({"type": None}, "its type is None"),
         ({"reply_to": 5}, "reply_to is not text"),

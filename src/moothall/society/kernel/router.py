@@ -157,12 +157,13 @@ class SocietyMailbox(Mailbox):
         """Return the number of waiting messages, with those that await approval."""
         return len(self.mail) + len(self.asking)
 
-    def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
+    def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> int:
         """End all messages, and the agent's turn unless it removes itself."""
-        Mailbox.detach(self, error, spared)  # with slots, `super()` knows the class before
+        left = Mailbox.detach(self, error, spared)  # with slots, `super()` knows the class before
         for turn in () if any(spared) else [*self.router.turns]:
             if turn.mailbox is self:
                 self.router.tasks.cancel(turn)
+        return left
 
     async def take_turn(self, turn: Turn, mail: Iterable[Sent]) -> None:
         """Handle the messages, one after the other, then do the agent's own step."""

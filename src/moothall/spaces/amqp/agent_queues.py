@@ -150,13 +150,13 @@ class AgentQueues:
         except Refused:
             return False
 
-    async def is_full(self, id: str) -> bool:
-        """Return whether the queue of an agent holds as many messages as it may."""
+    async def waiting(self, id: str) -> int:
+        """Return how many messages wait in the queue of an agent; 0 without a queue."""
         try:
             count: int = (await self._state(self._names.queue("agent", id))).message_count
         except Refused:
-            return False
-        return count >= self.router.capacity
+            return 0
+        return count
 
     async def is_claimed(self, id: str) -> bool:
         """Return whether some process has an agent of that id, even without a queue."""
@@ -313,6 +313,16 @@ class AgentQueues:
 
     # -- agents leave ------------------------------------------------------------------------------
 
+    async def unbind(self, mailbox: Mailbox) -> None:
+        """Have the broker route no more messages to an agent; it is still brought what waits."""
+        with suppress(LinkLost, AMQPError, Refused):  # `removed` tries again
+            await self._unbind(self._here[mailbox])
+
+    async def _unbind(self, queue: AgentQueue) -> None:
+        exchange, own = self._names.exchange, self._names.key("agent", queue.id)
+        await self._call(Channel.queue_unbind, queue.name, exchange, self._names.everyone)
+        await self._call(Channel.queue_unbind, queue.name, exchange, own)
+
     def remove(self, mailbox: Mailbox) -> None:
         """Delete a removed agent's queue, and then release its id."""
         queue = self._here.pop(mailbox, None)
@@ -353,13 +363,11 @@ class AgentQueues:
 
     async def _delete(self, queue: AgentQueue) -> None:
         """Delete an agent's queue once all its messages are delivered here."""
-        name, exchange = queue.name, self._names.exchange
-        everyone, own = self._names.everyone, self._names.key("agent", queue.id)
+        name = queue.name
         if not self._is_consumed_here(queue):
             raise LinkLost("there is no connection")
         try:
-            await self._call(Channel.queue_unbind, name, exchange, everyone)
-            await self._call(Channel.queue_unbind, name, exchange, own)
+            await self._unbind(queue)
             await self._drain(queue)
             # Messages may be on their way here: the broker cancels the consumer after them.
             taken = self._consumer.until_ended(queue.consumer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import get_ident
 from typing import Any, Final
@@ -115,6 +115,7 @@ class AMQPRouter(Router):
             cancel=self._give_up,
             absent=lambda request: self.refuse(request, _unserved(request.envelope.to)),
             settled=self._settled,
+            unanswered=self._unanswered,
             keep_s=keep_s,
         )
         self.everywhere: Observers = Observers(broker)
@@ -198,14 +199,15 @@ class AMQPRouter(Router):
             return
         if outcome == REFUSED and self.presence.await_leader(message):
             return
-        if outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
+        if kind == wire.ANSWER and outcome in (REFUSED, NO_ROOM):
+            self.presence.answer_later(message)
+        elif outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
             self._answer_too_large(message)
         elif message.exchange is not None and outcome == RETURNED:
             logger.error("the queue of the dead letters is gone; declaring it again")
             self.thread.spawn(self._bury_again(message))
         elif message.exchange is not None and outcome == REFUSED:
-            template = "the queue of the dead letters takes nothing; trying again in %s s"
-            logger.error(template, _AGAIN_S)
+            logger.error("the queue of the dead letters takes nothing; trying again in a second")
             if self.broker.quorum:  # as in `Presence.await_leader`
                 self.broker.publisher.close_channel()
             self.loop.call_later(_AGAIN_S, self.broker.publisher.publish, message)
@@ -224,8 +226,17 @@ class AMQPRouter(Router):
                 self.refuse(about, self._not_taken(message, outcome))
         elif about is not None:
             if outcome != CONFIRMED and kind == wire.ANSWER:
-                logger.warning("an answer to agent %r was %s by the broker", message.to, outcome)
-            self.recorder.finish(about)
+                self._unanswered(message, outcome)
+            else:
+                self.recorder.finish(about)
+
+    def _unanswered(self, message: Outbound, outcome: str) -> None:
+        """End a message whose answer the broker does not take."""
+        self.lost_answer(message.to, f"was {outcome} by the broker")
+        if callable(message.about):
+            message.about()
+        elif message.about is not None:
+            self.recorder.finish(message.about)
 
     async def _bury_again(self, message: Outbound) -> None:
         """Publish a message to the dead letters once their queue is there."""
@@ -267,6 +278,14 @@ class AMQPRouter(Router):
         if message.kind == wire.REPLY:
             message.headers = wire.error_headers(error)
         self.broker.publisher.publish(message)
+
+    async def arrived(self, mailboxes: Iterable[Mailbox]) -> bool:
+        """Return whether no message is on its way to these mailboxes, or waits at the broker."""
+        if len(self.broker.publisher):
+            return False
+        with suppress(LinkLost, AMQPError):
+            return not any([await self.queues.waiting(each.id) for each in mailboxes])
+        return False
 
     # -- outcomes ----------------------------------------------------------------------------------
 
@@ -346,6 +365,7 @@ class AMQPRouter(Router):
         broker = self.broker
         for delivery in self.requests.deliveries():
             self._cancel(delivery)
+        self.presence.end_late_answers()
         if broker.is_up:
             await self.queues.all_removed(_LAST_S)
             try:

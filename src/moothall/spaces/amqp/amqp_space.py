@@ -112,6 +112,8 @@ class AMQPSpace(Space):
         self._on_connection = on_connection
         self._router: AMQPRouter
 
+    _keeps_waiting = True
+
     # -- what differs from a space in one process --------------------------------------------------
 
     def _observe_everywhere(self, callback: Callable[[dict[str, Any]], Any]) -> None:
@@ -150,7 +152,7 @@ class AMQPSpace(Space):
 
     def _settle_in(self, mailbox: Mailbox, *, waits: bool) -> None:
         """Consume the agent's queue, and then run its `after_add`."""
-        if on_a_space():
+        if on_a_space() or not waits:
             # The loop must not block. Messages sent meanwhile may be for this agent.
             self._router.enter(self._add_later, mailbox)
             return
@@ -178,6 +180,9 @@ class AMQPSpace(Space):
                 self._begin(mailbox, mailbox.arriving)
 
         self._thread.spawn(add())
+
+    async def _take_no_more(self, mailbox: Mailbox) -> None:
+        await self._router.queues.unbind(mailbox)
 
     def _on_removed(self, mailbox: Mailbox, left: Delivery) -> None:
         released = self._thread.spawn(self._released(mailbox))

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import pika
 from pika import frame, spec
@@ -125,9 +125,13 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._on_stream_connected()
+        # By its methods: uvloop's transports do not derive from asyncio's classes.
+        self._transport = cast(asyncio.Transport, transport)
+        try:
+            self._on_stream_connected()
+        except Exception as error:  # the loop would log it, and `opened` would never end
+            self._transport.abort()
+            self.connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
         """Parse what the broker sent."""
@@ -221,7 +225,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
             if kind != spec.FRAME_HEADER:
                 raise
             (body_size,) = struct.unpack_from(">Q", buffer, _FRAME_HEAD + 4)
-            header = frame.Header(channel, body_size, pika.BasicProperties())
+            header = frame.Header(channel, body_size, pika.BasicProperties(type="undecodable"))
             return _FRAME_HEAD + size + 1, header
 
     def _process_frame(self, frame_value: Any) -> None:

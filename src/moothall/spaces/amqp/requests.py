@@ -20,7 +20,7 @@ from moothall.spaces.amqp.agent_queues import AgentQueues
 from moothall.spaces.amqp.broker import Broker
 from moothall.spaces.amqp.connection import LinkLost
 from moothall.spaces.amqp.consumer import Tag
-from moothall.spaces.amqp.publisher import NO_ROOM, UNROUTABLE
+from moothall.spaces.amqp.publisher import NO_ROOM, REFUSED, UNROUTABLE
 from moothall.spaces.amqp.wire import Outbound, Unreadable
 from moothall.spaces.delivery import Delivery
 
@@ -72,6 +72,8 @@ class OpenRequests:
             reply_to=self.broker.reply_key,
             headers=wire.headers(wire.REQUEST, envelope, delivery),
             about=delivery,
+            # An asker that has died cannot cancel it.
+            expires_s=delivery.timeout,
         )
         return message
 
@@ -187,9 +189,11 @@ class Presence:
     cancel: Callable[[Delivery], None]  # tells the receiver that a request has ended
     absent: Callable[[Delivery], None]  # ends a request whose receiver no process runs
     settled: Callable[[Outbound, str], None]  # ends a message that gets no queue
+    unanswered: Callable[[Outbound, str], None]  # ends a message whose answer is not taken
     keep_s: float
     _renewed: dict[str, float] = field(default_factory=dict)
     _unchecked: dict[str, list[Delivery]] = field(default_factory=dict)
+    _late: dict[str, list[Outbound]] = field(default_factory=dict)  # answers, by receiver
 
     # -- queues of agents that are away ------------------------------------------------------------
 
@@ -320,11 +324,35 @@ class Presence:
             self.broker.thread.spawn(self._publish_again(message.to))
         return True
 
+    def answer_later(self, answer: Outbound) -> None:
+        """Publish an answer again while its receiver, whose queue is full, takes messages."""
+        late = self._late.setdefault(answer.to, [])
+        late.append(answer)
+        if len(late) == 1:
+            self.broker.thread.spawn(self._answer_late(answer.to))
+
+    async def _answer_late(self, to: str) -> None:
+        await asyncio.sleep(_LOOK_S)
+        there = True  # as long as nothing is known
+        with suppress(LinkLost, AMQPError):
+            there = await self.queues.is_consumed(to)
+        for answer in self._late.pop(to, ()):
+            if there:
+                self.broker.publisher.publish(answer)
+            else:
+                self.unanswered(answer, REFUSED)
+
+    def end_late_answers(self) -> None:
+        """End the messages whose answers wait for room in a queue: the space is closed."""
+        while self._late:
+            for answer in self._late.popitem()[1]:
+                self.unanswered(answer, REFUSED)
+
     async def _publish_again(self, to: str) -> None:
         publisher, full = self.broker.publisher, False
         await asyncio.sleep(_LOOK_S)
         with suppress(LinkLost, AMQPError):  # the next connection publishes them
-            full = await self.queues.is_full(to)
+            full = await self.queues.waiting(to) >= self.queues.router.capacity
             # Messages published before this may still be refused, and come before the others.
             await publisher.confirmed_or_returned(publisher.in_flight(to))
         if not full:

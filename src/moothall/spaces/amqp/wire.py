@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
 import pika
 from pika.data import encode_short_string, encode_table
@@ -43,6 +44,9 @@ LARGEST: Final = 24 * 2**20
 DEFAULT_TIMEOUT_S: Final = 300
 """The timeout of a request without a timeout header."""
 
+_LONGEST_S: Final = 4_000_000
+"""Seconds that the broker takes as the life of a message."""
+
 _FLAGS = pika.BasicProperties
 _ALWAYS: Final[int] = (
     _FLAGS.FLAG_CONTENT_TYPE | _FLAGS.FLAG_DELIVERY_MODE | _FLAGS.FLAG_MESSAGE_ID | _FLAGS.FLAG_TYPE
@@ -73,6 +77,7 @@ class Outbound:
     # What to settle at its end: a request's delivery, a message being handled, a callback.
     about: Any = None
     exchange: str | None = None  # if not the publisher's
+    expires_s: float | None = None  # how long the broker keeps it for its receiver
     in_flight: bool = False  # the publisher has it, not yet confirmed, refused or returned
 
     @property
@@ -113,6 +118,9 @@ class Outbound:
         if self.reply_to is not None:
             flags |= _FLAGS.FLAG_REPLY_TO
             encode_short_string(pieces, self.reply_to)
+        if self.expires_s is not None and self.expires_s < _LONGEST_S:
+            flags |= _FLAGS.FLAG_EXPIRATION
+            encode_short_string(pieces, str(max(1, round(self.expires_s * 1000))))
         encode_short_string(pieces, self.key)
         encode_short_string(pieces, self.kind)
         return flags.to_bytes(2, "big") + b"".join(pieces)
@@ -152,6 +160,9 @@ def headers(
 
 def read(properties: Any, body: bytes) -> Inbound:
     """Read a received message, with the checks of a sent one; raise `Unreadable` if it fails."""
+    if not properties.message_id and properties.type in (None, "", SEND):
+        # Of a program that sets no properties, such as an MQTT client.
+        properties.message_id, properties.type = uuid4().hex, SEND
     key, kind = properties.message_id, properties.type
     if not key or not isinstance(key, str):
         raise Unreadable("it has no message_id")

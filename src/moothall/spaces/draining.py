@@ -1,0 +1,69 @@
+"""When nothing is under way any more: what `idle`, `drain` and the end of a space wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from moothall.spaces.delivery import CALLBACK
+from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.router import Router
+from moothall.text import counted
+
+LOOK_S = 0.01
+"""How often it is looked at: handlers end without an event."""
+
+
+def busy(mailbox: Mailbox) -> bool:
+    """Return whether an agent handles a message."""
+    return any(each.kind != CALLBACK for each in mailbox.active)
+
+
+def under_way(mailbox: Mailbox) -> int:
+    """Return how many messages an agent handles, or has waiting, those for approval included."""
+    return mailbox.waiting() + len(mailbox.active) + len(mailbox.carried)
+
+
+async def drained(router: Router, grace_s: float) -> None:
+    """Begin nothing new, and let what has begun end, within the grace time."""
+    mailboxes = router.mailboxes
+    for mailbox in list(mailboxes.values()):
+        mailbox.closing = True
+    until = router.loop.time() + grace_s
+    while any(map(busy, list(mailboxes.values()))) and router.loop.time() < until:  # noqa: ASYNC110
+        await asyncio.sleep(LOOK_S)
+
+
+async def idle(
+    mailboxes: Callable[[], Iterable[Mailbox]],
+    arrived: Callable[[], Awaitable[bool]],
+    timeout: float | None,
+) -> dict[str, int]:
+    """Wait until two looks in a row find nothing under way, at most `timeout` seconds.
+
+    Args:
+        mailboxes: of the agents that it waits for
+        arrived: whether no message is on its way to one of them
+
+    Returns:
+        how many messages are under way, by agent: empty unless the time was over
+    """
+    clock = asyncio.get_running_loop().time
+    until = None if timeout is None else clock() + timeout
+    quiet = 0
+    while True:
+        left = {mailbox.id: count for mailbox in mailboxes() if (count := under_way(mailbox))}
+        quiet = 0 if left or not await arrived() else quiet + 1
+        if quiet == 2 or (until is not None and clock() >= until):
+            return left
+        await asyncio.sleep(LOOK_S)
+
+
+def counts(messages: dict[str, int]) -> str:
+    """Return how many messages there are, and for which agents: `3 messages: 'a' 2, 'b' 1`."""
+    if not messages:
+        return "messages on their way"
+    whose = sorted(messages.items(), key=lambda each: -each[1])
+    shown = ", ".join(f"{id!r} {count}" for id, count in whose[:10])
+    more = f", {len(whose) - 10} more agents" if len(whose) > 10 else ""
+    return f"{counted(sum(messages.values()), 'message')}: {shown}{more}"
