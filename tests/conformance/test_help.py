@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
 import pytest
 from pydantic import BaseModel, Field
 
-from conformance.conftest import Recorder, message
+from conformance.conftest import WAIT_S, Recorder, message
+from conformance.gate import Holder
 from moothall import Agent, action
 from moothall.errors import ActionError, ActionNotFound, DefinitionError
 
@@ -537,3 +538,17 @@ def test_star_star_kwargs_are_refused_at_definition(space):
     assert "**options" in str(caught.value)
     space.add(Agent("still works"))
     assert space.ids() == ["still works"]
+
+
+def test_help_is_answered_beside_the_work_of_a_busy_agent(space, me) -> None:
+    holder = space.add(Holder("holder"))
+    held = me.ask("holder", "hold")
+    holder.begun.wait_for(1)
+    me.send(message("holder", "note", name="behind it"))
+    assert "hold" in me.ask("holder", "help").result(timeout=WAIT_S)
+    me.send(message("*", "help"))
+    assert [sorted(args["data"]) for _, args in me.told(1)] == [sorted(holder.offers)]
+    assert not held.done()
+    holder.gate("one").open()
+    assert held.result(timeout=WAIT_S) == "one"
+    assert holder.begun.wait_for(2) == ["one", "behind it"]

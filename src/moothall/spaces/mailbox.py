@@ -62,6 +62,8 @@ class Mailbox:
     paused: int = 0  # how many pauses are under way; `after_add` is one
     # By handler, the waiting messages of its call chain, which may run re-entrantly.
     held: dict[Delivery, deque[Delivery]] = field(default_factory=dict)
+    # Requests for help, which are also in the box: a busy agent answers them beside its work.
+    helps: deque[Delivery] = field(default_factory=deque)
     asking: set[Delivery] = field(default_factory=set)  # messages that await approval
     carried: set[asyncio.Task[Any]] = field(default_factory=set)
     open: bool = True
@@ -158,6 +160,13 @@ class Mailbox:
         self.box.append(delivery)
         if delivery.parent is not None and self.active:
             self._hold(delivery)
+        elif delivery.envelope.name == "help" and self._beside(delivery.envelope):
+            self.helps.append(delivery)
+
+    def _beside(self, envelope: Envelope) -> bool:
+        """Return whether help is given beside the work: the agent's class has no part in it."""
+        in_order = (envelope.meta or {}).get("in_order") is True  # as a sign that others are done
+        return not (in_order or self.before or self.after or overrides(self.agent, "help"))
 
     def _hold(self, delivery: Delivery) -> None:
         """Add a message to `held` if its call chain includes an active handler."""
@@ -177,7 +186,7 @@ class Mailbox:
 
         The agent's own messages bound the answers, and what its call chains ask of it ends them.
         """
-        if delivery.kind == ANSWER:
+        if delivery.kind == ANSWER or delivery.envelope.name == "help":
             return False
         if self.finishing:
             return delivery.parent is None
@@ -218,6 +227,12 @@ class Mailbox:
             if not turns and box:
                 self.router.make_ready(self)
                 break
+        while self.helps and not self.paused and self.leaving is None:
+            delivery = self.helps.popleft()
+            if delivery.state == QUEUED:
+                delivery.inner = True
+                self.forget(delivery)
+                self.begin(delivery)
         if self.held:
             for outer in list(self.held):
                 self.run_reentrant(outer)
@@ -383,6 +398,7 @@ class Mailbox:
         waiting = [d for d in (*self.left, *self.box) if d.state == QUEUED]
         self.left.clear()
         self.box.clear()
+        self.helps.clear()
         self.held.clear()
         self.dead = 0
         for delivery in waiting:

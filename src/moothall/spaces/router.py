@@ -131,13 +131,14 @@ class Router(Outcomes):
             self._show(envelope)
         own = mailbox is None or mailbox.agent.receive_own_broadcasts
         ready = self._ready
+        is_help = envelope.name == "help"
         for receiver in list(self.mailboxes.values()):  # any thread may add agents
             if not receiver.here or (receiver is mailbox and not own):
                 continue  # an agent that is being added came after this was sent
             delivery = Delivery(envelope, BROADCAST)
             delivery.mailbox = receiver
             box = receiver.box
-            if len(box) < receiver.limit:
+            if len(box) < receiver.limit and not is_help:
                 box.append(delivery)
             elif not receiver.is_full(delivery):
                 receiver.accept(delivery)
