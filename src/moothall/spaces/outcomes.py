@@ -41,7 +41,7 @@ UNTIMED_S = 0.025
 """How long requests are open before they get a timer; deadlines are accurate to about this."""
 
 _COUNT_S = 1.0
-"""For how long the answers that an agent does not get are counted, after the first is logged."""
+"""For how long warnings of one kind are counted, after the first is logged."""
 
 _FAR_S = 1e9
 """Seconds that no process lasts; longer timeouts are cut to this."""
@@ -67,7 +67,7 @@ class Outcomes:
         self.deadlines: int = 0  # how many requests have a timer that ends them
         self._untimed: dict[Delivery, float] = {}  # since when
         self._timing = False  # whether `_start_deadlines` is about to be called
-        self._lost_answers: dict[str, int] = {}  # by agent: those that the log does not have yet
+        self._warned: dict[str, int] = {}  # by kind: the warnings that the log does not have yet
         # The context of the loop's own work, which belongs to no handler.
         self._empty_context = Context()
 
@@ -136,7 +136,11 @@ class Outcomes:
             if isinstance(error, AgentStopped | SpaceClosed):
                 logger.debug("an answer to agent %r failed: %s", delivery.envelope.to, error)
             else:
-                self.lost_answer(delivery.envelope.to, f"failed: {error}")
+                to = delivery.envelope.to
+                self.warn(
+                    f"answers to agent {to!r} were lost",
+                    f"an answer to agent {to!r} failed: {error}",
+                )
         else:
             self._answer(delivery, None, error)
         if delivery.recorder is not None:
@@ -215,28 +219,28 @@ class Outcomes:
         reply.original_id = original_id
         self.post(reply)
 
-    def lost_answer(self, to: str, what: str) -> None:
-        """Log that an answer to an agent was lost; count those of the next second in one line."""
-        if to in self._lost_answers:
-            self._lost_answers[to] += 1
+    def warn(self, what: str, text: str) -> None:
+        """Log a warning; count those of the same kind of the next second in one line."""
+        if what in self._warned:
+            self._warned[what] += 1
             return
-        self._lost_answers[to] = 0
-        logger.warning("an answer to agent %r %s", to, what)
-        self.loop.call_later(_COUNT_S, self._count_lost, to, context=self._empty_context)
+        self._warned[what] = 0
+        logger.warning("%s", text)
+        self.loop.call_later(_COUNT_S, self._count, what, context=self._empty_context)
 
-    def _count_lost(self, to: str) -> None:
-        if more := self._lost_answers.pop(to):
-            logger.warning("%s more answers to agent %r were lost within a second", more, to)
+    def _count(self, what: str) -> None:
+        if more := self._warned.pop(what):
+            logger.warning("%s more %s within a second", more, what)
 
     def _dropped(self, delivery: Delivery) -> None:
         if delivery.answered:
             return
         if delivery.waiter is None and delivery.callbacks is None:
-            logger.warning(
-                'agent %r dropped its request to "%s", which is cancelled: wait for what request() '
-                "and ask() return, or use send()",
-                delivery.envelope.sender,
-                delivery,
+            sender = delivery.envelope.sender
+            self.warn(
+                f"requests of agent {sender!r} were dropped",
+                f'agent {sender!r} dropped its request to "{delivery}", which is cancelled: wait '
+                "for what request() and ask() return, or use send()",
             )
         self.abort(delivery, RequestCancelled(f'the request to "{delivery}" was dropped'))
 

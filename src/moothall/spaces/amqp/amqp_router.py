@@ -232,11 +232,11 @@ class AMQPRouter(Router):
 
     def _unanswered(self, message: Outbound, outcome: str) -> None:
         """End a message whose answer the broker does not take."""
-        self.lost_answer(message.to, f"was {outcome} by the broker")
-        if callable(message.about):
-            message.about()
-        elif message.about is not None:
-            self.recorder.finish(message.about)
+        to = f"agent {message.to!r}"
+        self.warn(f"answers to {to} were lost", f"an answer to {to} was {outcome} by the broker")
+        about = message.about
+        if about is not None:
+            about() if callable(about) else self.recorder.finish(about)
 
     async def _bury_again(self, message: Outbound) -> None:
         """Publish a message to the dead letters once their queue is there."""
