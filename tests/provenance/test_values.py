@@ -52,9 +52,6 @@ def kinds(value: Any, *texts: str) -> set[str]:
         "./notes/june.txt",
         "www.shop.example/list?page=1",
         "Bob",
-        "",
-        None,
-        [],
     ),
 )
 def test_a_value_of_the_user_is_known_however_it_is_written(value: Any) -> None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextvars import ContextVar
+import itertools
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from moothall.jsonvalue import json_line
 from moothall.provenance.origin import sources_within
+from moothall.provenance.values import fold, texts_in
+
+_OURS: Final = "moothall"
+"""How the names of our threads begin: they carry the context of whoever gave them work."""
+_WORD: Final = re.compile(r"[\w@.+-]{4,}")
+
+Found = tuple[Any, tuple[str, ...]]
+"""What was read beside a call, None for anything, and its sources."""
 
 
 class Reading(Protocol):
@@ -15,6 +27,7 @@ class Reading(Protocol):
 
     begun: bool
     read: tuple[str, ...]
+    beside: tuple[Found, ...]
 
 
 @dataclass(slots=True)
@@ -23,12 +36,78 @@ class MemberReading:
 
     begun: bool = True
     read: tuple[str, ...] = ()
+    beside: tuple[Found, ...] = ()
 
 
 READ: ContextVar[Reading | None] = ContextVar("moothall_read", default=None)
 """The tool call, or turn, of this context. An agent that it asks adds the outside sources that it
 has read.
 """
+
+_numbers = itertools.count(1)
+_underway: dict[int, tuple[int, Reading]] = {}  # calls that are executed, numbered
+
+
+def execute(call: Reading) -> Token[Reading | None]:
+    """Make a tool call the one of this context, until `executed`."""
+    _underway[id(call)] = (next(_numbers), call)
+    return READ.set(call)
+
+
+def executed(call: Reading, token: Token[Reading | None], result: Any) -> None:
+    """End it; what was read beside it counts as read by it if the result has words of that."""
+    READ.reset(token)
+    _underway.pop(id(call), None)
+    if call.beside:
+        words = {*_words(json_line(result))}
+        for found, sources in call.beside:
+            if found is None or not words.isdisjoint(_words(" ".join(texts_in(found)))):
+                call.read += sources
+
+
+def _words(text: str) -> Iterable[str]:
+    return (each.strip(".-") for each in _WORD.findall(fold(text)))
+
+
+def add(sources: Sequence[str], found: Any = None) -> None:
+    """Give the tool call of this context the sources of what is `found` now.
+
+    A thread of a pool has no context. What is found there may be for any call under way.
+    """
+    reading = READ.get()
+    if reading is not None:
+        if reading.begun:
+            reading.read = tuple(dict.fromkeys((*reading.read, *sources)))
+    elif is_adrift():
+        for _, call in [*_underway.values()]:
+            if call.begun:
+                call.beside += ((found, tuple(sources)),)
+
+
+def is_adrift() -> bool:
+    """Whether this is a thread that a tool call may have started, or given work."""
+    if not _underway or READ.get() is not None:
+        return False
+    thread = threading.current_thread()
+    return thread is not threading.main_thread() and not thread.name.startswith(_OURS)
+
+
+class Beside:
+    """A reply in a thread without context: what it reads is also read by the calls around it."""
+
+    __slots__ = ("_number", "_reading", "_token")
+
+    def __init__(self) -> None:
+        self._number, self._reading = next(_numbers), MemberReading()
+        self._token = READ.set(self._reading)
+
+    def end(self) -> None:
+        """Give what was read to each call that has begun before this and has not ended."""
+        READ.reset(self._token)
+        if self._reading.read:
+            for number, call in [*_underway.values()]:
+                if call.begun and number < self._number:
+                    call.beside += ((None, self._reading.read),)
 
 
 def give_back(kept: Iterable[Any]) -> None:
@@ -37,7 +116,7 @@ def give_back(kept: Iterable[Any]) -> None:
     Every reader of what was kept calls it (memories, journals): an action may return only the text
     of a message, without its mark.
     """
-    reading = READ.get()
-    if reading is not None and reading.begun:
-        found = (source for each in kept for source in sources_within(each))
-        reading.read = tuple(dict.fromkeys((*reading.read, *found)))
+    if READ.get() is not None or is_adrift():
+        for each in kept:
+            if sources := tuple(sources_within(each)):
+                add(sources, each)

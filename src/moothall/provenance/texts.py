@@ -6,10 +6,12 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
+from functools import partial
 from itertools import accumulate, chain, islice
 from typing import Any, Final
 from unicodedata import name as name_of
 
+from moothall.jsonvalue import json_line
 from moothall.provenance.addresses import Address
 from moothall.provenance.origin import Kind, Origin, text_of, union
 from moothall.provenance.reckoned import ends_at, is_named, todays_in
@@ -44,6 +46,8 @@ _MOST_READ: Final = 20_000
 _GLUED: Final = re.compile(r"(?<=[a-z0-9])\.(?=[A-Z][a-z]*(?:\s|$))")
 _ESCAPES: Final = re.compile(r'\\(?:[nrt"\\/]|u00[0-9a-f]{2})')
 
+_QUOTES: Final = ('""', "''", "``", "“”", "‘’", "„“", "«»", "»«")
+
 UNTRACED: Final = Origin("outside")
 Traced = list[tuple[str, Origin]]
 """The parts of a value, as texts, each with its origin."""
@@ -70,11 +74,12 @@ class Texts:
         self._read: list[tuple[str, str]] = []  # text from outside, as it is, and its source
         self._read_size = 0
         self._located: dict[str, Origin] = {}  # values that were looked for since the last text
-        self._traced: dict[tuple[Any, type, str], Traced] = {}  # values traced since the last text
+        self._traced: dict[tuple[Any, type], Traced] = {}  # values traced since the last text
         self._placed: set[str] = set()  # values from outside that actions were given
         self._whole: dict[Key, str] = {}  # values of results that are the program's as a whole
         self._written = ""  # what the model had actions of the program write or work on
         self._written_keys: set[Key] = set()
+        self.changed = False  # whether an action may have kept something from outside
 
     # -- what comes in -----------------------------------------------------------------------------
 
@@ -131,8 +136,13 @@ class Texts:
             for key in _keys(each):
                 self._whole[key] = source
 
-    def wrote(self, value: Any) -> None:
-        """Add a value that the model gave an action of the program, which may return it."""
+    def wrote(self, value: Any, changes: bool) -> None:
+        """Add a value from outside that the model gave an action, which may return it.
+
+        If the action may change what others of the program read, none of their results says from
+        then on what is the program's: it may be made of the value, joined or decoded.
+        """
+        self.changed = self.changed or changes
         text = fold(" ".join(texts_in(value)))
         if text and text not in self._written:
             self._written = f"{self._written[-_MOST_CHARS:]}\n{text}"
@@ -147,63 +157,72 @@ class Texts:
 
     # -- where a value stands ----------------------------------------------------------------------
 
-    def trace(self, value: Any, also: str = "") -> Traced:
-        """Return the parts of a value, each with its origin; `also` is a text of the program."""
-        exact = type(value) in (str, int, float)
-        if exact and (known := self._traced.get((value, type(value), also))) is not None:
+    def trace(self, value: Any, choices: Sequence[Any] = ()) -> Traced:
+        """Return the parts of a value, each with its origin; `choices` are values of a schema."""
+        exact = type(value) in (str, int, float) and not choices
+        if exact and (known := self._traced.get((value, type(value)))) is not None:
             return known
         made: Traced = []
-        self._trace(value, fold(also) if also else "", made, 0)
+        self._trace(value, choices, made, 0)
         if exact:
-            self._traced[value, type(value), also] = made
+            self._traced[value, type(value)] = made
             if len(self._traced) > _MOST_PARTS:
                 self._traced.clear()
         return made
 
-    def _trace(self, value: Any, also: str, made: Traced, depth: int) -> None:
-        if value is None or value == "" or len(made) > _MOST_PARTS:
+    def _trace(self, value: Any, choices: Sequence[Any], made: Traced, depth: int) -> None:
+        if len(made) > _MOST_PARTS:
             return
-        if depth > DEPTH:
+        if any(map(partial(same, value), choices)):
+            made.append((_shown(value), Origin("program", "schema")))
+        elif depth > DEPTH:
             made.append((cut(repr(value), 200), UNTRACED))
-        elif isinstance(value, dict):
+        elif isinstance(value, dict) and value:
             for name, each in value.items():
-                self._trace(name, also, made, depth + 1)
-                self._trace(each, also, made, depth + 1)
-        elif isinstance(value, list | tuple):
+                self._trace(name, choices, made, depth + 1)
+                self._trace(each, choices, made, depth + 1)
+        elif isinstance(value, list | tuple) and value:
             for each in value:
-                self._trace(each, also, made, depth + 1)
+                self._trace(each, choices, made, depth + 1)
         else:
-            self._trace_one(value, also, made)
+            self._trace_one(value, choices, made)
 
-    def _trace_one(self, value: Any, also: str, made: Traced) -> None:
-        if isinstance(value, bool):
-            value = "true" if value else "false"
-        elif not isinstance(value, str | int | float):
-            value = str(value)
-        origin = self._origin(value, also)
+    def _trace_one(self, value: Any, choices: Sequence[Any], made: Traced) -> None:
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
+            value = _shown(value)
+        elif isinstance(value, str) and not value.strip():
+            made.append((json_line(value), self._origin(value) or UNTRACED))
+            return
+        origin = self._origin(value)
         parts = parts_of(value) if origin is None and isinstance(value, str) else ()
         if not parts:
             made.append((str(value), origin or UNTRACED))
         for each in parts:
-            made.append((each, self._origin(each, also) or UNTRACED))
+            if any(map(partial(same, each), choices)):
+                made.append((each, Origin("program", "schema")))
+            else:
+                made.append((each, self._origin(each) or UNTRACED))
 
-    def _origin(self, value: str | int | float, also: str) -> Origin | None:
+    def _origin(self, value: str | int | float) -> Origin | None:
         """Return the origin of a value that a text of the user or the program contains."""
         needle = fold(value) if isinstance(value, str) else str(value)
-        if not needle:
-            return Origin("program")
+        if not any(map(str.isalnum, needle)):
+            return self._quoted(needle)
         keys: Sequence[Key] = ()
         if not isinstance(value, str) or any(map(str.isdigit, needle)):
             keys = keys_of(value if not isinstance(value, str) else needle)
-        found = self._find(needle, keys)
-        if found is None and also:
-            if keys:
-                known = set(keys_in(also))
-                if any(key in known for key in keys):
-                    return Origin("program", "schema")
-            elif stands(also, needle) >= 0:
-                return Origin("program", "schema")
-        return found
+        return self._find(needle, keys)
+
+    def _quoted(self, needle: str) -> Origin | None:
+        """Return the origin of a value without letters and digits that stands in quotes.
+
+        A sign is no value anywhere else: a bullet, the end of a sentence. What is empty must stand
+        in quotes in a text of the user or a prompt: a result with an empty field names nothing.
+        """
+        for text, kind, source, result in self._own:
+            if (needle or not result) and any(f"{a}{needle}{b}" in text for a, b in _QUOTES):
+                return Origin(kind, source)
+        return None if self.on_behalf is None else self.on_behalf._quoted(needle)
 
     def _find(self, needle: str, keys: Sequence[Key]) -> Origin | None:
         found = self._by_key(keys) if keys else self._by_text(needle)
@@ -280,15 +299,15 @@ class Texts:
             return None
         return Origin(kind, source)
 
-    def address(self, address: Address, also: str = "") -> Origin:
-        """Return the origin of an address within a text; `also` is a text of the program.
+    def address(self, address: Address) -> Origin:
+        """Return the origin of an address within a text.
 
         The number of an account must stand in what the user or a prompt says: that it stands in
         the program's own records does not make it right to send it to somebody.
         """
         text, account = address
         if not account:
-            return self._origin(text, also) or UNTRACED
+            return self._origin(text) or UNTRACED
         needle = fold(text)
         pattern = spaced(needle)
         for own, kind, source, result in self._own:
@@ -352,6 +371,17 @@ def _read_at(text: str, source: str, at: int, length: int) -> Origin:
         line = f"{'…' * (first > 0)}{line[first:last]}{'…' * (last < len(line))}"
     number = text.count("\n", 0, at) + 1 if "\n" in text else None
     return Origin("outside", source, number, line.strip())
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same, of texts in any case."""
+    if isinstance(one, str) and isinstance(other, str):
+        return fold(one) == fold(other)
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json_line(value)
 
 
 def _keys(value: Any) -> list[Key]:

@@ -46,6 +46,8 @@ _CODES: Final = frozenset(
     "aed aud bgn brl btc cad chf cny czk dkk eth eur gbp hkd huf idr ils inr jpy krw mxn nok nzd "  # noqa: SIM905
     "pln ron rub sar sek sgd thb try uah usd usdt zar".split()
 )
+_FINE: Final = frozenset(("btc", "eth", "usdt"))
+"""Currencies with more places than two."""
 _CURRENCY: Final = "|".join((*sorted(_CODES, key=len, reverse=True), *_WORDS, "[$€£¥₹]"))
 _DIGITS: Final = r"[-+−]?\d+(?:[.,'’]\d+| \d{3}(?!\d))*"
 _NUMBER: Final = re.compile(
@@ -92,6 +94,7 @@ _TIME: Final = re.compile(
 )
 _DATE_AND_TIME: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[t ](\d{2}:\d{2}(?::\d{2})?)(?:\.0+)?z?")
 _PARTS: Final = re.compile("[,;\n]")
+_BREAKS: Final = re.compile("[;\n]")  # they also part commands, which are no list of values
 _NAMED: Final = re.compile("([^<>]*)<([^<>]+)>")
 _SPACED: Final = re.compile(r"[a-z]{0,4}[\d ./()+-]*\d[a-z\d ./()+-]*")
 _HOST: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/?#@\s]*@)?([^/?#\s:]+)(?::\d+)?/?$")
@@ -216,7 +219,8 @@ def parts_of(value: str) -> list[str]:
     if "<" in value and (named := _NAMED.fullmatch(value.strip())) is not None:
         return [each.strip() for each in named.groups() if each.strip()]
     parts = [each.strip() for each in _PARTS.split(value) if each.strip()]
-    if len(parts) < 2 or any(each.count(" ") > 4 for each in parts):
+    words = 0 if _BREAKS.search(value.strip()) else 4
+    if len(parts) < 2 or any(each.count(" ") > words for each in parts):
         return []
     return parts
 
@@ -268,7 +272,11 @@ def keys_in(text: str) -> Iterator[Key]:
 def _numbers(found: re.Match[str]) -> Iterator[Key]:
     sort = found["before"] or found["after"]
     currency = CURRENCY_SIGNS.get(sort) or _WORDS.get(sort) or sort if sort else None
-    for number in _readings(found["digits"]):
+    readings = [*_readings(found["digits"])]
+    if len(readings) > 1 and " " not in found["digits"]:
+        # 1.250 may be a thousand or little more than one: cents decide, else it names neither.
+        readings = readings[:1] if currency and currency not in _FINE else []
+    for number in readings:
         if found["unit"] == "k":
             number *= 1000
         yield "number", number

@@ -19,7 +19,7 @@ from moothall.errors import ConfigError, HopLimitExceeded
 from moothall.jsonvalue import readable
 from moothall.message import REPLYING
 from moothall.provenance import OUTSIDE
-from moothall.provenance.reading import READ
+from moothall.provenance.reading import READ, Beside, is_adrift
 from moothall.reasoning.charging import budget_of_caller, check_reply_budget
 from moothall.reasoning.hooks import (
     NO_HOOKS,
@@ -498,6 +498,7 @@ class ConversationalAgent(Threaded):
             answer = partial(self._traced_reply, answer)
         if self._watchers:
             answer = partial(self._watchers.reply, self.id, answer)
+        beside = Beside() if is_adrift() else None
         try:
             if nested:
                 return await answer(request)
@@ -512,6 +513,8 @@ class ConversationalAgent(Threaded):
             mine.open = False
             if thread.texts is not None or READ.get() is not None:
                 tell_caller(self, thread)
+            if beside is not None:
+                beside.end()
             self._release(thread)
             try:
                 REPLYING.reset(token)

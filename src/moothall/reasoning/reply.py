@@ -14,7 +14,7 @@ from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt
 from moothall.journal.stop_reason import ANSWERED, StopReason
 from moothall.jsonvalue import deep_json, json_line
 from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
-from moothall.provenance import Origins
+from moothall.provenance import OUTSIDE, Origins
 from moothall.text import counted, cut, display, error_message, escaped_json, log_failure, shorten
 
 _LOGGER = logging.getLogger("moothall.reasoning")
@@ -226,12 +226,14 @@ class Utterance:
         speaker: a participant's id; None for a text from outside
         content: a text, or blocks of content
         error: why the participant gave no answer; None if it gave one
+        outside: the sources of a text that was observed as from outside
     """
 
     number: int
     speaker: str | None
     content: Content
     error: str | None = None
+    outside: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -270,7 +272,7 @@ class Utterance:
         message: dict[str, Any] = {"role": "user", "content": self.heard(ids)}
         if self.speaker is not None:
             message["name"] = self.speaker
-        return message
+        return message | ({OUTSIDE: [*self.outside]} if self.outside else {})
 
 
 def shown(id: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from moothall.agent import CURRENT
 from moothall.errors import ActionError, ConfigError, RequestCancelled
-from moothall.provenance.reading import READ
+from moothall.provenance.reading import add
 from moothall.spaces.delivery import Delivery, RouterPort
 from moothall.threads import guard
 
@@ -154,9 +154,8 @@ def _pass_on(delivery: Delivery) -> None:
         if handling is not None and to in getattr(handling.agent, "trusted", ()):
             return
         sources = (f"agent {to}",)
-    reading = READ.get()
-    if reading is not None and reading.begun:
-        reading.read += sources
+    if sources:
+        add(sources, delivery.value)
     if handling is not None:
         handling.has_read(sources)
 

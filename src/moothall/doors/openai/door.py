@@ -148,6 +148,8 @@ class OpenAIDoor:
     ) -> None:
         """Answer a request; `keep` gets the reply and the question before the client does."""
         before, content = parted(asked, agent, whole=isinstance(form, ChatCompletion))
+        if not isinstance(agent, ReActAgent):  # whose own messages have their marks
+            _mark_answers(history, agent)
         before = [*history, *before]
         demand = demand_of(asked.tools) if asked.must_call else ""
         if told := "\n\n".join(filter(None, (asked.instructions, demand))):
@@ -278,10 +280,7 @@ def parted(
             if tool.name in taken:
                 text = f"{tool.name!r} is an action of the agent's own: give the tool another name"
                 raise Wrong(text, "tools")
-        if _may_read(agent):
-            for message in messages:
-                if message["role"] == "assistant" and message["content"]:
-                    message[OUTSIDE] = ["an earlier answer"]
+        _mark_answers(messages, agent)
         new = 0
         if whole:
             answers = [n for n, each in enumerate(messages) if each["role"] == "assistant"]
@@ -291,11 +290,23 @@ def parted(
         return messages[:new], content_for(messages[new:])
     if asked.tools or messages[-1]["role"] != "user":
         raise Wrong(f"agent {agent.id!r} has no model that may call a client's tools", "tools")
+    _mark_answers(messages, agent)
     return messages[:-1], messages[-1]["content"]
 
 
-def _may_read(agent: ReActAgent) -> bool:
-    """Whether an agent may have read something from outside before it gave an answer."""
+def _mark_answers(messages: list[dict[str, Any]], agent: Any) -> None:
+    """Mark the earlier answers of an agent that may have read something from outside."""
+    if _may_read(agent):
+        for message in messages:
+            if message["role"] == "assistant" and message["content"]:
+                message[OUTSIDE] = ["an earlier answer"]
+
+
+def _may_read(agent: Any) -> bool:
+    """Whether an agent, or a member of a group, may have read something from outside."""
+    if not isinstance(agent, ReActAgent):
+        members = getattr(agent, "_member_agents", ())
+        return not members or any(map(_may_read, members))
     actions = agent.actions.get_actions()
     return bool(agent.discover) or any(each.outside or each.guard == () for each in actions)
 

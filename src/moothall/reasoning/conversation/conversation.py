@@ -11,6 +11,7 @@ from moothall.agent import CURRENT, leads_to
 from moothall.errors import NotPermitted, StateError
 from moothall.journal.stop_reason import ENDED
 from moothall.message import REPLYING
+from moothall.provenance import sources_of
 from moothall.reasoning.charging import budget_of
 from moothall.reasoning.checked_parts import Participant
 from moothall.reasoning.conversation.conversation_record import at_end, prepare, resumed
@@ -197,7 +198,7 @@ class Conversation(Group):
             if now.run is not None:  # heard when that run resumes, or in the next
                 self._keep_for_all(content, thread)
                 return
-            now.add(None, content)
+            now.add(None, content, outside=sources_of(message))
             participants = Participants(self._setup, now, thread.id, self._as_once())
             # In an unfinished reply, the last message becomes the next speaker's prompt.
             await participants.deliver(now.agents, leave=1 if now.open else 0)

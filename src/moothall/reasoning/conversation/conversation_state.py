@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall.errors import StateError
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Usage
+from moothall.provenance import union
 from moothall.reasoning.record import APPENDED, LIVE, NULL_RECORD
 from moothall.reasoning.reply import MAX_ERROR, Content, Step, Utterance
 from moothall.text import cut
@@ -91,9 +92,11 @@ class ConversationState:
         content: Content,
         error: str | None = None,
         known_to: Iterable[str] = (),
+        outside: Sequence[str] = (),
     ) -> Utterance:
         """Add an utterance, for all who have not heard it (`known_to`) to hear; return it."""
-        utterance = Utterance(self.count + 1, speaker, content, error)
+        utterance = Utterance(self.count + 1, speaker, content, error, tuple(outside))
+        self.outside = union((*self.outside, *outside))
         self.transcript.append(utterance)
         self.chars += utterance.size
         for id in self.agents:

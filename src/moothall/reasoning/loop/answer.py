@@ -24,6 +24,7 @@ from moothall.errors import AskAgain, InvalidArguments
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readable
 from moothall.models.protocol import NoAnswer, is_answer, thinking_of
 from moothall.provenance import Origins, origins_of
+from moothall.provenance.reading import Found
 from moothall.text import json_type, shorten
 from moothall.threads import awaited
 
@@ -148,6 +149,7 @@ class RequestedCall:
         default_factory=lambda: _NO_FOREIGN
     )  # its arguments of which a part is from outside; read-only
     read: tuple[str, ...] = ()  # what the agents that it asked had read
+    beside: tuple[Found, ...] = ()  # what was read in threads that may be its own
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
     said: tuple[str, ...] = ()  # what a person answered to its questions
     was: dict[str, Any] | None = None  # the model's arguments, if a person changed them

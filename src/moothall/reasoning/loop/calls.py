@@ -22,7 +22,7 @@ from moothall.errors import (
     JournalError,
 )
 from moothall.jsonvalue import as_json, copy_json, json_text
-from moothall.provenance.reading import READ
+from moothall.provenance import reading
 from moothall.reasoning.events import CallEnded, CallProgress, CallStarted
 from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
@@ -325,7 +325,7 @@ async def execute(
     environment = agent.environment
     result: Any = None
     context: Context[Any] | None = None
-    token = READ.set(call)
+    token = reading.execute(call)
     try:
         if chosen.access_policy != ACCESS_PERMITTED or request.state.texts is not None:
             decision = await permits(agent, call, request, step)
@@ -355,7 +355,7 @@ async def execute(
         log_failure(logger, f"the environment of agent {agent.id!r} failed on {call.name!r}", error)
         return failed(error)
     finally:
-        READ.reset(token)
+        reading.executed(call, token, result)
         if context is not None and (not isinstance(result, dict) or "error" in result):
             context._withdraw()
     if not isinstance(result, dict):

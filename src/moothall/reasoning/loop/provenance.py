@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
@@ -14,7 +13,7 @@ from moothall.action import Action
 from moothall.jsonvalue import as_json, copy_json, json_line
 from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
 from moothall.provenance.addresses import MOST, addresses_in
-from moothall.provenance.texts import UNTRACED, Traced, question_on
+from moothall.provenance.texts import UNTRACED, Traced, question_on, same
 from moothall.provenance.values import fold
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.reply_request import ReplyRequest
@@ -33,7 +32,11 @@ FAULT: Final = "fault"
 OWN: Final = "own"
 """The key of a tool message with the values of a result from outside that are the program's."""
 
-_MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT, OWN))
+WROTE: Final = "wrote"
+"""The key of a tool message with the parameters by which the action was given something from
+outside, which it may have kept."""
+
+_MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT, OWN, WROTE))
 
 _PARTED: Final = (list, tuple, dict)
 _SHOWN: Final = 3
@@ -42,7 +45,7 @@ _MOST_WORDS: Final = 4_000
 _SOURCE_CHARS: Final = 200
 _MOST_OWN: Final = 1000
 _OWN_CHARS: Final = 100
-_PROGRAM: Final = Origin("program", "schema")
+_VALUES_OF_SCHEMAS: Final = frozenset(("const", "default", "enum", "examples"))
 
 
 def look(
@@ -83,18 +86,40 @@ def look(
         texts.told = told
         for source, text in told:
             texts.read(text, [source])
+    args: dict[Any, Any] = {}
     for message in new:
         _take(texts, message, find)
+        for call in message.get("tool_calls") or ():
+            args[call.get("id")] = call.get("args")
+        if isinstance(names := message.get(WROTE), list):
+            given = args.get(message.get("tool_call_id"))
+            _keep(texts, given if isinstance(given, dict) else {}, names, message, find)
+
+
+def _keep(
+    texts: Texts,
+    given: dict[str, Any],
+    names: list[Any],
+    message: dict[str, Any],
+    find: Callable[[str], Action | None],
+) -> None:
+    """Note what an action was given from outside, as the mark of its result says."""
+    foreign = {name: given[name] for name in names if name in given}
+    action = find(str(message.get("name", "")))
+    texts.wrote(foreign, action is not None and _changes(action))
+    texts.place(foreign)
+
+
+def _changes(action: Action) -> bool:
+    """Whether an action of the program may change what its other actions read."""
+    return not action.outside and (not action.idempotent or bool(action.guard))
 
 
 def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
     if message.get("role") != "tool" or FAULT in message:
         return False
-    name = str(message.get("name", ""))
-    action = find(name)
-    if action is None:  # the loop's own answer to a name that no action has is the program's
-        return not str(message.get("content")).startswith(f'{{"error": "\\"{name}\\" is not an')
-    return action.outside
+    action = find(str(message.get("name", "")))
+    return action is None or action.outside
 
 
 def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | None]) -> None:
@@ -161,10 +186,8 @@ def trace(call: RequestedCall, texts: Texts) -> None:
     for name, value in call.args.items():
         is_guarded = guarded is None or name in guarded
         traced = texts.trace(value)
-        if any(origin.kind == "outside" for _, origin in traced) and not action.outside:
-            schema = action.parameters.get("properties", {}).get(name)
-            if isinstance(schema, dict):
-                traced = _by_schema(texts, value, schema)
+        if any(origin.kind == "outside" for _, origin in traced):
+            traced = texts.trace(value, choices_of(action, name))
         origins: dict[Origin, None] = {}
         for part, origin in traced:
             if origin.kind == "outside":
@@ -187,21 +210,21 @@ def trace(call: RequestedCall, texts: Texts) -> None:
 
 def begins(call: RequestedCall, texts: Texts) -> None:
     """Note the values from outside of a call that is executed now: a result may give them back."""
-    assert call.action is not None
-    if not call.action.outside:
-        texts.wrote(call.foreign)
-    elif call.action.idempotent:  # it reads
-        return
-    texts.place(call.foreign)
+    action = call.action
+    assert action is not None
+    if not (action.outside and action.idempotent):  # else it reads
+        texts.wrote(call.foreign, _changes(action))
+        texts.place(call.foreign)
 
 
 def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
     """Return the addresses within a value that are from outside."""
-    schema = action.parameters.get("properties", {}).get(name, {})
-    also = "" if action._described_by else json.dumps(schema, ensure_ascii=False)
+    choices = choices_of(action, name)
     made: Traced = []
     for place, each in enumerate(addresses_in(value)):
-        origin = texts.address(each, also)
+        if any(same(part, each.text) or same(value, part) for part in choices):
+            continue
+        origin = texts.address(each)
         if place == MOST:
             made.append((f"more than {MOST} addresses", UNTRACED))
         elif origin.kind == "outside":
@@ -253,11 +276,34 @@ def _written(before: Any, after: Any) -> Iterator[str]:
         yield after if isinstance(after, str) else json_line(after)
 
 
-def _by_schema(texts: Texts, value: Any, schema: dict[str, Any]) -> list[tuple[str, Origin]]:
-    """Trace a value with what the parameter's schema says: the program has written that."""
-    if "default" in schema and _same(schema["default"], value):
-        return [(str(value), _PROGRAM)]
-    return texts.trace(value, json.dumps(schema, ensure_ascii=False))
+def choices_of(action: Action, name: str) -> list[Any]:
+    """Return the values that a parameter's schema names: each `enum`, `const` and `default`.
+
+    What else stands there (a bound, a description) is no value that the program chose. If others
+    wrote the schema, only the default counts: leaving the parameter out does the same.
+    """
+    parameters = action.parameters
+    schema = parameters.get("properties", {}).get(name)
+    if action.outside or action._described_by:
+        has_default = isinstance(schema, dict) and "default" in schema
+        return [schema["default"]] if has_default else []
+    made: list[Any] = []
+    waiting: list[Any] = [schema]
+    seen: set[str] = set()
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, list):
+            waiting += each
+        elif isinstance(each, dict):
+            made += [each[key] for key in ("const", "default") if key in each]
+            made += each["enum"] if isinstance(each.get("enum"), list) else []
+            ref = str(each.get("$ref", ""))
+            if ref.startswith("#/$defs/") and ref not in seen:
+                seen.add(ref)
+                waiting.append(parameters.get("$defs", {}).get(ref.removeprefix("#/$defs/")))
+            waiting += [value for key, value in each.items() if key not in _VALUES_OF_SCHEMAS]
+    made += [part for each in made if isinstance(each, list) for part in each]
+    return made
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -310,11 +356,17 @@ def mark_result(
             thread.texts.note(sources)
     if call.always:
         message[ALWAYS] = [*call.always]
+    action = call.action
+    if call.begun and call.foreign and not (action and action.outside and action.idempotent):
+        message[WROTE] = [*call.foreign]
 
 
 def mark_fault(message: dict[str, Any], call: RequestedCall, thread: Thread) -> None:
-    """Mark the message of a call that was not executed, since something in it was wrong."""
-    if call.action is not None and call.action.outside:
+    """Mark the message of a call that was not executed, since something in it was wrong.
+
+    It repeats what the model wrote: the name that no action has, or a value.
+    """
+    if call.action is None or call.action.outside:
         message[FAULT] = thread.marked = True
     if thread.texts is not None:
         marked(message, thread.texts.sources)
@@ -360,7 +412,7 @@ def sources_of_result(
     is_outside = call.action is not None and call.action.outside and call.begun
     found = [source_of(call)] if is_outside else []
     found += [*call.read, *_recalled(result.get("result"))]
-    if not is_outside and call.derived and texts is not None:
+    if not is_outside and texts is not None and (call.derived or texts.changed):
         found += texts.sources
     return union(found)
 
