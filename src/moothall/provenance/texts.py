@@ -9,7 +9,6 @@ from datetime import date
 from functools import partial
 from itertools import accumulate, chain, islice
 from typing import Any, Final
-from unicodedata import name as name_of
 
 from moothall.jsonvalue import json_line
 from moothall.provenance.addresses import Address
@@ -30,7 +29,7 @@ from moothall.provenance.values import (
     texts_in,
     whole_at,
 )
-from moothall.text import cut, escaped
+from moothall.text import cut
 
 _MOST_CHARS: Final = 1_000_000
 """The most characters of each kind; beyond them the oldest text is dropped, with its values."""
@@ -388,33 +387,3 @@ def _keys(value: Any) -> list[Key]:
     if isinstance(value, str):
         return [("text", fold(value))]
     return [("text", str(value)), *keys_of(value)]
-
-
-def mixed(value: str) -> str:
-    """Return the letters of a value from another alphabet than the rest; empty for none."""
-    strange = []
-    for word in value.split():
-        if any(each.isascii() and each.isalpha() for each in word):
-            strange += [each for each in word if not each.isascii()]
-    names = [name_of(each, f"U+{ord(each):04X}") for each in dict.fromkeys(strange)]
-    strange_names = [each for each in names if not each.startswith("LATIN")]
-    return ", ".join(strange_names[:3])
-
-
-def question_on(
-    parameter: str, value: str, origin: Origin, sources: Sequence[str], within: bool = False
-) -> str:
-    """Return the question to a person about a guarded value, or about one `within` a text."""
-    said = f"`{parameter}` {'has' if within else '='} {escaped(cut(value, 200))}"
-    if strange := mixed(value):
-        said += f" (written with {strange})"
-    if origin.source:
-        where = escaped(cut(origin.source, 120)) + (f", line {origin.line}" if origin.line else "")
-        passage = f': "{escaped(origin.passage)}"' if origin.passage else ""
-        was = ", which was" if within else " was"
-        return f"{said}{was} read in {where}; you never named it{passage}"
-    read = ", ".join(escaped(cut(each, 80)) for each in sources[:3])
-    if len(sources) > 3:
-        read += f" and {len(sources) - 3} more"
-    which = ", which is" if within else " is"
-    return f"{said}{which} in none of your texts and cannot be traced, after {read} was read"

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+from collections.abc import Iterator
+from difflib import SequenceMatcher
 from typing import Any, Final
 
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.approval import ASKED, Always, ApprovalRequest, Asked, Refused
 from moothall.approval.approval import Decision
 from moothall.errors import JournalError
-from moothall.jsonvalue import as_json, copy_json
+from moothall.jsonvalue import as_json, copy_json, json_line
+from moothall.provenance import Texts
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.parts import Looping
-from moothall.reasoning.loop.provenance import note_of, questions, rewrite, trace
+from moothall.reasoning.loop.provenance import note_of, questions, trace
 from moothall.reasoning.record import NULL_STEP, Step
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.text import log_failure
 from moothall.threads import called
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+_MOST_WORDS: Final = 4_000
+"""In texts of more words together, it is not looked for what a person has changed."""
 
 NOT_BEGUN: Final = "not executed: cancelled before it was permitted"
 
@@ -90,3 +97,51 @@ async def permits(
         return False
     finally:
         ASKED.reset(token)
+
+
+def rewrite(call: RequestedCall, args: dict[str, Any], texts: Texts | None) -> dict[str, Any]:
+    """Give a call the arguments that a person wrote; return those that they replace.
+
+    They are checked as the model's are. What the person wrote in them is the user's text, and
+    nothing else: of a text, the words that are new in it.
+    """
+    action = call.action
+    assert action is not None
+    args = copy_json(args)
+    kwargs = action.check(copy_json(args))
+    call.was, call.args, call.kwargs = call.args, args, kwargs
+    for name, value in args.items():
+        for said in _written(call.was.get(name), value):
+            call.hear(said)
+            if texts is not None:
+                texts.add(said, "user")
+    if texts is not None:
+        trace(call, texts)
+    return call.was
+
+
+def _written(before: Any, after: Any) -> Iterator[str]:
+    """Yield what is new in a value: of a text, its new words; of another, each new part."""
+    if _same(before, after) or after is None:
+        return
+    if isinstance(before, str) and isinstance(after, str):
+        old, new = (re.split(r"(\s+)", each) for each in (before, after))
+        if len(old) + len(new) > _MOST_WORDS:
+            return  # then a guarded value in it is asked about once more
+        for kind, _, _, begin, end in SequenceMatcher(None, old, new, False).get_opcodes():
+            if kind in ("insert", "replace") and (said := "".join(new[begin:end]).strip()):
+                yield said
+    elif isinstance(after, list):
+        known = before if isinstance(before, list) else []
+        for each in after:
+            if not any(_same(each, other) for other in known):
+                yield from _written(None, each)
+    elif isinstance(after, dict):
+        for name, each in after.items():
+            yield from _written(before.get(name) if isinstance(before, dict) else None, each)
+    else:
+        yield after if isinstance(after, str) else json_line(after)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and one == other

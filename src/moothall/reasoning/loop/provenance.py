@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from operator import contains, is_
 from typing import Any, Final
 
 from moothall.action import Action
-from moothall.jsonvalue import as_json, copy_json, json_line
+from moothall.jsonvalue import as_json, json_line
 from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
 from moothall.provenance.addresses import MOST, addresses_in
-from moothall.provenance.texts import UNTRACED, Traced, question_on, same
+from moothall.provenance.questions import question_on
+from moothall.provenance.texts import UNTRACED, Traced, same
 from moothall.provenance.values import fold
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.reply_request import ReplyRequest
@@ -40,8 +39,6 @@ _MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT, OWN, WROTE))
 
 _PARTED: Final = (list, tuple, dict)
 _SHOWN: Final = 3
-_MOST_WORDS: Final = 4_000
-"""In texts of more words together, it is not looked for what a person has changed."""
 _SOURCE_CHARS: Final = 200
 _MOST_OWN: Final = 1000
 _OWN_CHARS: Final = 100
@@ -232,50 +229,6 @@ def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
     return made
 
 
-def rewrite(call: RequestedCall, args: dict[str, Any], texts: Texts | None) -> dict[str, Any]:
-    """Give a call the arguments that a person wrote; return those that they replace.
-
-    They are checked as the model's are. What the person wrote in them is the user's text, and
-    nothing else: of a text, the words that are new in it.
-    """
-    action = call.action
-    assert action is not None
-    args = copy_json(args)
-    kwargs = action.check(copy_json(args))
-    call.was, call.args, call.kwargs = call.args, args, kwargs
-    for name, value in args.items():
-        for said in _written(call.was.get(name), value):
-            call.hear(said)
-            if texts is not None:
-                texts.add(said, "user")
-    if texts is not None:
-        trace(call, texts)
-    return call.was
-
-
-def _written(before: Any, after: Any) -> Iterator[str]:
-    """Yield what is new in a value: of a text, its new words; of another, each new part."""
-    if _same(before, after) or after is None:
-        return
-    if isinstance(before, str) and isinstance(after, str):
-        old, new = (re.split(r"(\s+)", each) for each in (before, after))
-        if len(old) + len(new) > _MOST_WORDS:
-            return  # then a guarded value in it is asked about once more
-        for kind, _, _, begin, end in SequenceMatcher(None, old, new, False).get_opcodes():
-            if kind in ("insert", "replace") and (said := "".join(new[begin:end]).strip()):
-                yield said
-    elif isinstance(after, list):
-        known = before if isinstance(before, list) else []
-        for each in after:
-            if not any(_same(each, other) for other in known):
-                yield from _written(None, each)
-    elif isinstance(after, dict):
-        for name, each in after.items():
-            yield from _written(before.get(name) if isinstance(before, dict) else None, each)
-    else:
-        yield after if isinstance(after, str) else json_line(after)
-
-
 def choices_of(action: Action, name: str) -> list[Any]:
     """Return the values that a parameter's schema names: each `enum`, `const` and `default`.
 
@@ -304,10 +257,6 @@ def choices_of(action: Action, name: str) -> list[Any]:
             waiting += [value for key, value in each.items() if key not in _VALUES_OF_SCHEMAS]
     made += [part for each in made if isinstance(each, list) for part in each]
     return made
-
-
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and one == other
 
 
 def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
