@@ -305,17 +305,19 @@ def three() -> list[Talker]:
 
 
 def test_a_model_chooses_who_is_next() -> None:
-    model = ScriptedModel(['{"next": "Bob"}', '{"next": "Cleo"}', '{"next": null}'])
+    goes_on, over = (f'{{"last_said": "so", "is_over": "{each}"}}' for each in ("no", "yes"))
+    model = ScriptedModel([goes_on, '{"next": "Bob"}', goes_on, '{"next": "Cleo"}', over])
     order = ChosenBy(model, about={"Cleo": "knows plants"}, may_end=True)
     talk = Conversation(three(), order)
     reply = talk.reply_sync("Which?")
     assert [who for who, _ in said(talk)] == [None, "Bob", "Cleo"]
     assert (reply.text, reply.stop_reason) == ("Cleo 1", "done")
     assert reply.detail == "the model 'scripted' ended the conversation"
-    prompt = model.received[1]
+    prompt = model.received[3]
     assert "knows plants" in prompt[0]["content"]
     assert '{"from": "Bob", "text": "Bob 1"}' in prompt[1]["content"]
-    assert '["Ann", "Cleo", null]' in prompt[1]["content"]
+    assert '["Ann", "Cleo"]' in prompt[1]["content"]
+    assert "Is the conversation over?" in model.received[4][1]["content"]
 
 
 def test_the_choice_is_asked_for_under_a_schema_and_paid_for() -> None:

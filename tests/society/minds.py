@@ -75,9 +75,11 @@ class Mind(ScriptedModel):
     def _place(self, shown: Any, names: Any) -> Any:
         return {"place": names["place"]["enum"][0]}
 
-    def _block(self, shown: Any, names: Any) -> Any:
-        self.offered[len(names["block"]["enum"]) - 1] += 1
-        return {"block": names["block"]["enum"][0], "reason": "it is next"}
+    def _to_do(self, shown: Any, names: Any) -> Any:
+        blocks = [*names["blocks"]["properties"]]
+        self.offered[len(blocks)] += 1
+        said = {name: "yes" if name == blocks[0] else "no" for name in blocks}
+        return {"to_do": "what is next", "blocks": said}
 
     def _to(self, shown: Any, names: Any) -> Any:
         heard = [found for each in shown.get("you remember", ()) if (found := HEARD.match(each))]

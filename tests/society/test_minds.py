@@ -145,7 +145,7 @@ async def test_a_day_of_a_citizen_led_by_a_model_costs_few_tokens() -> None:
     tokens = sum(model.chars.values()) / 4 / count
     assert sum(row["fallbacks"] for row in rows) == 0
     assert tokens <= 15_000  # four characters a token
-    assert model.calls.keys() >= {"plan", "place", "block", "to", "like"}
+    assert model.calls.keys() >= {"plan", "place", "to_do", "to", "like"}
     assert min(model.offered) >= 2  # one thing to do is no choice
 
 
@@ -193,8 +193,8 @@ class Scribe(ScriptedModel):
         self, messages: list[Any], actions: Any = None, schema: Any = None
     ) -> ModelReply:
         asked = messages[-1]["content"]
-        if "block" in schema["properties"]:
-            return ModelReply('{"block": "SocialBlock", "reason": "somebody waits"}')
+        if "blocks" in schema["properties"]:
+            return ModelReply('{"to_do": "answer", "blocks": {"SocialBlock": "yes"}}')
         self.talks.append(asked)
         who = json.loads(asked.rpartition("\n")[2])["you"]["name"]
         to = schema["properties"]["to"]["enum"][0]
