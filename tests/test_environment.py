@@ -403,3 +403,12 @@ def test_environment_returned_awaitable_is_awaited(way: str) -> None:
     assert done["result"] == 7
     if way != "a task":
         assert Environment().execute_action(Action("forgets", forgets), {})["result"] == 7
+
+
+@pytest.mark.parametrize(
+    "make", (lambda: (n for n in range(3)), lambda: map(str, range(3)), lambda: iter([1]))
+)
+def test_what_can_be_read_only_once_is_no_result(make: Any) -> None:
+    result = Environment().execute_action(Action("numbers", make), {})
+    assert not result["tool_executed"]
+    assert result["error"].endswith("not a value: return a list")

@@ -19,6 +19,7 @@ import pytest
 from conformance.conftest import UNHURRIED
 from conformance.model import run
 from models.openai_server import CUT, HANG, RESET, SOON, Answer, OpenAIServer, Request, http, status
+from moothall import ReActAgent
 from moothall.errors import FileError, MissingExtra, RemoteForbidden
 from moothall.http import Client, HTTPError, Response, retry_after_s
 
@@ -390,6 +391,21 @@ def test_a_proxy_of_the_environment_is_for_other_machines_only(
     asked = proxy.requests[0]
     assert asked.path == "http://host.invalid/x"
     assert asked.headers["proxy-authorization"] == "Basic bWU6cGFzcyB3b3Jk"
+
+
+def test_an_error_of_a_proxy_names_the_proxy_and_no_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MOOTHALL_OFFLINE", raising=False)
+    monkeypatch.setenv("http_proxy", "http://me:secret@127.0.0.1:9")
+    with pytest.raises(
+        HTTPError, match=r"through 127\.0\.0\.1:9, the proxy of the environment"
+    ) as no:
+        run(Client("it", max_retries=0).request("GET", "http://host.invalid/x"))
+    assert "secret" not in str(no.value)
+    reply = ReActAgent("a", "http://host.invalid/v1#m").reply_sync("Hello")
+    assert "the proxy of the environment" in str(reply.error)
+    assert "is the server running there" not in str(reply.error)
 
 
 # -- loops -----------------------------------------------------------------------------------------

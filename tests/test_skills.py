@@ -102,6 +102,13 @@ def test_skills_files_outside_the_skill_are_refused(tmp_path: Path, name: str) -
         call(offers["run_skill_script"], skill="pdf", script=name)
 
 
+def test_skills_of_an_editor_that_writes_a_mark_of_its_encoding_are_read(tmp_path: Path) -> None:
+    made = skill(tmp_path) / "SKILL.md"
+    made.write_text("\ufeff" + made.read_text().replace("\n", "\r\n"))
+    assert check_skill(made.parent) == []
+    assert call(Skills(tmp_path).offers["load_skill"], name="pdf").startswith("Read them well.")
+
+
 def test_skills_script_is_run_with_its_arguments(tmp_path: Path) -> None:
     skill(tmp_path, **{"scripts/say.py": "import sys\nprint(sys.argv[1:])\n"})
     run = Skills(tmp_path).offers["run_skill_script"]

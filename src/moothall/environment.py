@@ -9,7 +9,7 @@ import inspect
 import threading
 import time
 import traceback
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, Protocol
@@ -69,7 +69,10 @@ class Environment:
             return failed(error)
 
     def format_result(self, result: Any) -> dict[str, Any]:
-        """Format the result with metadata."""
+        """Format the result with metadata; what can be read only once is an error."""
+        if result.__class__ not in DATA and isinstance(result, Iterator):
+            kind = type(result).__name__
+            return failed(TypeError(f"the action returned a {kind}, not a value: return a list"))
         return {"tool_executed": True, "result": result, "timestamp": _stamp(int(time.time()))}
 
     async def _execute(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:

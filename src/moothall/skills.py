@@ -320,7 +320,7 @@ def _read(path: Path) -> Skill:
 def _parts(path: Path) -> tuple[dict[str, Any], str]:
     """Return the fields and the body of a skill's file."""
     name = next(each for each in _FILES if (path / each).is_file())
-    text = Folder(path).read(name)
+    text = Folder(path).read(name).removeprefix("\ufeff")  # of an editor on Windows
     if not text.startswith(_MARK):
         raise ConfigError(f"{name} must begin with YAML between two lines of {_MARK}")
     parts = text.split(_MARK, 2)

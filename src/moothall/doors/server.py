@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import socket
 import threading
 from concurrent.futures import Future
@@ -78,6 +80,7 @@ class HTTPServer:
             with suppress(ConfigError):  # no IPv6 here, or another program has the port there
                 self._sockets.append(_listening("::1", self.port))
         self._server = uvicorn.Server(uvicorn.Config(app, **given))
+        logging.getLogger("uvicorn.error").addFilter(_is_fault)
         self.began: Future[None] = Future()
         startup = self._server.startup
 
@@ -123,6 +126,11 @@ class HTTPServer:
             self._thread.join(_LOOK_S)
         self._thread.join(timeout)
         return bool(self._server.started)
+
+
+def _is_fault(record: logging.LogRecord) -> bool:
+    """Return whether a record is worth showing: a request that the end cuts off is no fault."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def _listening(host: str, port: int) -> socket.socket:

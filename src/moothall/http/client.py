@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
 
 from moothall.errors import MissingExtra, MoothallError
 from moothall.http.network import check_allowed, proxy_for
@@ -273,6 +274,10 @@ class Client:
             where = self._where or at.partition("?")[0]
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
                 raise HTTPError(f"{where} gave no answer within {self.timeout_s:g} s") from None
+            proxy = proxy_for(at) if self._check_address is None else None
+            if proxy is not None:
+                place = urlsplit(proxy).netloc.rpartition("@")[2]  # without its password
+                where += f" through {place}, the proxy of the environment"
             raise HTTPError(f"no answer from {where}: {error_reason(error)}") from None
         finally:
             if not left_open:

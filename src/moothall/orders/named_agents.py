@@ -95,12 +95,11 @@ class AgentSource:
     def found(self) -> Any:
         """Return what is named; import its module, once."""
         module_name, _, attribute = self.name.rpartition(":")
-        if self.folder is not None and module_name.endswith(".py"):
-            module = self._of_file(self.folder / module_name)
+        if module_name.endswith(".py"):
+            module = self._of_file((self.folder or Path()) / module_name)
         else:
             parts = module_name.split(".")
-            # my_agents.py:Calculator
-            if parts[-1] == "py" or not all(each.isidentifier() for each in (*parts, attribute)):
+            if not all(each.isidentifier() for each in (*parts, attribute)):
                 raise ConfigError(
                     f"{self.name!r} is not of the form MODULE:NAME, such as my_agents:Calculator"
                 )

@@ -187,7 +187,8 @@ class RemoteModel(Answering):
 
     def _lost(self, reason: str) -> ModelError:
         """Return the error for a request without an answer."""
-        hint = "; is the server running there?" if "Connection refused" in reason else ""
+        refused = "Connection refused" in reason and "the proxy of" not in reason
+        hint = "; is the server running there?" if refused else ""
         return ModelError(self._hidden(f"{self.name}: {reason}{hint}"))
 
     def _hidden(self, text: str) -> str:
