@@ -9,8 +9,10 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import pytest
@@ -170,6 +172,18 @@ def test_localhost_is_told_as_an_address(tmp_path: Path, monkeypatch: pytest.Mon
         kept = tmp_path / "state" / "moothall" / "studio.db"
         assert studio.journal.path == str(kept)
         assert kept.parent.stat().st_mode & 0o077 == 0
+
+
+def test_a_studio_at_every_address_names_one_that_can_be_opened(tmp_path: Path) -> None:
+    """Not 0.0.0.0, which leads nowhere."""
+    for host in ("0.0.0.0", "::"):
+        with Studio() as studio:
+            address = launch(studio, host=host, password="p" * 8, journal=tmp_path / "runs.db")
+            named = ip_address(urlsplit(address).hostname or "")
+            assert not named.is_unspecified
+            request = Request(address, headers={"Authorization": f"Bearer {'p' * 8}"})
+            with urlopen(request) as page:
+                assert page.status == 200
 
 
 AGENTS = """

@@ -123,25 +123,32 @@ class Hosts:
 
 
 class Attempts:
-    """Wrong secrets, counted by the address that they came from."""
+    """Wrong secrets, counted by the address that they came from, and with `in_all` all together."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_all: int = 0) -> None:
         self._failed: dict[str, deque[float]] = {}
+        self._all: deque[float] = deque(maxlen=in_all)
 
     def note(self, scope: Scope) -> None:
         """Count a wrong secret."""
-        tries = self._failed.setdefault(_client(scope), deque(maxlen=_ATTEMPTS))
+        tries = self._failed.setdefault(client_of(scope), deque(maxlen=_ATTEMPTS))
         tries.append(time.monotonic())
+        self._all.append(tries[-1])
         if len(self._failed) > _ADDRESSES:
             del self._failed[next(iter(self._failed))]
 
-    def are_over(self, scope: Scope) -> bool:
-        """Return whether an address has sent too many wrong secrets, and must wait."""
-        tries = self._failed.get(_client(scope), deque())
-        return len(tries) == _ATTEMPTS and time.monotonic() - tries[0] < 60
+    def are_over(self, scope: Scope, *, is_known: bool = False) -> bool:
+        """Return whether an address has sent too many wrong secrets, and must wait.
+
+        One that is not known must wait after those of all addresses, too.
+        """
+        all = [self._failed.get(client_of(scope), deque(maxlen=_ATTEMPTS))]
+        if not is_known and self._all.maxlen:
+            all.append(self._all)
+        return any(len(each) == each.maxlen and time.monotonic() - each[0] < 60 for each in all)
 
 
-def _client(scope: Scope) -> str:
+def client_of(scope: Scope) -> str:
     """Return the client's address; for IPv6 its network, in which it has billions of addresses."""
     address: str = (scope.get("client") or ("", 0))[0].partition("%")[0]
     return ipaddress.IPv6Address(address).exploded[:19] if ":" in address else address

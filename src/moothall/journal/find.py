@@ -37,6 +37,11 @@ _STATE: Final = (
     "ELSE coalesce(state, 'stopped') END"
 )
 
+_RECORDED: Final = (
+    "(number IN (SELECT run FROM texts WHERE text LIKE ? ESCAPE '\\') OR number IN "
+    "(SELECT place >> 32 FROM entries WHERE lower(data) LIKE ? ESCAPE '\\'))"
+)
+
 
 class Filters(TypedDict, total=False):
     """Which runs are wanted, as `Journal.runs` and `Journal.sums` take it."""
@@ -48,6 +53,7 @@ class Filters(TypedDict, total=False):
     since: Moment | None
     until: Moment | None
     text: str | None
+    recorded: str | None
     forked_from: str | None
     needs_person: bool
 
@@ -63,6 +69,7 @@ class Wanted:
     since: Moment | None = None
     until: Moment | None = None
     text: str | None = None
+    recorded: str | None = None
     forked_from: str | None = None
     id: str | None = None
     needs_person: bool = False
@@ -135,6 +142,9 @@ class Wanted:
         for word in _words(self.text):
             terms.append("number IN (SELECT run FROM texts WHERE text LIKE ? ESCAPE '\\')")
             values.append(word)
+        for word in _words(self.recorded):
+            terms.append(_RECORDED)
+            values += [word, word]
         states = _states(self.state)
         if self.needs_person:
             states = NEEDS_A_PERSON if states is None else [*set(states) & {*NEEDS_A_PERSON}]

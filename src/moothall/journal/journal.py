@@ -114,6 +114,8 @@ class Journal:
                 * `until`: only runs that began at this time or before, likewise
                 * `text`: words that all occur in the task or the reply, without regard to case,
                   among the first 500 characters of the task and 1,000 of the reply
+                * `recorded`: words that all occur in the task, the reply or a recorded step;
+                  texts of a step that have over 2,000 characters are not looked at
                 * `forked_from`: the id of a run: only its forks
                 * `needs_person`: only runs that are `waiting`, `in_doubt` or `stopped` and have no
                   fork

@@ -45,6 +45,7 @@ from moothall.reasoning.reply_context import (
     sources_of_asker,
     tell_caller,
     thread_of_caller,
+    under_way,
 )
 from moothall.reasoning.reply_request import (
     ReplyOptions,
@@ -501,11 +502,13 @@ class ConversationalAgent(Threaded):
         beside = Beside() if is_adrift() else None
         try:
             if nested:
-                return await answer(request)
+                with under_way(request.run_id):
+                    return await answer(request)
             await turns.take()
             try:
                 turns.handling = handling
-                return await answer(request)
+                with under_way(request.run_id):
+                    return await answer(request)
             finally:
                 thread.underway = None
                 turns.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -10,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from moothall.agent import CURRENT, Agent
-from moothall.errors import ConfigError
+from moothall.errors import ConfigError, RequestCancelled
 from moothall.message import REPLYING, address
 from moothall.provenance import Texts, sources_of, union
 from moothall.provenance.reading import READ
@@ -65,6 +66,60 @@ RUNS_NAMED: Final[dict[tuple[str, str], str]] = {}
 
 A door removes its entry after the request.
 """
+
+
+@dataclass(slots=True, eq=False)
+class _UnderWay:
+    """The task of a reply, and whether `cancel_run` has cancelled it."""
+
+    task: asyncio.Task[Any]
+    stopped: bool = False
+
+
+_UNDER_WAY: Final[dict[str, _UnderWay]] = {}
+"""The replies under way in this process, by the ids of their runs."""
+
+
+@contextmanager
+def under_way(run_id: str) -> Iterator[None]:
+    """Note that the current task replies; the members of a group reply in the run of the group."""
+    task = asyncio.current_task()
+    if task is None or run_id in _UNDER_WAY:
+        yield
+        return
+    mine = _UNDER_WAY[run_id] = _UnderWay(task)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if mine.stopped and not task.uncancel():  # and nobody else has cancelled it
+            raise RequestCancelled(f"it was stopped; run {run_id!r} can be resumed") from None
+        raise
+    finally:
+        _UNDER_WAY.pop(run_id, None)
+
+
+def is_under_way(run_id: str) -> bool:
+    """Return whether a reply of a run is under way in this process."""
+    return run_id in _UNDER_WAY
+
+
+def cancel_run(run_id: str) -> bool:
+    """Cancel the reply of a run, in any thread; whoever awaits it gets RequestCancelled.
+
+    Return False if none is under way in this process.
+    """
+    mine = _UNDER_WAY.get(run_id)
+    if mine is None:
+        return False
+
+    def cancel() -> None:
+        if _UNDER_WAY.get(run_id) is mine and not mine.stopped:  # else its task does other work
+            mine.stopped = True
+            mine.task.cancel()
+
+    with suppress(RuntimeError):  # its loop has ended
+        mine.task.get_loop().call_soon_threadsafe(cancel)
+    return True
 
 
 def own_reply(agent: Any) -> ReplyRequest | None:

@@ -23,16 +23,16 @@ _BATCH_S: Final = 0.03
 """Events within this time share a frame: a page cannot show more frames a second."""
 _QUIET_S: Final = 15.0
 """After this time without an event a page gets an empty frame: its connection is there."""
+_JSON: Final = json.JSONEncoder(default=str, allow_nan=False, separators=(",", ":"))
 
 
 def as_json(data: Any) -> str:
     """Return JSON that every browser reads: ASCII, and null for NaN and infinity."""
-    compact = (",", ":")
     try:
-        return json.dumps(data, default=str, allow_nan=False, separators=compact)
+        return _JSON.encode(data)
     except ValueError:
         read = json.loads(json.dumps(data, default=str), parse_constant=lambda name: None)
-        return json.dumps(read, separators=compact)
+        return _JSON.encode(read)
 
 
 class Feed:

@@ -25,9 +25,14 @@ from moothall.doors.checks import (
     check_length,
     check_once,
     check_origin,
+    client_of,
 )
 from moothall.studio.page import html, style_hash
 
+_WRONG: Final = 100
+"""After this many wrong passwords in a minute, no stranger's is checked, whatever the address."""
+_KNOWN: Final = 1_000
+"""How many addresses are known that have given the right one, the last ones."""
 MOST_BYTES: Final = 1 << 20
 """The longest body of a request."""
 _KEEP: Final = "surrogateescape"
@@ -135,7 +140,8 @@ class Guard:
         # the key, which the browser keeps for this port.
         made = hashlib.scrypt(self._secret, salt=b"moothall studio", n=1 << 14, r=8, p=1).hex()
         self._cookie, self._pass, self._key = f"moothall_studio_{made[:8]}", made[8:64], made[64:]
-        self._attempts = Attempts()
+        self._attempts = Attempts(in_all=_WRONG)
+        self._came: dict[str, None] = {}  # the addresses that have given the right secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
@@ -247,12 +253,22 @@ class Guard:
         return scheme.lower() == "bearer" and self._is_secret(scope, given.encode("latin-1"))
 
     def _is_secret(self, scope: Scope, given: bytes) -> bool:
-        if self._attempts.are_over(scope):
+        if self._waits(scope):
             return False
         right = secrets.compare_digest(given, self._secret)
         if self._is_password and not right:  # a token is too long to guess
             self._attempts.note(scope)
+        if right:
+            self._came[client_of(scope)] = None
+            if len(self._came) > _KNOWN:
+                del self._came[next(iter(self._came))]
         return right
+
+    def _waits(self, scope: Scope) -> bool:
+        """Return whether no secret is checked for now; who has come in waits for no stranger."""
+        if self._has_cookie(Headers(scope=scope)):
+            return False
+        return self._attempts.are_over(scope, is_known=client_of(scope) in self._came)
 
     async def _enter(
         self, scope: Scope, headers: Headers, receive: Receive, known: bool
@@ -284,7 +300,7 @@ class Guard:
         if not is_address:
             raise Refused(401, f"the {self._name} is missing or wrong")
         wrong = "" if given is None else f"This is not the {self._name}."
-        if self._attempts.are_over(scope):
+        if self._waits(scope):
             wrong = "Too many wrong attempts: wait a minute."
         return self._asks(to, wrong)
 

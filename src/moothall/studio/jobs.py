@@ -23,6 +23,7 @@ from moothall.orders.research import check, researcher, write
 from moothall.orders.resumable import forked_for, recorded_order, refusal
 from moothall.orders.simulate import SimulateOrder
 from moothall.reasoning.read_record import check as check_program
+from moothall.reasoning.reply_context import cancel_run
 from moothall.studio.cards import PageDesk
 from moothall.studio.cards.plan import PlanDesk
 from moothall.studio.hub import Hub, in_thread
@@ -124,7 +125,12 @@ class Jobs:
             return self.start(order, run_id=copy)
 
     def stop(self, run_id: str) -> None:
-        """Cancel a run; `resume` can continue it. Raise ConfigError if it is not under way here."""
+        """Cancel a run of this process, whoever began it; `resume`, or its program, continues it.
+
+        Raise ConfigError if it is not under way here.
+        """
+        if run_id not in self._jobs and cancel_run(run_id):
+            return
         job = self._job(run_id)
         self._become(job, "stopping", job.task.cancel)
 

@@ -8,6 +8,7 @@ import re
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import KW_ONLY, asdict, dataclass
 from hashlib import sha256
 from html import escape
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from moothall.budget.limits import OF_RUNS, Limit
-from moothall.errors import ConfigError, MoothallError
+from moothall.errors import ConfigError, MoothallError, StateError
 from moothall.journal.stop_reason import ENDED
 from moothall.reasoning.events import DECISIONS
 
@@ -27,6 +28,31 @@ _TEXT: Final = 100_000
 """The most characters of a field."""
 _UNWRITABLE: Final = re.compile("[\0\ud800-\udfff]")
 """What no file's name and no server's text can have."""
+
+ENDS: Final[ContextVar[int | None]] = ContextVar("moothall_studio_ends", default=None)
+"""What the person at a page has agreed to end, by its number: 0 for nothing, None for a program."""
+
+
+class WouldEnd(StateError):
+    """What a page asks for would end something that lives: the person is asked before."""
+
+    def __init__(self, text: str, ends: int) -> None:
+        super().__init__(text)
+        self.ends = ends
+
+    @classmethod
+    def unless_agreed(cls, text: str, ends: int) -> None:
+        """Raise it, unless the person has agreed, or a program asks."""
+        if ENDS.get() not in (None, ends):
+            raise cls(text, ends)
+
+
+class FieldError(ConfigError):
+    """What was filled in cannot be used; `field` is the one at fault, or None."""
+
+    def __init__(self, text: str, field: str | None) -> None:
+        super().__init__(text)
+        self.field = field
 
 
 @dataclass(frozen=True)
@@ -118,11 +144,7 @@ class Form:
         return told | {"open": self.is_open, "fields": [asdict(each) for each in self.fields]}
 
     def begin(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Call `start` with what a page sent.
-
-        Return `{"run": …}`, or `{"error": …, "field": …}` with the name of the field at fault, or
-        None where it is none of them alone.
-        """
+        """Call `start` with what a page sent; return `{"run": …}`, or raise FieldError."""
         at: str | None = None
         try:
             if unknown := given.keys() - {each.name for each in self.fields}:
@@ -133,9 +155,11 @@ class Form:
                 values[at] = each.read(given.get(at, each.value))
             at = None
             return {"run": self.start(**values)}
+        except WouldEnd:
+            raise
         except MoothallError as error:
             text = self._in_its_words(str(error))
-            return {"error": text, "field": at or self._field_in(text)}
+            raise FieldError(text, at or self._field_in(text)) from error
 
     def _in_its_words(self, text: str) -> str:
         """Return an error with the form's labels in the place of a command's options."""

@@ -13,6 +13,7 @@ from moothall.journal.entry import ROOT, Entry, Outline
 from moothall.journal.run_parts import below
 from moothall.journal.tally import about_in, spent_in
 from moothall.orders.order import line_of
+from moothall.reasoning.reply_context import is_under_way
 from moothall.text import shorten
 
 _TEXT: Final = 2_000
@@ -50,8 +51,12 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
 
 
 def told_of(outline: Outline) -> dict[str, Any]:
-    """Return an outline for pages, where a run that waits for a person runs, and has a card."""
+    """Return an outline for pages, where a run that waits for a person runs, and has a card.
+
+    `here` is whether it can be stopped here: this process works on it, whoever began it.
+    """
     told = {name: getattr(outline, name) for name in _OUTLINE}  # asdict copies deep, and slowly
+    told["here"] = outline.under_way and is_under_way(outline.id)
     return told | ({"state": "running"} if outline.under_way else {})
 
 

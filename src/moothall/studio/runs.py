@@ -55,6 +55,8 @@ _PAGE: Final = 2_000
 """The most entries sent at once."""
 _LOOK_S: Final = 0.2
 """Seconds between two looks at the journal: SQLite does not signal what other processes write."""
+_SKEW_S: Final = 5.0
+"""By how much the clocks of processes that write a journal may differ."""
 _ENTRIES: Final = 200
 """The most entries of a run published at once; a page loads the missing ones before them."""
 
@@ -79,6 +81,8 @@ class RunsTab(Tab):
         self._jobs = jobs
         self._looking = renewed(threading.Lock())
         self._known: dict[str, Outline] | None = None
+        self._due = 0.0  # when all are to be read again
+        self._lines: dict[str, tuple[Outline, str]] = {}  # by id, with what it is of
         self._doubtful: dict[tuple[str, int], bool] = {}  # by a stopped run and its last entry
         self._summing = guard()
         self._sums_of: dict[str, _Sums] = {}
@@ -101,27 +105,45 @@ class RunsTab(Tab):
         looks.start()
 
     def _poll(self, closed: threading.Event) -> None:
-        took = 0.0
-        while not closed.wait(max(_LOOK_S, 10 * took)):  # a tenth of the time, however many runs
-            if not self._hub.feed.is_watched:
-                continue
-            began = time.monotonic()
-            try:
-                self.refresh()
-            except MoothallError:
-                pass  # a page gets the error when it loads the list
-            took = time.monotonic() - began
+        while not closed.wait(_LOOK_S):
+            if self._hub.feed.is_watched:
+                with suppress(MoothallError):  # a page gets the error when it loads the list
+                    self.refresh(whole=False)
 
-    def refresh(self) -> list[Outline]:
-        """Return the outlines of all runs; publish what has changed since the last look."""
+    def refresh(self, *, whole: bool = True) -> list[Outline]:
+        """Return the outlines of all runs; publish what has changed since the last look.
+
+        Without `whole`, only those are read that were worked on since, unless the last whole look
+        is long ago: it took a tenth of the time since, or less.
+        """
         with self._looking:
-            journal = self._journal
-            found = self._marked(journal.runs())
-            known = {each.id: each for each in found}
-            before, self._known = known if self._known is None else self._known, known
+            journal, known, began = self._journal, self._known, time.monotonic()
+            if known is None or whole or began > self._due:
+                found = self._marked(journal.runs())
+                old = known or {}
+                found = [old[each.id] if old.get(each.id) == each else each for each in found]
+                now = {each.id: each for each in found}
+                took = time.monotonic() - began
+                self._due = began + max(_LOOK_S, 10 * took)
+            else:
+                found = self._marked(self._worked_on(journal, known))
+                now = {**known, **{each.id: each for each in found}}
+            before, self._known = now if known is None else known, now
             for each in found:
-                if (old := before.get(each.id)) != each:
-                    self._publish_changes(journal, old, each)
+                if (was := before.get(each.id)) != each:
+                    self._publish_changes(journal, was, each)
+        return [*now.values()]
+
+    @staticmethod
+    def _worked_on(journal: Journal, known: dict[str, Outline]) -> list[Outline]:
+        """Return the runs that were worked on since they were looked at, or may rest since."""
+        newest = max((each.changed for each in known.values()), default=0.0)
+        found = [*journal.runs(since=newest - _SKEW_S)]
+        ids = {each.id for each in found}
+        for each in known.values():
+            if each.under_way and each.id not in ids:
+                with suppress(NoSuchRun):  # it was deleted
+                    found.append(journal.run(each.id))
         return found
 
     def _marked(self, found: list[Outline]) -> list[Outline]:
@@ -156,16 +178,25 @@ class RunsTab(Tab):
                 self._hub.feed.publish("entry", {"run": id, "entry": shown(entry)})
         self._hub.feed.publish("run", told)
 
-    def outlines(self) -> list[dict[str, Any]]:
-        """Return all runs' outlines, the oldest first; `job` is the state of one under way here.
+    def listed(self) -> str:
+        """Return all runs' outlines as JSON, the oldest first.
 
-        `told` has the messages that a run gets when it continues.
+        Of one that this studio has begun, `job` is its state while it is under way, and `told` the
+        messages that it gets when it continues.
         """
-        jobs = self._jobs
-        return [
-            {**told_of(each), "job": jobs.state(each.id), "told": jobs.told(each.id)}
-            for each in self.refresh()
-        ]
+        jobs, before, now = self._jobs, self._lines, {}
+        lines = []
+        for each in self.refresh(whole=False):
+            known = before.get(each.id)
+            if known is None or known[0] is not each:  # what rests is written once
+                known = (each, as_json(told_of(each)))
+            now[each.id] = known
+            job, told = jobs.state(each.id), jobs.told(each.id)
+            is_now = each.under_way or job or told
+            more = {"job": job, "told": told}
+            lines.append(as_json(told_of(each) | more) if is_now else known[1])
+        self._lines = now
+        return f"[{','.join(lines)}]"
 
     def entries(self, run: str, after: int = 0, most: int = _PAGE) -> list[dict[str, Any]]:
         """Return the entries of a run after number `after`, cut; at most `most` of them."""
@@ -237,8 +268,9 @@ class RunsTab(Tab):
         )
 
     def find(self, text: str) -> list[str]:
-        """Return the ids of runs whose task or reply has all these words, the newest first."""
-        return [each.id for each in self._journal.runs(text=text, sort="-changed", limit=_FOUND)]
+        """Return the ids of runs that have all these words, also in steps, the newest first."""
+        found = self._journal.runs(recorded=text, sort="-changed", limit=_FOUND)
+        return [each.id for each in found]
 
     def search(self, run: str, text: str) -> list[dict[str, Any]]:
         """Return the entries of a run that contain a text, as sequence numbers and lines."""
@@ -308,7 +340,10 @@ class RunsTab(Tab):
 
             return answered
 
-        router.get("/list")(self.outlines)
+        @router.get("/list")
+        def listed() -> Response:
+            return Response(self.listed(), media_type="application/json")
+
         reads = (self.entries, self.entry, self.run, self.prompt, self.replay)
         for read in (*reads, self.sums, self.find, self.search, self.compare):
             router.get(f"/{read.__name__}", response_model=None)(whole(read))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
+import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -87,6 +88,7 @@ class Served(Hub):
             raise
         # Not the name `localhost`: it may lead to ::1, where another program may have the port.
         named, bound = server.place
+        named = _reachable(named)
         own = f"http://{f'[{named}]' if ':' in named else named}:{bound}{front.base}"
         self.url = f"{front.origin}{front.base}" if front.origin else own
         address = self.url if is_password else f"{self.url}?token={quote(secret)}"
@@ -136,6 +138,21 @@ class Served(Hub):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _reachable(host: str) -> str:
+    """Return an address at which others reach a server that listens at a host."""
+    ip = ipaddress.ip_address(host)
+    if not ip.is_unspecified:
+        return host
+    kind, far = (
+        (socket.AF_INET6, "2001:db8::1") if ip.version == 6 else (socket.AF_INET, "192.0.2.1")
+    )
+    with suppress(OSError), socket.socket(kind, socket.SOCK_DGRAM) as asks:
+        asks.connect((far, 9))  # sends nothing: it only finds the way out
+        found: str = asks.getsockname()[0]
+        return found
+    return "::1" if ip.version == 6 else "127.0.0.1"  # this machine has no network
 
 
 def _secret(name: str, given: object, least: int) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, Body, FastAPI, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Body, Depends, FastAPI, Request, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
@@ -20,8 +20,8 @@ from websockets import http11
 
 from moothall.errors import CardGone, ConfigError, MoothallError, NoSuchRun, SlashError
 from moothall.studio.feed import as_json
-from moothall.studio.guard import Front, Guard, Routes
-from moothall.studio.page import STATIC, Tab, shell
+from moothall.studio.guard import KEY, Front, Guard, Routes
+from moothall.studio.page import ENDS, STATIC, FieldError, Tab, WouldEnd, shell
 from moothall.text.prose import prose
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: 
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
+        dependencies=[Depends(_agreed)],
     )
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(MoothallError, _failed)
@@ -95,8 +96,20 @@ def _failed(request: Request, error: Exception) -> JSONResponse:
     body: dict[str, Any] = {"error": str(error)}
     if isinstance(error, SlashError):
         body["column"] = error.column
-    status = 404 if isinstance(error, NoSuchRun) else 409 if isinstance(error, CardGone) else 400
+    if isinstance(error, FieldError):
+        body["field"] = error.field
+    if isinstance(error, WouldEnd):
+        body["ends"] = error.ends
+    is_late = isinstance(error, CardGone | WouldEnd)
+    status = 404 if isinstance(error, NoSuchRun) else 409 if is_late else 400
+    if KEY in request.headers:  # of a page: to a browser, another status is an error of its script
+        return _Json(body, headers={"X-Moothall-Refused": str(status)})
     return _Json(body, status)
+
+
+async def _agreed(ends: int = 0) -> None:
+    """Note what the person at the page has agreed to end."""
+    ENDS.set(ends)
 
 
 def _refused(request: Request, error: Exception) -> JSONResponse:
@@ -159,13 +172,9 @@ def _forms(router: APIRouter, tab: Tab) -> None:
     @router.post("/forms/{name}")
     def begins(
         name: str,
-        response: Response,
         given: dict[str, Any] = Body(),  # noqa: B008
     ) -> dict[str, Any]:
         form = next((each for each in tab.forms() if each.name == name), None)
         if form is None:
             raise ConfigError(f"there is no form {name!r:.80}: load the page again")
-        told = form.begin(given)
-        if "error" in told:
-            response.status_code = 400
-        return told
+        return form.begin(given)

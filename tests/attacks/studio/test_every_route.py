@@ -11,6 +11,7 @@ import select
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -148,6 +149,9 @@ def test_every_route_answers_what_is_asked_well(port: Port, asked: list[Asking])
     assert len(asked) > 90
     for each in asked:
         told = sent(port, each, KNOWN)
+        if told.status == 409:  # a page asks the person, and then says so
+            ends = {("query", "ends"): json.loads(told.text)["ends"]}
+            told = sent(port, replace(each, given=each.given | ends), KNOWN)
         wanted = 400 if each.address.endswith(REFUSED) else 200
         assert told.status == wanted, (each, told.text[:300])
 

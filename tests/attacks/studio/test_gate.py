@@ -438,6 +438,21 @@ def test_wrong_passwords_are_limited_by_address(public: Port) -> None:
         assert answered(connection).status == 200
 
 
+def test_wrong_passwords_of_many_addresses_are_limited_together(public: Port) -> None:
+    """A stranger's is not checked any more; who has come in before, or has the cookie, gets in."""
+    right = ("Authorization", f"Bearer {PASSWORD}")
+    cookie = ("Cookie", entered(public, PASSWORD).headers["set-cookie"].partition(";")[0])
+    for number in range(600):
+        wrong = ("Authorization", f"Bearer guess {number}")
+        assert (
+            public.send("/", wrong, source=f"127.1.{number // 200}.{number % 200 + 1}").status
+            == 401
+        )
+    assert public.send("/", right, source="127.2.0.1").status == 401
+    assert public.send("/", right, cookie, source="127.2.0.1").status == 200
+    assert public.send("/", right).status == 200
+
+
 def test_a_claimed_address_is_not_believed(public: Port) -> None:
     """X-Forwarded-For and its like neither evade the limit nor name a host."""
     for number in range(20):

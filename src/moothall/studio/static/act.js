@@ -6,7 +6,7 @@ import { on, onReset } from "./feed.js";
 import { fillForm } from "./forms.js";
 import { growing, grown, onGrowing } from "./growing.js";
 import { arrange, cardKind, cardSlot, openCards } from "./inbox.js";
-import { ENDED, further, isAct, known, learn, listed, runs, stands } from "./journal.js";
+import { ENDED, canStop, further, isAct, known, learn, listed, runs, stands, stop } from "./journal.js";
 import { TOLD, go, onPlace, place } from "./place.js";
 import { given, outcome, prose } from "./values.js";
 
@@ -219,7 +219,7 @@ export function mount(root) {
   drafted(said, "steer");
   const post = (what, body = {}) => call(`act/${what}`, { run: view.outline.id, ...body });
   const buttons = {
-    stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), unpause: button("Continue", () => post("unpause"), "primary"),
+    stop: button("Stop", () => stop(view.outline.id), "danger"), pause: button("Pause", () => post("pause")), unpause: button("Continue", () => post("unpause"), "primary"),
     resume: button("Resume", async () => show((await post("resume")).run), "primary"), decide: button("Decide what is in doubt", () => go(["runs", view.outline.id]), "primary"),
     again: titled("Fills the form above with this work, to be changed and begun anew", button("Begin again", () => fillForm("act", "new", view.outline.state === "max_iterations" ? { ...view.outline.order, max_iterations: 2 * view.outline.order.max_iterations } : view.outline.order))),
   };
@@ -245,8 +245,8 @@ export function mount(root) {
     if (!view) return;
     pick.value = view.outline.id;
     const { state, job, task, totals, fault, told = [], order } = view.outline;
-    buttons.stop.hidden = buttons.pause.hidden = !job;
-    buttons.pause.hidden ||= job !== "running";
+    buttons.stop.hidden = !canStop(view.outline);
+    buttons.pause.hidden = job !== "running";
     buttons.unpause.hidden = job !== "paused";
     update(more, job || state === "running" ? null : further(view.outline.id, state, order, { why: view.lanes.get("")?.over?.detail }));
     buttons.decide.hidden = Boolean(job) || state !== "in_doubt";
@@ -257,7 +257,7 @@ export function mount(root) {
     update(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
       h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
         totals && (totals.tokens || !job) ? count(totals.tokens, "token") : null, totals && Number(totals.usd) ? dollars(totals.usd) : null, totals && !job ? duration(totals.seconds) : null,
-        job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && "under way in another process"].filter(Boolean).join(" · ")),
+        job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && `begun by ${canStop(view.outline) ? "this program" : "another process"}`].filter(Boolean).join(" · ")),
       told.map((each) => h("p", { role: "status" }, h("b", {}, "Sent when it continues: "), text(each))),
       fault && fault !== view.lanes.get("")?.over?.detail ? h("p", { class: "s-fault" }, text(fault)) : null); // else it stands below
   }

@@ -1,7 +1,7 @@
 // A town beside the shown one: its map, its time and its rows. It follows: it lives a step when the
 // first has.
 
-import { button, call, h, oneAtATime, replace, request } from "./dom.js";
+import { button, call, h, isGood, oneAtATime, replace, request } from "./dom.js";
 import { makeMap } from "./map.js";
 
 const ROWS = 3000;
@@ -10,7 +10,7 @@ const post = (path, body) => call(`society/${path}`, body);
 // A frame of a town: what is said of it, and where its citizens are.
 export async function frameOf(town, rows, layer, beside = false) {
   const answer = await request(`society/frame?town=${town}&after=${rows.length ? rows.at(-1)[0] + 1 : 0}&layer=${encodeURIComponent(layer)}&beside=${beside}`);
-  if (!answer.ok) throw new Error(`failed (${answer.status})`);
+  if (!isGood(answer)) throw new Error(`failed (${answer.status})`);
   const packed = await answer.arrayBuffer();
   const length = new DataView(packed).getUint32(0, true);
   return [JSON.parse(new TextDecoder().decode(packed.slice(4, 4 + length))), packed.slice(4 + length)];

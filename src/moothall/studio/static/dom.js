@@ -69,8 +69,23 @@ export async function call(path, body, method) {
   const answer = await request(path, options);
   const type = answer.headers.get("content-type") || "";
   const told = type.includes("json") ? parsed(await answer.text()) : { error: (await answer.text()).trim() };
-  if (!answer.ok) throw Object.assign(new Error(told.error || `failed (${answer.status})`), told);
-  return told;
+  if (isGood(answer)) return told;
+  if (told.ends && await agreed(told.error)) return call(`${path}${path.includes("?") ? "&" : "?"}ends=${told.ends}`, body, method);
+  throw Object.assign(new Error(told.ends ? "It goes on as it was." : told.error || `failed (${answer.status})`), told);
+}
+
+// Whether a request was done; what is refused in words has a status that is no error to a browser.
+export const isGood = (answer) => answer.ok && !answer.headers.has("x-moothall-refused");
+
+// Ask a person whether something is to end for what they want.
+function agreed(text) {
+  return new Promise((tell) => {
+    const shown = h("dialog", { class: "s-dialog s-asks", "aria-label": "Something ends", onclose: () => { root.remove(); tell(shown.returnValue === "yes"); } }, h("p", {}, text),
+      h("div", { class: "s-row" }, h("button", { type: "button", class: "s-button", autofocus: true, onclick: () => shown.close("") }, "Cancel"), h("button", { type: "button", class: "s-button danger", onclick: () => shown.close("yes") }, "End it and go on")));
+    const root = h("div", { class: "s-root" }, shown);
+    document.body.append(root);
+    shown.showModal();
+  });
 }
 
 // The address of a link or a socket, which cannot have a header, with the key of this page.

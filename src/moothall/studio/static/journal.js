@@ -52,6 +52,10 @@ export function learn(outline) {
   runs.set(outline.id, { ...(runs.get(outline.id) || jobs.get(outline.id)), ...outline });
 }
 
+// Whether a run can be stopped from here: this program works on it, whoever began it.
+export const canStop = ({ id }) => { const { job, here, state } = runs.get(id) || {}; return Boolean(job ? job !== "stopping" : here && state === "running"); };
+export const stop = (run) => call("act/stop", { run });
+
 // The state of a run, and how it stands: what `stateBadge` takes.
 export function stands({ id, state, job }) {
   return [job ? "running" : state, cards.size && [...cards.values()].includes(id) ? "waiting" : job];

@@ -1,10 +1,10 @@
 // The tab Research: how far a run is, made of what is recorded of it, and the report.
 
-import { attempt, button, call, cost, count, day, dollars, duration, empty, fillWindow, h, keyed, meter, oneAtATime, replace, request, runState, toast, update } from "./dom.js";
+import { attempt, button, call, cost, count, day, dollars, duration, empty, fillWindow, h, isGood, keyed, meter, oneAtATime, replace, request, runState, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { fold } from "./forms.js";
 import { growing, grown, onGrowing } from "./growing.js";
-import { further, known, listed, runs, stands } from "./journal.js";
+import { canStop, further, known, listed, runs, stands, stop } from "./journal.js";
 import { arrange, cardSlot } from "./inbox.js";
 import { go, onPlace, place as address } from "./place.js";
 import { Progress } from "./progress.js";
@@ -111,8 +111,8 @@ export function mount(root) {
       for (const each of [report, tools]) replace(each);
       body.firstChild.scrollTop = 0;
     }
-    state.here = runs.get(run)?.job;
-    const how = stands({ id: run, state: state.state, job: state.here });
+    state.job = runs.get(run)?.job;
+    const how = stands({ id: run, state: state.state, job: state.job });
     const { word, kind } = runState(...how);
     state.waits = how[1] === "waiting";
     badge.className = `s-badge ${kind}`;
@@ -129,8 +129,8 @@ export function mount(root) {
     const query = `?run=${encodeURIComponent(run)}`;
     update(tools,
       h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Steps and cost"),
-      isRunning && state.here && state.here !== "stopping" ? button("Stop", () => call("act/stop", { run })) : null,
-      isRunning && !state.here ? h("span", { class: "s-soft" }, "begun by a command or program, which alone can stop it") : null,
+      isRunning && canStop(state) ? button("Stop", () => stop(run)) : null,
+      isRunning && !state.job && !canStop(state) ? h("span", { class: "s-soft" }, "begun by a command or program, which alone can stop it") : null,
       goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
       isRunning ? null : further(run, state.over?.reason, state.order, { done: state.done, why: state.over?.detail }),
       state.state === "in_doubt" ? button("Decide what is in doubt", () => go(["runs", run]), "primary") : null);
@@ -141,7 +141,7 @@ export function mount(root) {
 
   async function copied(query) {
     const answer = await request(`research/report.md${query}`);
-    if (!answer.ok) throw new Error((await answer.json()).error);
+    if (!isGood(answer)) throw new Error((await answer.json()).error);
     await navigator.clipboard.writeText(await answer.text());
     toast("The report is copied as Markdown.", false);
   }

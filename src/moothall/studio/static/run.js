@@ -7,7 +7,7 @@ import { chart } from "./chart.js";
 import { showDoubts } from "./doubts.js";
 import { drafted } from "./drafts.js";
 import { growing, grown } from "./growing.js";
-import { ENDED, agentOf, further, inShort, isAct, runs, stands } from "./journal.js";
+import { ENDED, agentOf, canStop, further, inShort, isAct, runs, stands, stop } from "./journal.js";
 import { go } from "./place.js";
 import { stepTree, value } from "./steps.js";
 import { showTimeline } from "./timeline.js";
@@ -224,7 +224,7 @@ export function shownRun(view, id, slot, back, wanted) {
     update(head,
       h("div", { class: "s-row" }, isOpen ? stateBadge("in_doubt") : stateBadge(...stands(runs.get(id) || about)),
         h("span", { class: "s-soft" }, `${isAct(about) || about.kind.toLowerCase() === about.agent.toLowerCase() ? "" : `${about.kind} `}${agentOf(about)}${about.thread ? ` · thread ${about.thread}` : ""} · began ${day(about.began)} · ${entries(about.entries)}`),
-        h("span", { class: "s-spacer" }), runs.get(id)?.job ? button("Stop", () => call("act/stop", { run: id }), "danger") : null, !is && titled("Tell the run again from its record: no model is asked, nothing is executed", button("Replay", replay)), titled("A copy that can be resumed with a changed program or another decision; this run stays as it is", button("Fork", () => fork())), resumable && !isAct(about) && button("Resume", () => resume(""), "primary")),
+        h("span", { class: "s-spacer" }), canStop(about) ? button("Stop", () => stop(id), "danger") : null, !is && titled("Tell the run again from its record: no model is asked, nothing is executed", button("Replay", replay)), titled("A copy that can be resumed with a changed program or another decision; this run stays as it is", button("Fork", () => fork())), resumable && !isAct(about) && button("Resume", () => resume(""), "primary")),
       h("h3", { class: "s-text", "aria-level": 2 }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
       h("div", { class: "s-row s-links" }, home(), compareWith(), h("a", { class: "s-link", href: keyed(`runs/export?${at}`), download: true }, "Export")),
       h("p", { class: "s-soft" }, about.forked_from

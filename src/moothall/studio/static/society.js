@@ -55,7 +55,7 @@ export function mount(root) {
     replace(sure);
     const copy = await call(`runs/fork?run=${encodeURIComponent(head.run)}${upto ? `&upto=${upto}` : ""}`, undefined, "POST");
     if (beside) return post("put_beside", { run: copy.id });
-    await call("act/resume", { run: copy.id });
+    await call(`act/resume?ends=${head.town}`, { run: copy.id });
     toast("A fork of this town continues from its checkpoint. The original is kept under “Resume a recorded town”.", false);
   }
   branch.title = "Continue with a fork from a checkpoint, or put one beside this town";

@@ -5,7 +5,7 @@ import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { growing, grown, onGrowing } from "./growing.js";
 import { arrange, cardSlot } from "./inbox.js";
-import { findRuns } from "./journal.js";
+import { findRuns, stop } from "./journal.js";
 import { go } from "./place.js";
 import { beginTalk, listTalks, mountTalks } from "./talks.js";
 import { folded, outcome, prose } from "./values.js";
@@ -152,7 +152,7 @@ export function mount(root) {
   onGrowing(() => { // they are no messages yet
     const follows = nearEnd();
     update(writing, growing((each) => each.to !== null).map((each) => h("article", { class: "s-message", "aria-label": `${each.agent} writes` },
-      h("header", {}, h("b", { class: "s-from" }, each.agent), h("span", { "aria-label": "to" }, "→"), h("b", {}, each.to), h("span", { class: "s-soft" }, "writes …")), grown(each))));
+      h("header", {}, h("b", { class: "s-from" }, each.agent), h("span", { "aria-label": "to" }, "→"), h("b", {}, each.to), h("span", { class: "s-soft" }, "writes …"), each.run && button("Stop", () => stop(each.run), "quiet s-small")), grown(each))));
     if (follows) toEnd();
   });
 

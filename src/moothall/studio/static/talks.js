@@ -6,6 +6,7 @@ import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { growing, grown, onGrowing } from "./growing.js";
 import { leadTo, openCards } from "./inbox.js";
+import { canStop, stop } from "./journal.js";
 import { go } from "./place.js";
 import { folded, outcome } from "./values.js";
 
@@ -29,7 +30,7 @@ export function mountTalks(root, person) {
     for (const talk of open.values())
       if (batch.some(({ from, to }) => from === talk.id || to === talk.id || (to === "*" && from === me()))) talk.look();
   });
-  for (const topic of ["card", "card_gone"]) on(topic, () => { for (const talk of open.values()) talk.look(); });
+  for (const topic of ["card", "card_gone", "run"]) on(topic, () => { for (const talk of open.values()) talk.look(); });
   onReset(async () => { for (const talk of open.values()) talk.look(); });
   onGrowing(() => { for (const talk of open.values()) talk.grow(); });
 }
@@ -85,7 +86,8 @@ function made(id, thread, key) {
   function turn({ mine, said, at, run, state }) {
     return h("article", { class: `s-saying ${mine ? "mine" : ""} ${state}` },
       h("header", {}, h("b", {}, mine ? "You" : id), state === "waiting" ? waits() : null,
-        run && (!mine || state === "waiting") ? h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Run") : null, at ? h("time", {}, today(at) ? clock(at) : day(at)) : null),
+        run && (!mine || state === "waiting") ? h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Run") : null,
+        state === "waiting" && run && canStop({ id: run }) ? button("Stop", () => stop(run), "quiet s-small") : null, at ? h("time", {}, today(at) ? clock(at) : day(at)) : null),
       folded(said, outcome(said)));
   }
 

@@ -17,7 +17,7 @@ from moothall.errors import ConfigError
 from moothall.orders.named_models import made_model
 from moothall.orders.order import order_of, without_keys
 from moothall.orders.simulate import SimulateOrder, check
-from moothall.studio.page import Field, Form, Tab
+from moothall.studio.page import Field, Form, Tab, WouldEnd
 from moothall.studio.towns.changes import Change
 from moothall.studio.towns.experiments import Experiments
 from moothall.studio.towns.survey import AskedAll
@@ -79,11 +79,12 @@ class SocietyTab(Tab):
     def set_up(self, order: SimulateOrder, run_id: str | None = None) -> None:
         """Make a town or resume a run; the present town ends and can be resumed later.
 
-        Raise ConfigError or ModelError if the seed or model cannot be used; the present town then
-        stays.
+        Raise ConfigError or ModelError if the seed or model cannot be used, and WouldEnd if a
+        person has not agreed that the present town ends; it then stays.
         """
         self._check(order)
         with self._changing:
+            _may_end(self.town)
             self.close()
             self.town = self._made(order, run_id or secrets.token_hex(8))
         self.town.tell()
@@ -95,6 +96,8 @@ class SocietyTab(Tab):
     def _check(self, order: SimulateOrder) -> None:
         if not 0 <= order.seed < 1 << 64:
             raise ConfigError(f"--seed must be from 0 to {2**64 - 1}, got {order.seed}")
+        if order.citizens > MOST:
+            raise ConfigError(f"citizens must be at most {MOST:,} here, got {order.citizens:,}")
         if order.model is not None:
             made_model(order.model, environ.get("MOOTHALL_KEY"))
 
@@ -120,9 +123,6 @@ class SocietyTab(Tab):
 
     def forms(self) -> list[Form]:
         """Return the form that sets up a town, and the one that resumes a recorded one."""
-        there = self.town is not None
-        kept = "The town that is shown ends; it is kept under “Resume a recorded town”."
-        ends = kept if there else ""
         steps = [(each, each) for each in ("5min", "15min", "30min", "1h")]
         fields = [
             Field("citizens", "Citizens", "whole", value=300),
@@ -138,8 +138,7 @@ class SocietyTab(Tab):
             fields=fields,
             start=self._begin,
             button="Set up",
-            is_open=not there,
-            about=ends,
+            is_open=self.town is None,
         )
         recorded = self._recorded()
         resume = Form(
@@ -148,7 +147,6 @@ class SocietyTab(Tab):
             fields=[Field("run_id", "Recorded towns", "choice", options=recorded, wide=True)],
             start=self._chosen,
             button="Resume",
-            about=ends,
         )
         return [new, *([resume] if recorded else []), self.experiments.form()]
 
@@ -158,7 +156,7 @@ class SocietyTab(Tab):
         filled: dict[str, Any] = {"citizens": 0, "days": 0}
         filled |= {name: each for name, each in said.items() if each not in (None, "")}
         order = SimulateOrder(**filled)
-        if not 10 <= order.citizens <= MOST:
+        if order.citizens < 10:
             raise ConfigError(f"citizens must be from 10 to {MOST:,}, got {order.citizens}")
         if order.model is None or not order.max_calls:
             order = replace(order, max_calls=None)
@@ -225,6 +223,8 @@ class SocietyTab(Tab):
         if order is not None:
             self._check(order)
         with self._changing:
+            if order is not None:  # else a person has pressed Close
+                _may_end(self.beside)
             town.leads(None)
             if self.beside is not None:
                 self.beside.close()
@@ -340,3 +340,13 @@ class SocietyTab(Tab):
         asks = (self.control, self.interview, self.survey)
         for done in (*asks, self.intervene, self.put_beside, self.swap):
             router.post(f"/{done.__name__}")(done)
+
+
+def _may_end(town: Town | None) -> None:
+    """Raise WouldEnd if a town lives and the person at the page has not agreed that it ends."""
+    if town is not None and not town.is_over:
+        WouldEnd.unless_agreed(
+            f"The town of {town.order.task} has not ended: it is at step {town.step}. If you go "
+            "on, it ends, and is kept under “Resume a recorded town”.",
+            town.number,
+        )

@@ -1,0 +1,148 @@
+"""What a person does is asked, told and limited alike, from wherever on the page it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from models.openai_server import HANG, OpenAIServer, calls, text
+from moothall import NativeSpace, ReActAgent, ScriptedModel, action
+from moothall.errors import ConfigError
+from moothall.orders.simulate import SimulateOrder
+from moothall.studio import Studio
+from moothall.studio.towns.tab import Beside
+
+
+@pytest.fixture
+def stopped(studio: Studio) -> str:
+    """The run of a town that was stopped; another one plays since."""
+    for run in ("stopped", "plays"):
+        studio.society.set_up(SimulateOrder(12, days=30, step="6h"), run)
+        assert studio.society.town is not None
+        while studio.society.town.step < 1:
+            studio.runs.refresh()
+    studio.society.town.control("play")
+    return "stopped"
+
+
+def asked(page: Page, answer: str) -> None:
+    """The page asks whether the town that plays is to end."""
+    dialog = page.get_by_role("dialog", name="Something ends")
+    expect(dialog).to_contain_text("has not ended")
+    dialog.get_by_role("button", name=answer, exact=True).click()
+    expect(dialog).to_have_count(0)
+
+
+def test_a_town_that_plays_ends_for_another_once_the_person_agrees(
+    stopped: str, studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """From the page of a run and from a form; a program is not asked."""
+    page, plays = open_page("Runs"), studio.society.town
+    assert plays is not None
+    page.get_by_role("list", name="Runs").locator(f"[data-run={stopped}]").click()
+    page.get_by_role("button", name="Resume", exact=True).click()
+    asked(page, "Cancel")
+    expect(page.get_by_text("It goes on as it was.")).to_be_visible()
+    assert (studio.society.town, plays.is_over) == (plays, False)
+    page.get_by_role("tab", name="Society", exact=True).click()
+    page.get_by_role("button", name="Set up a town", exact=True).click()
+    page.get_by_role("button", name="Set up", exact=True).click()
+    asked(page, "Cancel")
+    assert studio.society.town is plays
+    page.get_by_role("tab", name="Runs", exact=True).click()
+    page.get_by_role("button", name="Resume", exact=True).click()
+    asked(page, "End it and go on")
+    page.get_by_role("tab", name="Society", exact=True).click()
+    expect(page.locator(".s-control").get_by_role("status")).to_contain_text("paused")
+    assert studio.society.town.run_id == stopped
+    studio.society.load("plays")
+    assert studio.society.town.run_id == "plays"
+
+
+def test_a_town_beside_ends_for_a_third_once_the_person_agrees(
+    stopped: str, studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    page = open_page("Society")
+    studio.society.put_beside(Beside(run=stopped))
+    studio.journal.fork(stopped)
+    beside = studio.society.beside
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.get_by_role("button", name="Show beside", exact=True).click()
+    asked(page, "Cancel")
+    assert studio.society.beside is beside
+    page.get_by_role("group", name="The town beside it").get_by_role("button", name="Close").click()
+    expect(page.get_by_role("group", name="The town beside it")).to_be_hidden()
+
+
+def test_a_town_with_too_many_citizens_is_refused_on_each_way(studio: Studio) -> None:
+    with pytest.raises(ConfigError, match="at most 100,000"):
+        studio.society.set_up(SimulateOrder(100_001, days=1))
+
+
+def test_a_run_that_a_message_has_begun_is_stopped_where_it_is_shown(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """In its conversation and among the runs; whoever has asked is told."""
+    with OpenAIServer(HANG) as server, NativeSpace() as space:
+        model = f"{server.url}#m"
+        space.add(ReActAgent("Poet", model, journal=studio.journal, receive_own_broadcasts=False))
+        space.add(studio.user)
+        page, other = open_page(), open_page("Runs")
+        page.get_by_role("list", name="Agents").get_by_text("Poet", exact=True).click()
+        page.get_by_role("button", name="Conversation", exact=True).click()
+        talk = page.get_by_role("region", name="With Poet")
+        for where in (talk, other.get_by_role("region", name="Run", exact=True)):
+            page.get_by_label("Say to Poet").fill("Write")
+            page.keyboard.press("Enter")
+            expect(talk.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+            if where is not talk:
+                other.get_by_role("list", name="Runs").get_by_role("button").first.click()
+            where.get_by_role("button", name="Stop", exact=True).click()
+            expect(talk.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
+            expect(talk.get_by_role("article").last).to_contain_text("it was stopped; run")
+        expect(other.get_by_role("region", name="Run", exact=True)).to_contain_text("stopped")
+        assert {each.state for each in studio.journal.runs()} == {"cancelled"}
+
+
+def test_a_word_that_only_a_step_has_finds_its_run(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    wants = calls({"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}})
+
+    @action
+    async def look() -> str:
+        """Look."""
+        return "There is a Zebra."
+
+    with OpenAIServer(wants, text("It is an animal.")) as server:
+        agent = ReActAgent("a", f"{server.url}#m", actions=[look], journal=studio.journal)
+        other = ReActAgent("b", ScriptedModel(["No."]), journal=studio.journal)
+        with ThreadPoolExecutor(1) as pool:  # this thread has Playwright's loop
+            pool.submit(agent.reply_sync, "What is there?").result()
+            pool.submit(other.reply_sync, "Nothing?").result()
+    page = open_page("Runs")
+    page.get_by_role("searchbox", name="Filter runs").fill("zebra")
+    expect(page.get_by_text("1 of 2 runs")).to_be_visible()
+    expect(page.get_by_role("list", name="Runs")).to_contain_text("What is there?")
+
+
+def test_what_a_person_mistypes_is_no_error_of_the_page(
+    studio: Studio, open_page: Callable[..., Page], tmp_path: Path
+) -> None:
+    """Neither a slash line nor a form: it is said where it was written."""
+    page = open_page()
+    told: list[str] = []
+    page.on("console", lambda message: told.append(message.text))
+    page.get_by_role("textbox", name="Message or slash line").fill("/Poet.write about:")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("column 19")
+    page.get_by_role("tab", name="Act and review", exact=True).click()
+    page.get_by_label("Folder that it works on").fill(str(tmp_path / "nowhere"))
+    page.get_by_label("Task", exact=True).fill("Look")
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(page.get_by_text("does not exist")).to_be_visible()
+    assert told == []
