@@ -93,6 +93,7 @@ FLOORS = {
     "doors": (
         "refusals",
         "checks",
+        "front",
         "callers",
         "guard",
         "served",

@@ -38,6 +38,7 @@ TOOL: dict[str, Any] = {
         "type": "object",
         "properties": {"text": {"type": "string", "description": "what to say"}},
     },
+    "outputSchema": {"type": "object", "properties": {"said": {"type": "string"}}},
     "annotations": {"readOnlyHint": True},
 }
 

@@ -36,6 +36,7 @@ _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
     f"https://agents.example/hall/. It needs a password in {_PASSWORD}.",
 )
 @click.option(
+    "--trusted-proxy",
     "--proxy",
     "proxies",
     metavar="ADDRESS",

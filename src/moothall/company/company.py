@@ -280,6 +280,7 @@ class Company:
         MissingExtra.unless("http", "mcp", "mcp", "mcp_types", "starlette")
         from moothall.doors.application import application
         from moothall.doors.callers import Callers
+        from moothall.doors.front import Front
         from moothall.doors.served import Served
         from moothall.doors.server import HTTPServer, needs_token, place_of
 
@@ -288,7 +289,8 @@ class Company:
             raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
         self._served = Served((), Callers(given.token), self.space)
         made, open_paths = routes(self.health, self.metrics)
-        app = application(self._served, self._served.callers, self.name, made, open_paths)
+        front = Front.of(given.public_url, given.proxies, given.origins)
+        app = application(self._served, self._served.callers, self.name, made, open_paths, front)
         self._server = HTTPServer(app, host, port, self.settings.drain)
 
     async def _drain(self, seconds: float) -> None:

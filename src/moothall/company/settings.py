@@ -159,6 +159,9 @@ class HTTPSettings(_Part):
 
     listen: StrictStr
     token: StrictStr | None = Field(default=None, repr=False)
+    public_url: StrictStr | None = None
+    proxies: list[StrictStr] = Field(default_factory=list)
+    origins: list[StrictStr] = Field(default_factory=list)
 
 
 def _known_kind(given: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,8 @@ from moothall.action import ACCESS_DENIED
 from moothall.doors.a2a_store import Tasks
 from moothall.doors.a2a_tasks import Task
 from moothall.doors.callers import caller_of, sender_of
-from moothall.doors.checks import sent_event
+from moothall.doors.checks import COMMENT, as_json, or_silence, sent_event
+from moothall.doors.front import NO_FRONT, Front
 from moothall.doors.refusals import REFUSED, fault_of
 from moothall.doors.served import Served, id_in, in_path
 from moothall.errors import JournalError
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 
 _BEGUN_S: Final = 1.0
 """How long `returnImmediately` waits until the journal has the task's run."""
-_SILENT_S: Final = 15.0
+_KEPT: Final = "public, max-age=300"
+"""Clients may keep a card for five minutes."""
 _STREAMED: Final = ("SendStreamingMessage", "SubscribeToTask")
 _OF_TASK: Final = ("GetTask", "CancelTask", "SubscribeToTask")
 
@@ -47,12 +50,16 @@ class A2ADoor:
         served: the agents
         title: what the server is called
         has_token: whether callers send a token; without one, the network address identifies them
+        front: the public address
     """
 
-    def __init__(self, served: Served, title: str, has_token: bool) -> None:
+    def __init__(
+        self, served: Served, title: str, has_token: bool, front: Front = NO_FRONT
+    ) -> None:
         self._served = served
         self._title = title
         self._has_token = has_token
+        self._front = front
         self._tasks = Tasks(served, has_token)
 
     def routes(self) -> list[Any]:
@@ -92,15 +99,22 @@ class A2ADoor:
         return self._card_of(id if id in self.agents() else None, request)
 
     def named(self, request: Request) -> str:
-        """Return the id of the agent that an address names."""
-        return id_in(request.path_params["agent"], self._served.agents)
+        """Return the id of the agent that an address names; clients may add a slash."""
+        path, known = request.path_params["agent"], self._served.agents
+        if (id := id_in(path, known)) in known or not path.endswith("/"):
+            return id
+        return id_in(path[:-1], known)
 
     def _card_of(self, id: str | None, request: Request) -> Response:
-        from starlette.responses import JSONResponse, PlainTextResponse
+        from starlette.responses import PlainTextResponse, Response
 
         if id is None:
             return PlainTextResponse("no such agent replies here\n", 404)
-        where = f"{request.url.scheme}://{request.headers['host']}/a2a/{in_path(id)}"
+        root = request.scope.get("root_path", "").rstrip("/")
+        own = f"{request.url.scheme}://{request.headers['host']}{root}"
+        front = self._front
+        base = f"{front.origin}{front.base[:-1]}" if front.origin else own
+        where = f"{base}/a2a/{in_path(id)}"
         description = self._served.agents[id].offers["say"].description
         skill = {"id": "say", "name": id, "description": description, "tags": ["conversation"]}
         card: dict[str, Any] = {
@@ -123,7 +137,12 @@ class A2ADoor:
         if self._has_token:
             card["securitySchemes"] = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
             card["securityRequirements"] = [{"schemes": {"bearer": {"list": []}}}]
-        return JSONResponse(card)
+        body = as_json(card)
+        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        headers = {"etag": tag, "cache-control": _KEPT, "vary": "host"}
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(None, 304, headers)
+        return Response(body, 200, headers, "application/json")
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -268,21 +287,9 @@ async def sent_events(
     updates: AsyncIterator[dict[str, Any]], form: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> AsyncIterator[bytes]:
     """Yield updates as server-sent events, and a comment after a while without updates."""
-    following: asyncio.Future[Any] = asyncio.ensure_future(anext(updates, None))
-    try:
-        while True:
-            done, _ = await asyncio.wait((following,), timeout=_SILENT_S)
-            if not done:
-                yield b": waiting\n\n"
-                continue
-            if (update := following.result()) is None:
-                return
-            yield sent_event(form(update))
-            following = asyncio.ensure_future(anext(updates, None))
-    finally:
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following
+    async with aclosing(or_silence(updates)) as heard:
+        async for update in heard:
+            yield COMMENT if update is None else sent_event(form(update))
 
 
 def _read(body: bytes) -> dict[str, Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision
 from moothall.doors.callers import sender_of
-from moothall.doors.checks import Send, sent_event
+from moothall.doors.checks import COMMENT, Send, or_silence, sent_event
 from moothall.doors.openai.door import Endpoint, parted
 from moothall.doors.openai.input import ClientMemory, Wrong, chat_completion, check_conversation
 from moothall.doors.refusals import run_error
@@ -152,13 +153,18 @@ class AGUIDoor:
         )
         kept = False
         try:
-            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+            headers = [(b"content-type", b"text/event-stream")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             about = {"threadId": thread, "runId": run_id}
             await _write(send, {"type": "RUN_STARTED", **about, "protocolVersion": "1.0"})
-            async for each in self._told(job, about):
-                kept = (each.get("outcome") or {}).get("type") == "interrupt"
-                await _write(send, each)
+            async with aclosing(or_silence(self._told(job, about))) as told:
+                async for each in told:
+                    if each is None:
+                        comment = {"type": "http.response.body", "body": COMMENT}
+                        await send({**comment, "more_body": True})
+                        continue
+                    kept = (each.get("outcome") or {}).get("type") == "interrupt"
+                    await _write(send, each)
             await send({"type": "http.response.body", "body": b""})
         finally:
             if not kept and job.task is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,13 @@ from moothall.doors.a2a import A2ADoor
 from moothall.doors.a2a_rest import A2ARest
 from moothall.doors.ag_ui import AGUIDoor
 from moothall.doors.callers import Callers
+from moothall.doors.checks import Receive, Scope, Send
+from moothall.doors.front import NO_FRONT, Front
 from moothall.doors.guard import Guard
 from moothall.doors.mcp import MCPDoor
 from moothall.doors.openai.door import OpenAIDoor, nowhere
 from moothall.doors.served import Served
-from moothall.errors import MissingExtra
+from moothall.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -32,6 +35,9 @@ def asgi(
     title: str = "moothall",
     budget: Budget | Callable[[str], Budget | None] | None = None,
     rate: int | None = None,
+    public_url: str | None = None,
+    proxies: Sequence[str] = (),
+    origins: Iterable[str] = (),
 ) -> Guard:
     """Return an ASGI application that serves agents by MCP, A2A, OpenAI's interface and AG-UI.
 
@@ -56,6 +62,12 @@ def asgi(
         budget: what callers may spend: a budget of which each caller has a part by its name, or a
             function that returns the budget of a caller's name
         rate: how many requests a caller may make in a minute
+        public_url: the address by which callers reach it through a proxy, such as
+            `https://agents.example/hall/`, for its cards; it needs a token
+        proxies: the addresses or networks of proxies whose `X-Forwarded-For` and
+            `X-Forwarded-Proto` are believed
+        origins: the origins of web pages that may call it, such as `https://app.example`; `*` for
+            all
 
     Raises:
         DefinitionError: there are no agents, or they are of several spaces
@@ -65,8 +77,8 @@ def asgi(
     """
     check_text("title=", title)
     MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")
-    callers = Callers(token, budget, rate)
-    return application(Served(agents, callers), callers, title)
+    callers, front = Callers(token, budget, rate), Front.of(public_url, proxies, origins)
+    return application(Served(agents, callers), callers, title, front=front)
 
 
 def application(
@@ -75,38 +87,91 @@ def application(
     title: str,
     routes: Iterable[Any] = (),
     open_paths: Iterable[str] = (),
+    front: Front = NO_FRONT,
 ) -> Guard:
     """Return the application of all doors, with more routes; `open_paths` need no token."""
-    a2a = A2ADoor(served, title, callers.tokens is not None)
-    inner = _application(served, MCPDoor(served, title), a2a, routes)
-    return Guard(inner, callers, frozenset(open_paths))
+    if front.origin and callers.tokens is None:
+        raise ConfigError(f"{front.origin} can be reached from elsewhere: give token=, too")
+    a2a = A2ADoor(served, title, callers.tokens is not None, front)
+    doors = _Doors(served, MCPDoor(served, title), a2a)
+    return Guard(doors.app(routes), callers, frozenset(open_paths), front, doors.begin)
 
 
-def _application(served: Served, door: MCPDoor, a2a: A2ADoor, more: Iterable[Any]) -> Starlette:
-    from starlette.applications import Starlette
-    from starlette.routing import Route
+class _Doors:
+    """The application behind the guard, and what runs while it serves."""
 
-    ag_ui = AGUIDoor(served)
-    routes: list[Any] = [
-        *more,
-        *A2ARest(a2a).routes(),
-        *a2a.routes(),
-        *OpenAIDoor(served).routes(),
-        *ag_ui.routes(),
-    ]
-    for each in routes:  # an id may have line breaks, too
-        each.path_regex = re.compile(each.path_regex.pattern, re.DOTALL)
+    def __init__(self, served: Served, mcp: MCPDoor, a2a: A2ADoor) -> None:
+        self._served, self._mcp, self._a2a = served, mcp, a2a
+        self._ag_ui = AGUIDoor(served)
+        self._answers_mcp: Any = None
+        self._running: asyncio.Task[None] | None = None
+
+    def app(self, more: Iterable[Any]) -> Starlette:
+        """Return the application."""
+        from starlette.applications import Starlette
+        from starlette.routing import Route
+
+        routes: list[Any] = [
+            *more,
+            *A2ARest(self._a2a).routes(),
+            *self._a2a.routes(),
+            *OpenAIDoor(self._served).routes(),
+            *self._ag_ui.routes(),
+            Route("/mcp", endpoint=_Passed(lambda: self._answers_mcp)),
+        ]
+        for each in routes:  # an id may have line breaks, too
+            each.path_regex = re.compile(each.path_regex.pattern, re.DOTALL)
+        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={404: nowhere})
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         try:
-            async with door.over_http() as mcp:
-                app.router.routes.append(Route("/mcp", endpoint=mcp))
-                await a2a.open()
+            async with self._open():
                 yield
         finally:
-            ag_ui.close()
-            await a2a.close()
-            await served.close()
+            await self._served.close()
 
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: nowhere})
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[None]:
+        try:
+            async with self._mcp.over_http() as self._answers_mcp:
+                await self._a2a.open()
+                yield
+        finally:
+            self._ag_ui.close()
+            await self._a2a.close()
+
+    async def begin(self) -> None:
+        """Begin what the lifespan would, where no server runs it, as below a path of another app.
+
+        It ends with the event loop.
+        """
+        loop = asyncio.get_running_loop()
+        if self._running is None or self._running.get_loop() is not loop:
+            begun: asyncio.Future[None] = loop.create_future()
+            self._running = loop.create_task(self._keep(begun))
+            self._begun = begun
+        await asyncio.shield(self._begun)
+
+    async def _keep(self, begun: asyncio.Future[None]) -> None:
+        try:
+            async with self._open():
+                begun.set_result(None)
+                await asyncio.Event().wait()
+        except BaseException as error:
+            self._running = None
+            if not begun.done():
+                begun.set_exception(error)
+                begun.exception()
+            raise
+
+
+class _Passed:
+    """An ASGI application that is known once the doors are open."""
+
+    def __init__(self, found: Callable[[], Any]) -> None:
+        self._found = found
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        await self._found()(scope, receive, send)

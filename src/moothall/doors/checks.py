@@ -9,14 +9,28 @@ import re
 import socket
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
-from typing import Any, Final
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    MutableMapping,
+)
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+T = TypeVar("T")
+
+SILENT_S: Final = 15.0
+"""Seconds after which a stream without an event sends a comment, so that no proxy ends it."""
+COMMENT: Final = b": waiting\n\n"
 OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 _BODY_S: Final = 20.0
 _ATTEMPTS: Final = 20
@@ -65,6 +79,13 @@ def header(scope: Scope, name: str) -> str | None:
             found: str = value.decode("latin-1")
             return found
     return None
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path of a request below the place where the application is mounted."""
+    path: str = scope["path"]
+    root = scope.get("root_path", "").rstrip("/")
+    return path.removeprefix(root) if root and path.startswith(f"{root}/") else path
 
 
 def check_length(scope: Scope, most_bytes: int) -> None:
@@ -181,6 +202,29 @@ def again(body: bytes, receive: Receive) -> Receive:
         return messages.pop() if messages else await receive()
 
     return receiving
+
+
+async def or_silence(
+    items: AsyncIterator[T], first_s: float = SILENT_S, every_s: float = SILENT_S
+) -> AsyncGenerator[T | None, None]:
+    """Yield the items, and None where nothing comes for so many seconds."""
+    following: asyncio.Future[T | None] = asyncio.ensure_future(anext(items, None))
+    wait_s = first_s
+    try:
+        while True:
+            done, _ = await asyncio.wait((following,), timeout=wait_s)
+            item = following.result() if done else None
+            if done and item is None:
+                return
+            yield item
+            if done:
+                following = asyncio.ensure_future(anext(items, None))
+            else:
+                wait_s = every_s
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
 
 
 async def answer(

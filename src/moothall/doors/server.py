@@ -15,6 +15,8 @@ from moothall.errors import ConfigError, MissingExtra
 
 _BACKLOG: Final = 128
 _LOOK_S: Final = 1.0
+_HEAD_S: Final = 20.0
+"""Seconds in which the head of a request must have arrived, as its body must after that."""
 
 
 def place_of(text: str, name: str) -> tuple[str, int]:
@@ -72,6 +74,7 @@ class HTTPServer:
             "proxy_headers": False,
             "timeout_graceful_shutdown": max(1, round(grace_s)),
             **options,
+            "http": _protocol(),
         }
         self._sockets = [_listening("127.0.0.1" if host == "localhost" else host, port)]
         self.place: tuple[str, int] = self._sockets[0].getsockname()[:2]
@@ -131,6 +134,48 @@ class HTTPServer:
 def _is_fault(record: logging.LogRecord) -> bool:
     """Return whether a record is worth showing: a request that the end cuts off is no fault."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
+def _protocol() -> Any:
+    """Return uvicorn's protocol, which closes connections on which a head does not end in time."""
+    from uvicorn.protocols.http import h11_impl
+
+    idle = h11_impl.h11.IDLE
+
+    class InTime(h11_impl.H11Protocol):  # type: ignore[misc]
+        """A connection; a request's head has some seconds to arrive whole."""
+
+        _late: Any = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._watch()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._end_watch()
+            super().connection_lost(exc)
+
+        def _watch(self) -> None:
+            if self.conn.their_state is not idle:
+                self._end_watch()
+            elif self._late is None and not self.transport.is_closing():
+                self._late = self.loop.call_later(_HEAD_S, self._is_late)
+
+        def _end_watch(self) -> None:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+
+        def _is_late(self) -> None:
+            self._late = None
+            if self.conn.their_state is idle and not self.transport.is_closing():
+                self.transport.close()
+
+    return InTime
 
 
 def _listening(host: str, port: int) -> socket.socket:

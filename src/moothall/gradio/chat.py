@@ -21,7 +21,8 @@ from moothall.studio.space import SpaceTab, StudioUser
 from moothall.text import escaped
 
 if TYPE_CHECKING:
-    from moothall.studio.guard import Front, Guard
+    from moothall.doors.front import Front
+    from moothall.studio.guard import Guard
 
 _LOOKS_S: Final = 0.5
 """Seconds between two looks of a page for what is new."""

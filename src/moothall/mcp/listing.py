@@ -43,7 +43,6 @@ class Definition:
     @classmethod
     def of(cls, data: dict[str, Any]) -> Definition:
         """Return the definition in a tool of a server's list."""
-        data = {**data, "outputSchema": (data.get("_meta") or {}).get(OUTPUT_SCHEMA)}
         kept = {key: data[key] for key in _HASHED if data.get(key) is not None}
         text = json.dumps(kept, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return cls(kept, hashlib.sha256(text.encode()).hexdigest(), _fault(kept, len(text)))
@@ -101,7 +100,10 @@ async def read_offered(client: mcp.Client, name: str) -> Offered:
             if not 0 < len(tool.name) <= 255 or not tool.name.isprintable():
                 logger.warning("%s has a tool with an odd name, which is left out", name)
                 continue
-            made = Definition.of(tool.model_dump(mode="json", by_alias=True, exclude_none=True))
+            data = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+            if (gives := (data.get("_meta") or {}).get(OUTPUT_SCHEMA)) is not None:
+                data["outputSchema"] = gives
+            made = Definition.of(data)
             if tools.setdefault(made.name, made) is not made:
                 logger.warning("%s has two tools %.80r; the first is used", name, made.name)
             elif made.fault:

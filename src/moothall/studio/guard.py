@@ -27,6 +27,7 @@ from moothall.doors.checks import (
     check_origin,
     client_of,
 )
+from moothall.doors.front import NO_FRONT, Front
 from moothall.studio.page import html, style_hash
 
 _WRONG: Final = 100
@@ -91,27 +92,6 @@ class Routes:
         return is_page or self.is_shell(scope) or self.open.fullmatch(asked) is not None
 
 
-@dataclass(frozen=True)
-class Front:
-    """How people reach the studio through a proxy: the scheme and host of the address, its path.
-
-    Attributes:
-        origin: such as `https://agents.example`; empty without a proxy
-        base: where the studio's addresses begin, from `/` to `/`
-    """
-
-    origin: str = ""
-    base: str = "/"
-
-    @property
-    def host(self) -> str:
-        """The address's host, with its port if it has one."""
-        return self.origin.partition("://")[2].lower()
-
-
-_FRONT: Final = Front()
-
-
 class Guard:
     """The outermost ASGI layer: refuses what does not come from a page of this studio.
 
@@ -126,7 +106,7 @@ class Guard:
         routes: Routes,
         *,
         is_password: bool,
-        front: Front = _FRONT,
+        front: Front = NO_FRONT,
     ) -> None:
         self.app = app
         self._routes, self._front = routes, front

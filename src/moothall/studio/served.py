@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import socket
 import sys
@@ -11,15 +10,16 @@ from contextlib import suppress
 from functools import partial
 from os import environ
 from typing import TYPE_CHECKING, Final, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from moothall.arguments import check_integer
+from moothall.doors.front import Front, checked_proxies
 from moothall.doors.server import HTTPServer
 from moothall.errors import ConfigError
 from moothall.studio.hub import Hub
 
 if TYPE_CHECKING:
-    from moothall.studio.guard import Front, Guard
+    from moothall.studio.guard import Guard
 
 PORT: Final = 8080
 
@@ -63,17 +63,16 @@ class Served(Hub):
                 f"a studio at {where}, which others reach, needs a password: set "
                 "MOOTHALL_STUDIO_PASSWORD for the command, or pass password="
             )
-        trusted = _trusted(proxies)
+        trusted = checked_proxies(proxies)
         if token is None:
             token = environ.get("MOOTHALL_STUDIO_TOKEN") or secrets.token_urlsafe(24)
         is_password = password is not None
         secret = _secret("password", password, 8) if is_password else _secret("token", token, 16)
         self._check_extra()
 
-        from moothall.studio.guard import Front
         from moothall.studio.server import OPTIONS
 
-        front = Front() if public_url is None else Front(*_public(public_url))
+        front = Front.of(public_url)
         made = partial(self._application, secret, host, is_password, front)
         # What a proxy states of a client's address is believed of these proxies alone.
         proxied = {"proxy_headers": bool(trusted), "forwarded_allow_ips": trusted}
@@ -162,41 +161,3 @@ def _secret(name: str, given: object, least: int) -> str:
     if not given.isprintable():
         raise ConfigError(f"the {name} must have characters that can be printed")
     return given
-
-
-def _public(given: object) -> tuple[str, str]:
-    """Return the origin and the base path of a public address."""
-    wrong = ConfigError(
-        f"public_url must be an address such as https://agents.example/moothall/, got {given!r:.80}"
-    )
-    if not isinstance(given, str) or not given.isascii() or not given.isprintable():
-        raise wrong
-    try:
-        found = urlsplit(given)
-        port = found.port
-    except ValueError:
-        raise wrong from None
-    host = found.hostname or ""
-    rest = found.username or found.password or found.query or found.fragment
-    if found.scheme not in ("http", "https") or not host or rest or " " in given:
-        raise wrong
-    path = found.path.strip("/")
-    if any(each in ("", ".", "..") for each in path.split("/")) and path:
-        raise wrong
-    named = f"[{host}]" if ":" in host else host
-    return f"{found.scheme}://{named}{f':{port}' if port else ''}", f"/{path}/" if path else "/"
-
-
-def _trusted(proxies: object) -> list[str]:
-    """Return the addresses and networks of proxies; ConfigError if one is neither."""
-    given = [proxies] if isinstance(proxies, str) else proxies
-    if not isinstance(given, Sequence):
-        raise ConfigError(f"proxies must be addresses of proxies, got {proxies!r:.80}")
-    for each in given:
-        try:
-            ipaddress.ip_network(each, strict=False)
-        except (ValueError, TypeError):
-            raise ConfigError(
-                f"proxies must be addresses or networks such as 10.0.0.0/8, got {each!r:.80}"
-            ) from None
-    return [str(each) for each in given]

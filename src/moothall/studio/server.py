@@ -18,9 +18,10 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from websockets import http11
 
+from moothall.doors.front import Front
 from moothall.errors import CardGone, ConfigError, MoothallError, NoSuchRun, SlashError
 from moothall.studio.feed import as_json
-from moothall.studio.guard import KEY, Front, Guard, Routes
+from moothall.studio.guard import KEY, Guard, Routes
 from moothall.studio.page import ENDS, STATIC, FieldError, Tab, WouldEnd, shell
 from moothall.text.prose import prose
 
@@ -35,7 +36,6 @@ http11.MAX_LINE_LENGTH = max(http11.MAX_LINE_LENGTH, _HEADERS_BYTES)
 OPTIONS: Final[Mapping[str, Any]] = {
     "factory": True,
     "loop": "asyncio",
-    "http": "h11",
     "ws": "websockets-sansio",
     "ws_max_size": 1 << 16,
     "ws_per_message_deflate": False,

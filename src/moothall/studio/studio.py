@@ -18,8 +18,9 @@ from moothall.studio.space import SpaceTab, StudioUser
 from moothall.studio.towns.tab import SocietyTab
 
 if TYPE_CHECKING:
+    from moothall.doors.front import Front
     from moothall.journal import Journal
-    from moothall.studio.guard import Front, Guard
+    from moothall.studio.guard import Guard
 
 
 class Studio(Served):

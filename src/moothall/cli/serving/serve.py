@@ -70,6 +70,25 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
 @limit_options(lambda limit: f"Limit of {limit.unit} of each caller.", _OF_CALLERS)
 @click.option("--per", type=OneOf(PERS), help=f"Renew these limits each {' or '.join(PERS)}.")
 @click.option("--rate", type=Whole(min=1), help="Requests that each caller may make in a minute.")
+@click.option(
+    "--public-url",
+    metavar="URL",
+    help="Address by which callers reach it through a proxy, such as https://agents.example/.",
+)
+@click.option(
+    "--trusted-proxy",
+    "proxies",
+    metavar="ADDRESS",
+    multiple=True,
+    help="Address or network of a proxy whose X-Forwarded-For is believed; may be repeated.",
+)
+@click.option(
+    "--origin",
+    "origins",
+    metavar="ORIGIN",
+    multiple=True,
+    help="Origin of web pages that may call it, such as https://app.example; may be repeated.",
+)
 @place_options
 @click.option(
     "--inbox",
@@ -98,6 +117,9 @@ def command(
     callers: str | None,
     per: Per | None,
     rate: int | None,
+    public_url: str | None,
+    proxies: tuple[str, ...],
+    origins: tuple[str, ...],
     place: Place,
     inbox: str | None,
     journal: str | None,
@@ -154,6 +176,9 @@ def command(
             raise click.UsageError("a company's settings are in its file: give no options")
         return serve_company(agents)
     most = _Limits(limits, per, rate, callers)
+    outside = {"public_url": public_url, "proxies": proxies, "origins": origins}
+    if http is None and any(outside.values()):
+        raise click.UsageError("--public-url, --trusted-proxy and --origin are for --http")
     if http is None and not mcp_stdio:
         most.check_none()
         return serve_over_broker(agents, id, place, inbox, journal, grace, on_mismatch)
@@ -188,7 +213,7 @@ def command(
         if mcp_stdio:
             return interruptible(_over_streams(served, most, books))
         assert http is not None
-        return _over_http(served, http, token, most, books)
+        return _over_http(served, http, token, most, books, outside)
 
 
 @dataclass(frozen=True)
@@ -264,7 +289,12 @@ async def _over_streams(agents: Sequence[Agent], limits: _Limits, books: Journal
 
 
 def _over_http(
-    agents: Sequence[Agent], place: str, token: str | None, limits: _Limits, books: Journal | None
+    agents: Sequence[Agent],
+    place: str,
+    token: str | None,
+    limits: _Limits,
+    books: Journal | None,
+    outside: Mapping[str, Any],
 ) -> int:
     """Serve HTTP until SIGINT or SIGTERM."""
     from moothall.doors import asgi
@@ -273,13 +303,19 @@ def _over_http(
     with usage():
         host, port = place_of(place, "--http")
     tokens = limits.tokens(token)
-    if tokens is None and needs_token(host):
+    public_url = outside["public_url"]
+    if tokens is None and (public_url or needs_token(host)):
+        where = public_url or host
         raise NotBegun(
-            f"{host} can be reached from elsewhere: give --token TOKEN, or set MOOTHALL_TOKEN"
+            f"{where} can be reached from elsewhere: give --token TOKEN, or set MOOTHALL_TOKEN"
         )
+    from moothall.doors.front import Front
+
+    with usage():
+        Front.of(**outside)
     budget = limits.budget(books)
     with usage("--token" if limits.callers is None else "--callers"):
-        app = asgi(agents, token=tokens, budget=budget, rate=limits.rate)
+        app = asgi(agents, token=tokens, budget=budget, rate=limits.rate, **outside)
     with usage("--http"):
         server = HTTPServer(app, host, port)
     return asyncio.run(_until_stopped(server, place))
@@ -292,8 +328,8 @@ async def _until_stopped(server: HTTPServer, place: str) -> int:
 
     stop_on_signals(stop)
     click.echo(
-        f"MCP is served at http://{place}/mcp, OpenAI's interface at /v1, AG-UI at /ag-ui, and "
-        "A2A. Ctrl-C ends it."
+        f"MCP is served at {(public_url or f'http://{place}').rstrip('/')}/mcp, OpenAI's interface "
+        "at /v1, AG-UI at /ag-ui, and A2A. Ctrl-C ends it."
     )
     server.start()
     return 0 if await asyncio.to_thread(server.join) else 1

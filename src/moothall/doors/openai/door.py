@@ -6,14 +6,24 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision
 from moothall.doors.callers import caller_of, sender_of
-from moothall.doors.checks import Message, Receive, Scope, Send, body_of
+from moothall.doors.checks import (
+    Message,
+    Receive,
+    Scope,
+    Send,
+    body_of,
+    or_silence,
+    path_of,
+)
 from moothall.doors.guard import MOST_BYTES
 from moothall.doors.openai.chain import SENDER, Chain, said, thread_of
+from moothall.doors.openai.form_stream import Form, FormStream
 from moothall.doors.openai.input import (
     Asked,
     ClientMemory,
@@ -26,7 +36,7 @@ from moothall.doors.openai.input import (
     settled,
 )
 from moothall.doors.openai.outcome import Outcome, is_alone, outcome_of, wrong_of
-from moothall.doors.openai.output import HEADERS, ChatCompletion, Kind, Response, send_json
+from moothall.doors.openai.output import ChatCompletion, Kind, Response, send_json
 from moothall.doors.openai.stored import StoredResponses
 from moothall.doors.served import Caller, Served, id_in
 from moothall.errors import MoothallError, NobodyToAsk, RequestError
@@ -50,9 +60,10 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
 Handle: TypeAlias = Callable[[dict[str, Any], Send, str], Coroutine[Any, Any, None]]
-Form: TypeAlias = ChatCompletion | Response
 
 _KINDS: Final[dict[type, Kind]] = {TextPiece: "output_text", ReasoningPiece: "reasoning_text"}
+_HEAD_S: Final = 0.5
+"""How long a stream waits for an early error before it begins."""
 _NO_WAY: Final = "it asks for approval, and a client of OpenAI's interface has no way to be asked"
 
 
@@ -180,7 +191,7 @@ class OpenAIDoor:
                     for message in before:
                         await agent.observe(message, thread)
                 if asked.stream:
-                    await self._streamed(agent, request, over, _Stream(form, send, alone))
+                    await self._streamed(agent, request, over, FormStream(form, send, alone))
                     return
                 outcome = over(await agent._reply_on_loop(request))
         except (MoothallError, RequestError) as error:
@@ -194,10 +205,11 @@ class OpenAIDoor:
         agent: ConversationalAgent,
         request: ReplyRequest,
         over: Callable[[Reply], Outcome],
-        sent: _Stream,
+        sent: FormStream,
     ) -> None:
         """Have the agent reply, and send the pieces as they come."""
-        async with ReplyStream(str(agent.id), request, agent._reply_on_loop) as events:
+        stream = ReplyStream(str(agent.id), request, agent._reply_on_loop)
+        async with stream as every, aclosing(or_silence(every, _HEAD_S)) as events:
             try:
                 async for event in events:
                     kind = type(event)
@@ -211,58 +223,11 @@ class OpenAIDoor:
                         isinstance(event, MessageAdded) and event.message["role"] != "user"
                     ):
                         await sent.turn_ended()
+                    await sent.keep(begins=event is None)
             except (Wrong, MoothallError) as error:
                 if not sent.begun:
                     raise
                 await sent.failed(wrong_of(error))
-
-
-class _Stream:
-    """A stream; it begins with the first piece, so that an early error has an HTTP status."""
-
-    def __init__(self, form: Form, send: Send, whole: bool) -> None:
-        self._form, self._send, self._whole = form, send, whole
-        self._said: dict[Kind, str] = {}  # of the turn
-        self._ended: set[Kind] = set()  # what was said in the turn before
-        self.begun = False
-
-    async def piece(self, text: str, kind: Kind) -> None:
-        """Send a piece of the answer's text, unless the answer must be whole, or of reasoning."""
-        if not text or (self._whole and kind == "output_text"):
-            return
-        await self._begin()
-        new = kind in self._ended
-        self._ended.discard(kind)
-        self._said[kind] = text if new else self._said.get(kind, "") + text
-        await self._write(self._form.piece(text, new, kind))
-
-    async def turn_ended(self) -> None:
-        """Note that the text so far is complete."""
-        self._ended = {*self._said}
-        await self._begin()
-
-    async def end(self, outcome: Outcome) -> None:
-        """Send the rest."""
-        await self._begin()
-        said = self._said.get("output_text", "")
-        if outcome.text and outcome.text.strip() != said.strip():
-            await self._write(self._form.piece(outcome.text, bool(said)))
-        await self._write(self._form.end(outcome), more=False)
-
-    async def failed(self, wrong: Wrong) -> None:
-        """Send the error of a reply without an answer."""
-        await self._write(self._form.failed(wrong), more=False)
-
-    async def _begin(self) -> None:
-        if self.begun:
-            return
-        self.begun = True
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), *HEADERS]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self._write(self._form.begun())
-
-    async def _write(self, data: bytes, more: bool = True) -> None:
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
 
 def parted(
@@ -327,7 +292,7 @@ async def nowhere(request: Request, error: Exception) -> HTTPResponse:
     """Answer a request of a path that is none; the clients of `/v1` read JSON alone."""
     from starlette.responses import JSONResponse, PlainTextResponse
 
-    path = request.url.path
+    path = path_of(request.scope)
     if not path.startswith("/v1/"):
         return PlainTextResponse("Not Found", 404)
     wrong = Wrong(f"{path[:80]} is not offered by this server", None, "unknown_url", 404)

@@ -1,0 +1,242 @@
+"""The doors where others stand between them and their callers: proxies, other apps, web pages."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import mcp
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from tests.doors.conftest import Waiting, serving
+
+from moothall import ConfigError, ReActAgent, ScriptedModel
+from moothall.a2a import A2AAgent
+from moothall.doors import asgi
+from moothall.doors.server import HTTPServer
+
+CARD = "/.well-known/agent-card.json"
+RIGHT = {"authorization": "Bearer s"}
+PAGE = {"origin": "https://app.example", "sec-fetch-site": "cross-site"}
+
+
+def clerk(*answers: Any, **options: Any) -> ReActAgent:
+    return ReActAgent("clerk", ScriptedModel(list(answers) or ["hello"] * 50), **options)
+
+
+@asynccontextmanager
+async def calling(app: Any, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    here = httpx2.ASGITransport(app, client=options.pop("client", ("127.0.0.1", 1)))
+    address = options.pop("base_url", "http://127.0.0.1:8100")
+    async with httpx2.AsyncClient(transport=here, base_url=address, **options) as client:
+        yield client
+
+
+def test_right_token_is_never_refused_for_wrong_ones_of_the_same_address() -> None:
+    async def main() -> None:
+        async with calling(asgi(clerk(), token={"ada": "s", "eve": "t"})) as client:
+            codes = []
+            for _ in range(60):
+                wrong = {"authorization": "Bearer guess"}
+                codes.append((await client.get("/v1/models", headers=wrong)).status_code)
+                assert (await client.get("/v1/models", headers=RIGHT)).status_code == 200
+            assert codes[0] == 401
+            assert codes[-1] == 429
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("given", "headers", "url"),
+    (
+        ({"public_url": "https://agents.example"}, {}, "https://agents.example/a2a/clerk"),
+        (
+            {"public_url": "https://agents.example/hall/"},
+            {},
+            "https://agents.example/hall/a2a/clerk",
+        ),
+        (
+            {"proxies": ["127.0.0.1"]},
+            {"host": "agents.example", "x-forwarded-proto": "https"},
+            "https://agents.example/a2a/clerk",
+        ),
+        (  # of a stranger
+            {"proxies": ["10.0.0.1"]},
+            {"host": "agents.example", "x-forwarded-proto": "https"},
+            "http://agents.example/a2a/clerk",
+        ),
+    ),
+)
+def test_card_names_the_public_address(
+    given: dict[str, Any], headers: dict[str, str], url: str
+) -> None:
+    async def main() -> None:
+        async with calling(asgi(clerk(), token="s", **given)) as client:
+            for path in (CARD, f"/a2a/clerk{CARD}"):
+                card = (await client.get(path, headers=headers)).json()
+                assert [each["url"] for each in card["supportedInterfaces"]] == [url, f"{url}/v1"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "given",
+    (
+        {"public_url": "agents.example"},
+        {"public_url": "https://agents.example"},  # and no token
+        {"proxies": ["nginx"]},
+        {"origins": ["app.example"]},
+        {"origins": ["https://app.example/path"]},
+    ),
+)
+def test_address_of_a_wrong_form_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        asgi(clerk(), **given)
+
+
+def test_card_needs_no_token_and_may_be_kept() -> None:
+    async def main() -> None:
+        async with calling(asgi(clerk(), token="s")) as client:
+            found = await client.get(CARD)
+            assert found.status_code == 200
+            assert "bearer" in found.json()["securitySchemes"]
+            assert found.headers["cache-control"] == "public, max-age=300"
+            again = await client.get(CARD, headers={"if-none-match": found.headers["etag"]})
+            assert (again.status_code, again.content) == (304, b"")
+            assert (await client.post(CARD)).status_code == 401
+            assert (await client.post("/a2a/clerk", json={})).status_code == 401
+
+    asyncio.run(main())
+
+
+def test_doors_mounted_below_a_path_serve_every_protocol_there() -> None:
+    inner = asgi(clerk(*["hello"] * 9), token="s")
+    with serving(Starlette(routes=[Mount("/agents", app=inner)])) as address:
+
+        async def main() -> None:
+            base = f"{address}/agents"
+            async with httpx2.AsyncClient(headers=RIGHT) as client:
+                card = (await client.get(f"{base}/a2a/clerk{CARD}")).json()
+                assert card["supportedInterfaces"][0]["url"] == f"{base}/a2a/clerk"
+                wrong = await client.get(f"{base}/v1/nowhere")
+                assert wrong.json()["error"]["code"] == "unknown_url"
+                refused = await client.get(
+                    f"{base}/v1/models", headers={"authorization": "Bearer x"}
+                )
+                assert "token" in refused.json()["error"]["message"]
+                run = {"threadId": "t", "runId": "r", "messages": [asked("x")]}
+                assert "RUN_FINISHED" in (await client.post(f"{base}/ag-ui", json=run)).text
+                from mcp.client.streamable_http import streamable_http_client
+
+                transport = streamable_http_client(f"{base}/mcp", http_client=client)
+                async with mcp.Client(transport) as session:
+                    assert [each.name for each in (await session.list_tools()).tools] == ["say"]
+            far = A2AAgent("far", f"{base}/a2a/clerk{CARD}", headers=RIGHT)
+            assert (await far.reply("hi")).text == "hello"
+            await far.aclose()
+
+        asyncio.run(main())
+
+
+def asked(text: str) -> dict[str, Any]:
+    return {"id": "1", "role": "user", "content": text}
+
+
+def test_page_of_a_named_origin_may_call_and_no_other() -> None:
+    async def main() -> None:
+        app = asgi(clerk(), token="s", origins=["https://app.example"])
+        async with calling(app) as client:
+            for path in ("/v1/chat/completions", "/ag-ui", "/mcp"):
+                wants = {"access-control-request-headers": "authorization,content-type"}
+                wants["access-control-request-method"] = "POST"
+                may = await client.options(path, headers={**PAGE, **wants})
+                assert may.status_code == 200
+                assert may.headers["access-control-allow-origin"] == "https://app.example"
+                assert "authorization" in may.headers["access-control-allow-headers"]
+            body = {"model": "clerk", "messages": [asked("x")]}
+            path = "/v1/chat/completions"
+            found = await client.post(path, json=body, headers={**PAGE, **RIGHT})
+            assert found.status_code == 200
+            assert found.headers["access-control-allow-origin"] == "https://app.example"
+            lost = await client.post(path, json=body, headers=PAGE)
+            assert lost.status_code == 401  # which the page can read
+            assert lost.headers["access-control-allow-origin"] == "https://app.example"
+            other = {**PAGE, "origin": "https://evil.example", **RIGHT}
+            assert (await client.post(path, json=body, headers=other)).status_code == 403
+
+    asyncio.run(main())
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"model": "clerk", "stream": True, "messages": [asked("x")]},
+    "/v1/responses": {"model": "clerk", "stream": True, "input": "x"},
+    "/ag-ui": {"threadId": "t", "runId": "r", "messages": [asked("x")]},
+    "/a2a/clerk/v1/message:stream": {
+        "message": {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "x"}]}
+    },
+}
+
+
+async def begun(address: str, path: str, wanted: str) -> None:
+    """Read a stream of an agent that never answers, until a line begins with the wanted text."""
+    async with (
+        httpx2.AsyncClient(base_url=address, headers={"a2a-version": "1.0"}) as client,
+        client.stream("POST", path, json=BODIES[path], timeout=60) as answer,
+    ):
+        assert answer.headers["x-accel-buffering"] == "no"
+        assert answer.headers["cache-control"] == "no-store"
+        async for line in answer.aiter_lines():
+            if line.startswith(wanted):
+                return
+    raise AssertionError(path)
+
+
+def test_every_stream_begins_before_the_model_answers_and_is_not_buffered() -> None:
+    with serving(asgi(ReActAgent("clerk", Waiting()))) as address:
+
+        async def main() -> None:
+            async with asyncio.timeout(10):
+                await asyncio.gather(*(begun(address, path, "data:") for path in BODIES))
+
+        asyncio.run(main())
+
+
+@pytest.mark.long
+def test_every_stream_sends_a_comment_while_an_action_takes_long() -> None:
+    with serving(asgi(ReActAgent("clerk", Waiting()))) as address:
+
+        async def main() -> None:
+            async with asyncio.timeout(25):  # a comment each 15 s
+                await asyncio.gather(*(begun(address, path, ":") for path in BODIES))
+
+        asyncio.run(main())
+
+
+@pytest.mark.long
+def test_half_a_head_of_a_request_is_not_kept() -> None:
+    served = HTTPServer(asgi(clerk()), "127.0.0.1", 0)
+    served.start()
+    served.began.result()
+    try:
+        halves = [b"", b"GET /", b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nx: "]
+        held = []
+        for half in halves:
+            one = socket.create_connection(served.place, 30)
+            one.sendall(half)
+            held.append(one)
+        kept = socket.create_connection(served.place, 30)
+        kept.sendall(b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        assert kept.recv(100).startswith(b"HTTP/1.1 200")
+        kept.sendall(b"GET /v1/mod")  # half of another one
+        for each in (*held, kept):
+            while each.recv(4096):
+                pass  # until it is closed
+            each.close()
+    finally:
+        served.stop()
+        served.join()
