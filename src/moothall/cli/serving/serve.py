@@ -318,18 +318,19 @@ def _over_http(
         app = asgi(agents, token=tokens, budget=budget, rate=limits.rate, **outside)
     with usage("--http"):
         server = HTTPServer(app, host, port)
-    return asyncio.run(_until_stopped(server, place))
+    where = (public_url or f"http://{place}").rstrip("/")
+    return asyncio.run(_until_stopped(server, where))
 
 
-async def _until_stopped(server: HTTPServer, place: str) -> int:
+async def _until_stopped(server: HTTPServer, where: str) -> int:
     def stop() -> bool:
         server.stop()
         return True
 
     stop_on_signals(stop)
     click.echo(
-        f"MCP is served at {(public_url or f'http://{place}').rstrip('/')}/mcp, OpenAI's interface "
-        "at /v1, AG-UI at /ag-ui, and A2A. Ctrl-C ends it."
+        f"MCP is served at {where}/mcp, OpenAI's interface at /v1, AG-UI at /ag-ui, and "
+        "A2A. Ctrl-C ends it."
     )
     server.start()
     return 0 if await asyncio.to_thread(server.join) else 1
