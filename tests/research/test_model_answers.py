@@ -208,9 +208,7 @@ def test_research_evaluation_of_one_objective_of_two_twice_the_other_is_rated_by
     halves = [evaluation({"alpha": 0.3})] * 2
     report = report_of(searching, *halves, objectives=["alpha", "beta"])
     assert [each.expertise for each in report.objectives] == [0.3, 0.0]
-    assert (
-        "the evaluation is by rules, as the model's answer states no expertise" in report.notes[0]
-    )
+    assert "the evaluation is by rules, as the model's answer does not say what" in report.notes[0]
 
 
 @pytest.mark.parametrize("ambiguous", (1.5, 5, 10, 101, -1, True, "high", "1/0", "12/10", None))

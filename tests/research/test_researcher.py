@@ -500,7 +500,7 @@ def test_an_expertise_that_is_none_is_refused(expertise: Any) -> None:
     )
     researcher, model = research([SCRIPT[0], wrong, wrong], iterations=1)
     report = researcher.report_sync()
-    assert "states no expertise from 0 to 1 for 'alpha'" in told(model, 2)
+    assert "does not say what is answered of 'alpha'" in told(model, 2)
     assert report.objectives[0].expertise == 0.0
     assert report.notes[0].startswith("iteration 1: the evaluation is by rules")
     with pytest.raises(DefinitionError, match="from 0 to 1"):

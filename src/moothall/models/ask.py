@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, Final, TypeAlias, TypeVar
 
 from moothall.errors import DefinitionError, InvalidArguments
@@ -18,6 +19,8 @@ Ask: TypeAlias = Callable[[Messages, int], Awaitable[Any]]
 
 TRIES: Final = 2
 """How often a model is asked in all, while its answers cannot be used."""
+ATTEMPT: Final[ContextVar[int]] = ContextVar("ATTEMPT", default=1)
+"""The number of the try that is made: at temperature 0 a second one would repeat the first."""
 _MAX_TOLD: Final = 4000
 """How many characters of its answer, and of the schema, a model is shown again."""
 
@@ -63,7 +66,11 @@ async def ask_json(
         form = f"Answer with JSON alone that follows this schema: {told}"
     fault = text = ""
     for number in range(1, tries + 1):
-        given = await ask(prompt, number)
+        token = ATTEMPT.set(number)
+        try:
+            given = await ask(prompt, number)
+        finally:
+            ATTEMPT.reset(token)
         said = given if isinstance(given, str) else getattr(given, "text", None)
         text = readable(said) if isinstance(said, str) else ""
         try:

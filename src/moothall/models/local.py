@@ -19,6 +19,7 @@ from moothall.arguments import (
 )
 from moothall.errors import ConfigError, MissingExtra, ModelError
 from moothall.models import weights
+from moothall.models.ask import ATTEMPT
 from moothall.models.base import Answering, Request
 from moothall.models.calling.by_weights import FORMS, Calls, form_of
 from moothall.models.calling.choice import OneCall
@@ -37,6 +38,10 @@ _MOST_THREADS = 512  # llama.cpp's own limit
 # models: JSON and code repeat themselves rightly.
 _AGAINST_LOOPS = {"dry_multiplier": 0.8}
 
+_AGAIN_TEMPERATURE = 0.6
+"""Of an answer in the place of one that could not be used: at 0 a model gives the same again."""
+_SMALL_BYTES = 2 << 30
+"""Weights of this size, about 3 billion parameters, repeat themselves in long texts."""
 _LARGEST_CONTEXT = 1 << 20
 """More tokens than any of these models accepts."""
 
@@ -131,6 +136,7 @@ class LocalModel(InProcess, Answering):
             raise ConfigError(f"LocalModel: path= must be the path of a file, got {path!r}")
         self.path: Path = weights.path_or_default(path)
         own = weights.context_length(self.path)
+        self._is_small = self.path.stat().st_size < _SMALL_BYTES
         self.calls: str = calls or form_of(weights.own_name(self.path))
         self.tool_choice = tool_choice
         self._form: OneCall = FORMS[self.calls]()
@@ -225,7 +231,9 @@ class LocalModel(InProcess, Answering):
             answer = schema or {"type": "string"}
             held_to = self._form.held_to(offered, answer if may_answer else None)
         body = {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}
-        if held_to is None and self.path == weights.DEFAULT.path:
+        if ATTEMPT.get() > 1:
+            body["temperature"] = max(body["temperature"], _AGAIN_TEMPERATURE)
+        if held_to is None and self._is_small:
             body |= _AGAINST_LOOPS
         return body, held_to
 

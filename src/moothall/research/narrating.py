@@ -12,7 +12,7 @@ from moothall.reasoning.reply import Stop
 from moothall.research import prompts, rules
 from moothall.research.findings import Heading, Narrative, Passage
 from moothall.research.relevance import Index
-from moothall.research.writing.answers import outline_in, text_in
+from moothall.research.writing.answers import outline_in, written_in
 from moothall.research.writing.sections import as_section, joined, split, with_sections
 from moothall.text import counted, one_line, shorten
 from moothall.threads import side_by_side
@@ -93,7 +93,8 @@ async def _improve(researcher: Workbench, chunk: list[Numbered]) -> None:
     """Narrate a chunk, in halves if the model's context is smaller than it is said to be."""
     narrative = researcher.progress.narrative
     try:
-        text = await researcher.asked(prompts.narrative(researcher, narrative, chunk), text_in)
+        prompt = prompts.narrative(researcher, narrative, chunk)
+        text = await researcher.asked(prompt, written_in(prompt))
         researcher.checked(text)
     except Unusable as error:
         if narrative:
@@ -152,7 +153,8 @@ async def _by_section(researcher: Workbench, left: list[Numbered]) -> None:
         researcher.checked(whole(before))
     if outline[0].heading and (sections := split(progress.narrative)[1]):
         try:
-            summary = await researcher.asked(prompts.summary(researcher, sections), text_in)
+            prompt = prompts.summary(researcher, sections)
+            summary = await researcher.asked(prompt, written_in(prompt))
             texts = sections
             researcher.checked(whole(as_section(summary, "Summary")))
         except Unusable as error:
@@ -166,7 +168,9 @@ async def _section(
     prompt = prompts.section(researcher, heading, so_far, chunk)
     adds = prompts.count(researcher, so_far) > prompts.shown_tokens(researcher)
     try:
-        text = as_section(await researcher.asked(prompt, text_in, at=key), heading.heading)
+        text = as_section(
+            await researcher.asked(prompt, written_in(prompt), at=key), heading.heading
+        )
     except Unusable as error:
         name = heading.heading or "the beginning"
         researcher.replaced(f"the section “{one_line(name, 120)}”", error)

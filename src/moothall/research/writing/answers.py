@@ -10,7 +10,7 @@ import difflib
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from moothall.action import Action
@@ -31,6 +31,8 @@ _ARGS: Final = ("args", "arguments", "parameters", "params", "input", "toolinput
 _WHY: Final = ("reasoning", "reason", "why", "rationale", "thought", "thoughts")
 _TOPIC: Final = ("topic", "objective", "question", "name", "title")
 _REACHED: Final = ("expertise", "score", "rating", "level", "value", "confidence")
+_ANSWERED: Final = ("answered", "known")
+_UNANSWERED: Final = ("unanswered", "open", "missing")
 _OBJECTIVES: Final = ("objectives", "objective", "evaluation", "evaluations", "ratings", "topics")
 _GENERATED: Final = ("generatedobjectives", "generated", "newobjectives", "smallerobjectives")
 _REMARK: Final = ("remark", "remarks", "comment", "feedback", "notes")
@@ -197,7 +199,7 @@ class Evaluation:
                 self.remark = _remark(_field(value, *_REMARK))
         if self.missing:
             named = ", ".join(map(repr, self.missing))
-            raise Unreadable(f"states no expertise from 0 to 1 for {cut(named, 300)}")
+            raise Unreadable(f"does not say what is answered of {cut(named, 300)}")
 
     def _take(self, value: Any) -> None:
         found = _field(value, "objectives")
@@ -264,6 +266,11 @@ def _says_more(value: Any) -> bool:
 def _rated(given: Any) -> Iterator[tuple[Any, Any]]:
     """Yield topics with what is said of their expertise."""
     if isinstance(given, dict):
+        answered, open_ = _field(given, *_ANSWERED), _field(given, *_UNANSWERED)
+        if isinstance(answered, list) or isinstance(open_, list):
+            done, rest = _parts(answered), _parts(open_)
+            yield _field(given, *_TOPIC), done / (done + rest) if done else 0.0
+            return
         expertise = _field(given, *_REACHED)
         if expertise is not None and not isinstance(expertise, dict):
             yield _field(given, *_TOPIC), expertise
@@ -276,6 +283,11 @@ def _rated(given: Any) -> Iterator[tuple[Any, Any]]:
                 yield each[0], each[1]
             elif isinstance(each, dict):
                 yield from _rated(each)
+
+
+def _parts(given: Any) -> int:
+    """Return how many parts of an objective are listed."""
+    return sum(bool(str(each).strip()) for each in given) if isinstance(given, list) else 0
 
 
 def _remark(given: Any) -> str:
@@ -329,6 +341,20 @@ def text_in(text: str) -> str:
     if not said:
         raise Unreadable("holds nothing but its thinking" if text.strip() else "is empty")
     return said
+
+
+def written_in(prompt: Iterable[Mapping[str, Any]]) -> Callable[[str], str]:
+    """Return a reader of texts that refuses one which repeats the prompt's own lines."""
+    lines = (line for each in prompt for line in str(each["content"]).splitlines())
+    shown = {each.strip() for each in lines if each.startswith(("| ", "Source [^"))}
+
+    def read(text: str) -> str:
+        said = text_in(text)
+        if sum(line.strip() in shown for line in said.splitlines()) > 1:
+            raise Unreadable("copies what you were shown: answer the question in sentences")
+        return said
+
+    return read
 
 
 # -- fields ----------------------------------------------------------------------------------------
