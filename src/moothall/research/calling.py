@@ -120,6 +120,7 @@ def result_of(task: ResearchTask, given: dict[str, Any] | None) -> ResearchResul
         return made
     made.result = found.get("value")
     made.resources = [loaded(Resource, each, "a resource") for each in found.get("resources", ())]
+    made.missing = [str(each) for each in found.get("missing", ())]
     read = next((each for each in made.resources if each.visited), None)
     made.citation = None if read is None else read.url
     return made
@@ -220,4 +221,5 @@ def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, A
     for each in changes:
         if each.visited and each.fetched_at is None:
             each.fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"value": value, "resources": [dumped(each) for each in changes]}
+    made = {"value": value, "resources": [dumped(each) for each in changes]}
+    return made | ({"missing": pool.missing} if pool.missing else {})

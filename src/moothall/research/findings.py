@@ -181,12 +181,14 @@ class ResearchResult(ResearchTask):
         citation: the URL of what was read; None if there is nothing to cite
         error: why the tool failed; None if it did not
         resources: what the tool found and read, for Update to add to the pool
+        missing: what it could not read, or not whole
     """
 
     result: Any = None
     citation: str | None = None
     error: str | None = None
     resources: list[Resource] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
 
 
 @dataclass

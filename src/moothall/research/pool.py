@@ -76,6 +76,8 @@ class ResourcePool:
         self._of: dict[str, Resource] = {}
         self._lock = guard()
         self._beyond = beyond
+        self.missing: list[str] = []
+        """What a tool could not read, or not whole: the report says so."""
         if isinstance(resources, str) or not isinstance(resources, Iterable):
             raise ConfigError(f"resources= must be a list of resources, got {resources!r:.80}")
         for each in resources:

@@ -78,6 +78,9 @@ class Update(Block):
         for result in researcher.results:
             for each in result.resources:
                 researcher.add(each)
+            for each in result.missing:
+                if each not in researcher.progress.notes:
+                    researcher.progress.notes.append(each)
 
 
 class Narrate(Block):

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from moothall.agents.folder import Folder
-from moothall.errors import FileError, FileTooLarge, MissingExtra, MoothallError
+from moothall.errors import FileError, FileTooLarge, MoothallError, UnreadableDocument
 from moothall.research.reading.documents import PACKED, kind_of, read_document
 from moothall.research.reading.html import Document
 from moothall.research.reading.packed import unpacked
+from moothall.research.reading.process import CutOff
 from moothall.text import error_text, one_line
 
 MAX_BYTES: Final = 20 * 2**20  # larger files, packed or unpacked, are left out
@@ -83,8 +84,9 @@ def read_file(folder: Folder, path: str) -> FileRead | None:
     except Exception as error:  # a parser may raise anything; one bad file stops nothing
         document, ours = None, isinstance(error, MoothallError)
         fault = one_line(str(error), 200) if ours else error_text(error)
-        if isinstance(error, MissingExtra):
-            read_ns = 0  # read again once it is installed
+        # A file that is damaged stays so; anything else may pass: rights, an extra, a time limit.
+        if isinstance(error, CutOff) or not isinstance(error, FileTooLarge | UnreadableDocument):
+            read_ns = 0
     if status is None:
         try:
             status = os.lstat(os.path.join(folder.root, path))

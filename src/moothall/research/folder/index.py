@@ -12,7 +12,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from pathlib import Path
+from mimetypes import guess_type
+from pathlib import Path, PurePath
 from sqlite3 import Connection
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from moothall.models import weights
 from moothall.research.findings import Resource, Section, is_place
 from moothall.research.folder.files import MAX_BYTES, FileRead, read_file, walk
 from moothall.research.folder.ranking import ranked
-from moothall.research.pool import pieces
+from moothall.research.pool import ResourcePool, pieces
 from moothall.research.reading.documents import kind_of
 from moothall.research.reading.html import Document
 from moothall.sqlite import SQLiteFile, SQLitePool
@@ -46,7 +47,10 @@ _FEW: Final = 500  # a folder with no more entries is looked at before each sear
 # mtime may have changed since. It is read again at each search, until its mtime is older.
 _RECENT_NS: Final = 2_000_000_000
 
-_OTHER_KIND: Final = "of a kind that is not read"
+_MEDIA: Final = "a picture, sound, film or font"
+_WHYS: Final = 8
+_BATCH_S: Final = 2.0
+_PAUSES: Final = 20  # a search waits for what fails for a time at most a twentieth of the time
 
 _EMPTIED: Final = (
     "INSERT INTO words (words) VALUES ('delete-all')",
@@ -135,13 +139,16 @@ def search_folder(
     files = FolderIndex(path, None if index is None else os.fspath(index), pattern)
 
     @tracing.searches(os.path.basename(files.root))
-    def search(query: str) -> list[Resource]:
+    def search(query: str, pool: ResourcePool | None = None) -> list[Resource]:
         """Search the files of a folder for the passages that answer a question best.
 
         Args:
             query: The question, or words to look for
         """
-        return files.search(query, results)
+        found = files.search(query, results)
+        if pool is not None and (missing := files.missing()):
+            pool.missing.append(missing)
+        return found
 
     return Action("search_folder", search, idempotent=True)
 
@@ -156,6 +163,7 @@ class FolderIndex:
         self._refreshing = renewed(threading.Lock())
         self._next = 0.0
         self._faults: list[tuple[str, str]] = []  # why and which file
+        self._again: dict[str, float] = {}  # when a file that failed for a time may be read again
         file = SQLiteFile(
             index or _cached(self.root, pattern),
             kind="folder index",
@@ -231,7 +239,7 @@ class FolderIndex:
             files = [*walk(self.root, faults)]
             files = [(p, at) for p, at in files if self._matches_pattern(p)]
             seen = {p: at for p, at in files if kind_of(p) is not None}
-            faults += [(_OTHER_KIND, p) for p, _ in files if p not in seen]
+            faults += [(_fault_of_kind(p), p) for p, _ in files if p not in seen]
             seconds = time.monotonic() - start
             if gone := stored.keys() - seen.keys():
                 with self._pool.writing() as db:
@@ -240,11 +248,15 @@ class FolderIndex:
             self._index_files(
                 path
                 for path, status in seen.items()
-                if path not in stored or not _is_current(status, *stored[path][1:])
+                if path not in stored or self._is_due(path, status, *stored[path][1:])
             )
             if len(files) > _FEW:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
             self._report(faults)
+
+    def _is_due(self, path: str, status: os.stat_result, *known: int) -> bool:
+        """Whether to read a file again: it has changed, or could not be read for the time being."""
+        return not _is_current(status, *known) and self._again.get(path, 0.0) <= time.monotonic()
 
     def _matches_pattern(self, path: str) -> bool:
         names = (path, os.path.basename(path))
@@ -253,15 +265,20 @@ class FolderIndex:
     def _index_files(self, paths: Iterable[str]) -> None:
         """Read files, and write them in batches, each a transaction."""
         batch: list[FileRead] = []
-        chars = 0
+        chars, written = 0, time.monotonic()
         for path in paths:
+            start = time.monotonic()
             read = read_file(self._folder, path)
             if read is not None:
                 batch.append(read)
                 chars += len(read.document.text) if read.document else 0
-            if chars > _BATCH_CHARS or len(batch) >= _BATCH_FILES:
+                if read.read_ns == 0:
+                    now = time.monotonic()
+                    self._again[path] = now + _PAUSES * (now - start)
+            late = time.monotonic() - written > _BATCH_S
+            if chars > _BATCH_CHARS or len(batch) >= _BATCH_FILES or (batch and late):
                 self._write(batch)
-                batch, chars = [], 0
+                batch, chars, written = [], 0, time.monotonic()
         if batch:
             self._write(batch)
 
@@ -285,10 +302,14 @@ class FolderIndex:
             faults += [(fault, os.fsdecode(path)) for fault, path in db.execute(select)]
         told, self._faults = self._faults, faults
         if faults and faults != told:
-            # Pictures beside texts are nothing to mend.
-            mends = any(fault != _OTHER_KIND for fault, _ in faults)
-            level = logging.WARNING if mends else logging.INFO
+            level = logging.WARNING if self.missing() else logging.INFO
             logger.log(level, "folder %s%s", escaped(self.root), self._why())
+
+    def missing(self) -> str:
+        """Return which files are not read, in a line; empty if these are pictures and the like."""
+        # Pictures beside texts are nothing to mend.
+        mends = any(fault != _MEDIA for fault, _ in self._faults)
+        return f"folder {escaped(self.root)}{self._why()}" if mends else ""
 
     def _why(self) -> str:
         """Return which files are not read and why, as the end of a line; empty for none."""
@@ -297,11 +318,18 @@ class FolderIndex:
         paths: dict[str, list[str]] = {}
         for fault, path in self._faults:
             paths.setdefault(fault, []).append(path)
-        most = sorted(paths.items(), key=lambda each: -len(each[1]))[:5]
+        most = sorted(paths.items(), key=lambda each: (each[0] == _MEDIA, -len(each[1])))[:_WHYS]
         some = "; ".join(f"{len(of)} × {fault} ({_some(of)})" for fault, of in most)
         count = len(self._faults)
         files = "file is" if count == 1 else "files are"
         return f": {count} {files} not read, or not whole: {some}"
+
+
+def _fault_of_kind(path: str) -> str:
+    major = (guess_type(path)[0] or "").partition("/")[0]
+    if major in ("image", "audio", "video", "font"):
+        return _MEDIA
+    return f"a kind that is not read, {escaped(PurePath(path).suffix.lower())[:20] or 'no suffix'}"
 
 
 def _some(paths: list[str]) -> str:

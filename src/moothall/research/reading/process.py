@@ -33,6 +33,10 @@ _LARGEST_ANSWER: Final = 256 * 2**20
 _KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
+class CutOff(UnreadableDocument):
+    """The reading of a document was cut off: at another time it may succeed."""
+
+
 def cpu_seconds(size: int) -> int:
     """Return the seconds of the processor that reading a document of so many bytes may take."""
     return min(_MOST_CPU_S, _LEAST_CPU_S + math.ceil(_CPU_S_PER_MIB * size / 2**20))
@@ -171,7 +175,7 @@ class Reading:
             if code == -signal.SIGXCPU:
                 self._why = f"it took longer than {self._cpu_s} s of the processor"
             reason = self._why or f"its parser crashed ({_named(code)})"
-            raise UnreadableDocument(f"the {what} is not read: {reason}")
+            raise CutOff(f"the {what} is not read: {reason}")
         if "error" in found:
             raise UnreadableDocument(str(found["error"])[:1000])
         sections = [

@@ -319,6 +319,8 @@ async def _visited(
         raise PageError(f"{page.url} has no text that can be read")
     if old := fetcher.scope.too_old(page.url, read.publication):
         raise PageError(old)
+    if read.missing:
+        pool.missing.append(f"{page.url} has {read.missing}")
     for to, description in read.links:
         if fetcher.scope.refusal(to) is None:
             pool.add(to, description or None)
