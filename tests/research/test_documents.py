@@ -125,6 +125,28 @@ def test_text_is_decoded_by_what_it_says_or_is(data: bytes, text: str) -> None:
     assert read("a.txt", data).text == text
 
 
+UNDECLARED = (
+    ("東京の人口は1400万人です。", ("shift_jis", "iso2022_jp", "utf-16-le", "utf-16-be")),
+    ("Мост был открыт в 1990 году. Он несёт два пути.", ("cp1251", "koi8-r", "iso8859-5")),
+    ("Η γέφυρα άνοιξε το 1990 και έχει δύο γραμμές.", ("cp1253",)),  # noqa: RUF001
+    ("北京的人口是2100万。这座桥于1990年开放。", ("gbk",)),
+    ("台北的人口是250萬。這座橋於1990年開放。", ("big5",)),
+    ("서울의 인구는 940만 명이다. 다리는 1990년에 열렸다.", ("euc_kr", "johab")),
+    ("Die Brücke wurde 1990 eröffnet.", ("cp1252", "utf-16-le")),
+)
+
+
+@pytest.mark.parametrize(("text", "by"), [(t, by) for t, all in UNDECLARED for by in all])
+def test_a_text_that_declares_no_encoding_is_read_by_what_its_bytes_look_like(
+    text: str, by: str
+) -> None:
+    whole = f"{text}\n{text}\n"
+    assert read("a.txt", whole.encode(by)).text == whole
+    if not by.startswith("utf"):  # whose markup says it
+        page = f"<html><body><main><p>{text} {text}</p></main></body></html>"
+        assert read("a.html", page.encode(by)).text == f"{text} {text}"
+
+
 def test_words_that_were_hyphenated_are_whole() -> None:
     text = "Kranken&shy;ver&#173;sicherung &#x75;n&#100; &#8;mehr&#9999999;"
     page = f"<html><body><main><p>{text}</p></main></body></html>"

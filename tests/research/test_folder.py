@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import sqlite3
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -206,7 +207,7 @@ def test_folder_file_left_out_is_logged_once(
         found(search, "cats")
     (logged,) = caplog.messages
     assert "4 files are not read, or not whole: " in logged
-    assert "2 × of a kind that is not read (map.png, music.mp3)" in logged
+    assert "2 × a picture, sound, film or font (map.png, music.mp3)" in logged
     assert "1 × links, which are not followed" in logged
     assert "1 × it is binary or minified" in logged
     (docs / "link.md").unlink()
@@ -364,7 +365,7 @@ def test_folder_packed_files_are_read_and_one_that_unpacks_to_much_is_named(
     assert names(search, "Where do badgers sleep?")[0] == "report.pdf.gz"
     assert "it unpacks to more than 20 MiB (bomb.txt.gz)" in caplog.text
     assert "the gzip file is damaged" in caplog.text
-    assert "1 × of a kind that is not read (all.tar.gz)" in caplog.text
+    assert "1 × a kind that is not read, .gz (all.tar.gz)" in caplog.text
 
 
 def test_research_does_not_search_for_the_line_where_a_passage_is(
@@ -379,3 +380,42 @@ def test_research_does_not_search_for_the_line_where_a_passage_is(
     asked = [str(task.args["query"]) for task in researcher.done]
     assert len(asked) > 2
     assert not [query for query in asked if "line" in query]
+
+
+def test_a_report_says_which_files_were_not_read(tmp_path: Path, index: Path) -> None:
+    (tmp_path / "plan.md").write_text("# Plan\n\nThe office moves in May.\n")
+    for name in ("talk.key", "notes.one", "old.one", "logo.png"):
+        (tmp_path / name).write_bytes(b"\0")
+    tool = search_folder(tmp_path, index=index)
+    report = Researcher("r", None, ["What is in the slides?"], [tool]).report_sync()
+    (note,) = report.notes
+    for said in ("4 files are not read", ".one (notes.one, old.one)", ".key (talk.key)"):
+        assert said in note
+        assert said in report.markdown.replace("\\", "")
+
+
+def test_a_file_that_could_not_be_read_is_read_once_it_can(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "cats.md").write_text("Cats sleep on the roof.")
+    (tmp_path / "docs" / "dogs.md").write_text("Dogs bark.")
+    script = """
+import os, sys
+os.umask(0)
+from moothall.research import search_folder
+docs, index = sys.argv[1:]
+os.chmod(f"{docs}/cats.md", 0)
+os.setuid(65534)
+search = search_folder(docs, index=index)
+print(len(search.execute(query="Where do cats sleep?")))
+"""
+    (tmp_path / "index").mkdir(mode=0o777)
+    (tmp_path / "index").chmod(0o777)
+    for each in (tmp_path, *tmp_path.parents):
+        if each.is_relative_to("/tmp") and str(each) != "/tmp":
+            each.chmod(0o755)
+    where = [str(tmp_path / "docs"), str(tmp_path / "index" / "i.db")]
+    done = subprocess.run([sys.executable, "-c", script, *where], capture_output=True, text=True)
+    assert done.stdout == "0\n", done.stderr
+    (tmp_path / "docs" / "cats.md").chmod(0o644)
+    search = search_folder(where[0], index=where[1])
+    assert names(search, "Where do cats sleep?") == ["cats.md"]

@@ -38,10 +38,6 @@ class Web(OpenAIServer):
         return self.url.removesuffix("/v1")
 
     @property
-    def port(self) -> int:
-        return int(self.base.rpartition(":")[2])
-
-    @property
     def asked(self) -> list[str]:
         return [each.path for each in self.requests if each.path != "/robots.txt"]
 

@@ -162,10 +162,13 @@ class FolderIndex:
         self._pattern = pattern
         self._refreshing = renewed(threading.Lock())
         self._next = 0.0
+        index = os.path.abspath(index or _cached(self.root, pattern))
+        own = (os.path.relpath(index + end, self.root) for end in ("", "-wal", "-shm"))
+        self._own = frozenset(own)  # an index may lie in its folder
         self._faults: list[tuple[str, str]] = []  # why and which file
         self._again: dict[str, float] = {}  # when a file that failed for a time may be read again
         file = SQLiteFile(
-            index or _cached(self.root, pattern),
+            index,
             kind="folder index",
             maker="search_folder",
             application=APPLICATION,
@@ -237,7 +240,7 @@ class FolderIndex:
                 stored = {os.fsdecode(path): row for path, *row in rows}
             faults: list[tuple[str, str]] = []
             files = [*walk(self.root, faults)]
-            files = [(p, at) for p, at in files if self._matches_pattern(p)]
+            files = [(p, at) for p, at in files if self._matches_pattern(p) and p not in self._own]
             seen = {p: at for p, at in files if kind_of(p) is not None}
             faults += [(_fault_of_kind(p), p) for p, _ in files if p not in seen]
             seconds = time.monotonic() - start

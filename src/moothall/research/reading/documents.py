@@ -141,10 +141,8 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     if kind == "html":
         page = read_html(data, None, url, local=True)
         return page._replace(text=_whole_words(page.text))
-    try:
-        text = plain(data.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        text = plain(decoded(data, declared(data[:1024], _DECLARED)))
+    stated = () if _is_utf_8(data) else (declared(data[:1024], _DECLARED),)
+    text = plain(decoded(data, *stated))
     if kind == "notebook":
         return _notebook(text)
     if kind == "manual" and (manual := read_manual(text)) is not None:
@@ -167,6 +165,14 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         "table": _by_lines,
     }.get(kind)
     return Document("", text, sections_of(text) if sections_of else [])
+
+
+def _is_utf_8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _notebook(text: str) -> Document:

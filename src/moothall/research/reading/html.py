@@ -51,6 +51,8 @@ _IN_WORDS = re.compile("[\ufb00-\ufb06]")
 _REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\ufffd]")
+_GUESSED_AT = 65_536  # bytes of a text, from its start, by which its encoding is guessed
+_FOREIGN = re.compile(rb"[\x80-\xff]{3,}")
 _LOOKED_AT = 8192  # bytes at the start of a text; with a NUL among them it is binary
 _BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # The encodings that browsers use for these names.
@@ -151,16 +153,19 @@ def _needs_script(tree: Any, text: str) -> bool:
 def decoded(data: bytes, *stated: str | None) -> str:
     """Decode a text by its BOM, or else by the first encoding that fits.
 
-    Those that are stated come first, then UTF-8, then the default of browsers if no other is
-    stated; unknown ones are skipped. UTF-8 fits despite a few wrong bytes, as of a log that was
-    cut. If none fits, the first replaces what it cannot read.
+    Those that are stated come first, then UTF-8; if no other is stated, then the one that its
+    bytes look like, and the default of browsers. Unknown ones are skipped. UTF-8 fits despite a few
+    wrong bytes, as of a log that was cut. If none fits, the first replaces what it cannot read.
     """
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
     if b"\0" in data[:_LOOKED_AT] and (wide := _two_bytes(data, stated)):
         return data.decode(wide, "replace")
+    if b"\x1b$" in data[:_GUESSED_AT] and not any(stated):
+        return data.decode("iso2022_jp", "replace")
     codecs_of = [_codec(each) for each in (*stated, "utf-8") if each]
-    charsets = (*codecs_of, "cp1252" if {*codecs_of} == {"utf-8"} else None)
+    guessed = (_guessed(data), "cp1252") if {*codecs_of} == {"utf-8"} else ()
+    charsets = (*codecs_of, *guessed)
     known = [each for each in charsets if each]
     for each in known:
         with suppress(UnicodeError):
@@ -169,6 +174,21 @@ def decoded(data: bytes, *stated: str | None) -> str:
         if each == "utf-8" and len(_BEYOND_ASCII.findall(text)) > text.count("\ufffd"):
             return text
     return data.decode(known[0], "replace")
+
+
+def _guessed(data: bytes) -> str | None:
+    """Return the encoding that a text of another alphabet looks like; None for a Latin one.
+
+    A letter with an accent stands between others. No guess tells the Latin encodings apart well.
+    """
+    looked_at = data[:_GUESSED_AT]
+    foreign = sum(map(len, _FOREIGN.findall(looked_at)))
+    if not foreign or 2 * foreign < sum(each > 0x7F for each in looked_at):
+        return None
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(looked_at).best()
+    return None if best is None else best.encoding
 
 
 def is_binary(data: bytes, *stated: str | None) -> bool:
@@ -188,7 +208,13 @@ def _two_bytes(data: bytes, stated: Sequence[str | None]) -> str | None:
             return "utf-16-le"
         if name in ("utf-16be", "utf-16-be"):
             return "utf-16-be"
-    return {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}.get(data[:2])
+    for name, at in (("utf-16-le", 1), ("utf-16-be", 0)):  # ASCII in it has a NUL on one side
+        looked_at = data[: _GUESSED_AT & ~1] if len(data) > _GUESSED_AT else data
+        if 0 in looked_at[at::2] and 0 not in looked_at[1 - at :: 2]:
+            with suppress(UnicodeError):
+                if not _ASCII_CONTROL.search(looked_at.decode(name).replace("\r", "")):
+                    return name
+    return None
 
 
 def declared(data: bytes, by: re.Pattern[bytes]) -> str | None:
