@@ -78,9 +78,8 @@ class Update(Block):
         for result in researcher.results:
             for each in result.resources:
                 researcher.add(each)
-            for each in result.missing:
-                if each not in researcher.progress.notes:
-                    researcher.progress.notes.append(each)
+            notes = researcher.progress.notes
+            notes += [text for text in result.missing if text not in notes]
 
 
 class Narrate(Block):

@@ -6,7 +6,8 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from mimetypes import guess_type
+from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
 from moothall.agents.folder import Folder
@@ -15,10 +16,11 @@ from moothall.research.reading.documents import PACKED, kind_of, read_document
 from moothall.research.reading.html import Document
 from moothall.research.reading.packed import unpacked
 from moothall.research.reading.process import CutOff
-from moothall.text import error_text, one_line
+from moothall.text import error_text, escaped, one_line
 
 MAX_BYTES: Final = 20 * 2**20  # larger files, packed or unpacked, are left out
 
+MEDIA: Final = "a picture, sound, film or font"
 _SKIPPED: Final = {"node_modules", "__pycache__", "_sources"}  # the last: Sphinx's copies
 _TRIES: Final = 5
 
@@ -57,6 +59,14 @@ def walk(root: str, left_out: list[tuple[str, str]]) -> Iterator[tuple[str, os.s
                 yield path, status
             elif stat.S_ISLNK(status.st_mode):
                 left_out.append(("links, which are not followed", path))
+
+
+def not_read(path: str) -> str:
+    """Return why a file of a kind that is not read is left out."""
+    major = (guess_type(path)[0] or "").partition("/")[0]
+    if major in ("image", "audio", "video", "font"):
+        return MEDIA
+    return f"a kind that is not read, {escaped(PurePath(path).suffix.lower())[:20] or 'no suffix'}"
 
 
 def _is_indexed(name: str) -> bool:

@@ -12,8 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from mimetypes import guess_type
-from pathlib import Path, PurePath
+from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ from moothall.arguments import check_integer
 from moothall.errors import ConfigError, FolderIndexError, SearchError
 from moothall.models import weights
 from moothall.research.findings import Resource, Section, is_place
-from moothall.research.folder.files import MAX_BYTES, FileRead, read_file, walk
+from moothall.research.folder.files import MAX_BYTES, MEDIA, FileRead, not_read, read_file, walk
 from moothall.research.folder.ranking import ranked
 from moothall.research.pool import ResourcePool, pieces
 from moothall.research.reading.documents import kind_of
@@ -47,7 +46,6 @@ _FEW: Final = 500  # a folder with no more entries is looked at before each sear
 # mtime may have changed since. It is read again at each search, until its mtime is older.
 _RECENT_NS: Final = 2_000_000_000
 
-_MEDIA: Final = "a picture, sound, film or font"
 _WHYS: Final = 8
 _BATCH_S: Final = 2.0
 _PAUSES: Final = 20  # a search waits for what fails for a time at most a twentieth of the time
@@ -242,7 +240,7 @@ class FolderIndex:
             files = [*walk(self.root, faults)]
             files = [(p, at) for p, at in files if self._matches_pattern(p) and p not in self._own]
             seen = {p: at for p, at in files if kind_of(p) is not None}
-            faults += [(_fault_of_kind(p), p) for p, _ in files if p not in seen]
+            faults += [(not_read(p), p) for p, _ in files if p not in seen]
             seconds = time.monotonic() - start
             if gone := stored.keys() - seen.keys():
                 with self._pool.writing() as db:
@@ -311,7 +309,7 @@ class FolderIndex:
     def missing(self) -> str:
         """Return which files are not read, in a line; empty if these are pictures and the like."""
         # Pictures beside texts are nothing to mend.
-        mends = any(fault != _MEDIA for fault, _ in self._faults)
+        mends = any(fault != MEDIA for fault, _ in self._faults)
         return f"folder {escaped(self.root)}{self._why()}" if mends else ""
 
     def _why(self) -> str:
@@ -321,18 +319,11 @@ class FolderIndex:
         paths: dict[str, list[str]] = {}
         for fault, path in self._faults:
             paths.setdefault(fault, []).append(path)
-        most = sorted(paths.items(), key=lambda each: (each[0] == _MEDIA, -len(each[1])))[:_WHYS]
+        most = sorted(paths.items(), key=lambda each: (each[0] == MEDIA, -len(each[1])))[:_WHYS]
         some = "; ".join(f"{len(of)} × {fault} ({_some(of)})" for fault, of in most)
         count = len(self._faults)
         files = "file is" if count == 1 else "files are"
         return f": {count} {files} not read, or not whole: {some}"
-
-
-def _fault_of_kind(path: str) -> str:
-    major = (guess_type(path)[0] or "").partition("/")[0]
-    if major in ("image", "audio", "video", "font"):
-        return _MEDIA
-    return f"a kind that is not read, {escaped(PurePath(path).suffix.lower())[:20] or 'no suffix'}"
 
 
 def _some(paths: list[str]) -> str:
