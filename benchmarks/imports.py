@@ -26,8 +26,9 @@ STATEMENTS = {
     "loop": "from moothall import ReActAgent",
 }
 PEERS = {
-    "autogen_core": "from autogen_core import SingleThreadedAgentRuntime, RoutedAgent",
+    "agent_framework": "from agent_framework import Agent, WorkflowBuilder",
     "agno": "from agno.agent import Agent",
+    "pydantic_ai": "from pydantic_ai import Agent",
 }
 
 

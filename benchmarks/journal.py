@@ -5,7 +5,9 @@
 The limit of a turn is SQLite itself with the same promise: two transactions of the same rows, WAL,
 with `synchronous=NORMAL`, or FULL for `durability="power"`; over PostgreSQL it is psycopg: two
 transactions of the same rows. Beside it, where it is installed,
-LangGraph's agent with its own SQLite checkpoints, written before each next step.
+LangGraph's agent with its own SQLite checkpoints, written before each next step: with the default
+channel of messages, which stores all of them at each step, and with its `DeltaChannel` (beta),
+which stores the new ones and every hundredth time all.
 """
 
 from __future__ import annotations
@@ -85,10 +87,27 @@ async def at_once(journal: Journal | None, agents: int) -> int:
     return agents * (CALLS + 1)
 
 
-def langgraph(folder: Path) -> Callable[[], Any] | None:
-    """LangGraph's prebuilt agent, which writes a checkpoint before each next step."""
-    if not installed("langgraph") or not installed("langgraph.checkpoint.sqlite"):
+def has_langgraph() -> bool:
+    return installed("langgraph") and installed("langgraph.checkpoint.sqlite")
+
+
+def messages_of(channel: str) -> Any:
+    """The state of LangGraph's agent with one of its channels of messages; None is its default."""
+    if channel == "default":
         return None
+    from typing import Annotated
+
+    from langchain_core.messages import AnyMessage
+    from langgraph.channels import DeltaChannel
+    from langgraph.graph.message import _messages_delta_reducer
+    from langgraph.prebuilt.chat_agent_executor import AgentState
+
+    kept = Annotated[list[AnyMessage], DeltaChannel(_messages_delta_reducer)]
+    return type("DeltaState", (AgentState,), {"__annotations__": {"messages": kept}})
+
+
+def langgraph(folder: Path, channel: str) -> Callable[[], Any]:
+    """LangGraph's prebuilt agent, which writes a checkpoint before each next step."""
     import warnings
 
     warnings.simplefilter("ignore")
@@ -119,8 +138,13 @@ def langgraph(folder: Path) -> Callable[[], Any] | None:
     numbers = [0]
 
     async def work() -> int:
-        async with AsyncSqliteSaver.from_conn_string(str(folder / "langgraph.db")) as saver:
-            graph = create_react_agent(Scripted(), [tool(add_tool_async)], checkpointer=saver)
+        async with AsyncSqliteSaver.from_conn_string(str(folder / f"{channel}.db")) as saver:
+            graph = create_react_agent(
+                Scripted(),
+                [tool(add_tool_async)],
+                state_schema=messages_of(channel),
+                checkpointer=saver,
+            )
             for _ in range(2):
                 numbers[0] += 1
                 config = {"configurable": {"thread_id": str(numbers[0])}, "recursion_limit": 100}
@@ -157,9 +181,10 @@ def turns(folder: Path, rounds: int) -> None:
             ),
             "moothall, not recorded": lambda: runner.run(replies(None, RUNS)),
         }
-        peer = langgraph(folder)
-        if peer is not None:
-            works["langgraph, recorded"] = lambda: runner.run(peer())
+        if has_langgraph():
+            default, delta = langgraph(folder, "default"), langgraph(folder, "delta")
+            works["langgraph, recorded"] = lambda: runner.run(default())
+            works["langgraph, recorded, DeltaChannel"] = lambda: runner.run(delta())
         show("journal: turn", "10 calls of an async tool", side_by_side(works, rounds))
         db.close()
 
@@ -259,15 +284,16 @@ def grown(folder: Path, turns: int) -> None:
             journal.compact()
         return (folder / "grown.db").stat().st_size
 
-    async def theirs() -> int:
+    async def theirs(channel: str) -> int:
         from langchain_core.language_models.fake_chat_models import FakeListChatModel
         from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
         from langgraph.prebuilt import create_react_agent
 
-        path = folder / "grown-langgraph.db"
+        path = folder / f"grown-{channel}.db"
         answers = FakeListChatModel(responses=[f"Answer {n} {SAID}" for n in range(turns)])
         async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
-            graph: Any = create_react_agent(answers, [], checkpointer=saver)
+            state = messages_of(channel)
+            graph: Any = create_react_agent(answers, [], state_schema=state, checkpointer=saver)
             config = {"configurable": {"thread_id": "user"}}
             for number in range(turns):
                 said = {"messages": [("user", f"Question {number} {SAID}")]}
@@ -279,9 +305,10 @@ def grown(folder: Path, turns: int) -> None:
     variant = f"a thread of {turns:,} turns"
     mine = asyncio.run(ours())
     emit("journal: bytes", f"{variant}, moothall", mine / 1e6, "MB")
-    if installed("langgraph") and installed("langgraph.checkpoint.sqlite"):
-        other = asyncio.run(theirs())
-        emit("journal: bytes", f"{variant}, langgraph", other / 1e6, "MB", ratio=other / mine)
+    if has_langgraph():
+        for channel, name in (("default", "langgraph"), ("delta", "langgraph, DeltaChannel")):
+            other = asyncio.run(theirs(channel))
+            emit("journal: bytes", f"{variant}, {name}", other / 1e6, "MB", ratio=other / mine)
 
 
 def resumed(folder: Path, rounds: int) -> None:

@@ -194,67 +194,47 @@ def pykka_broadcasts(count: int) -> tuple[Callable[[], int], Callable[[], None]]
     return run, stop
 
 
-def autogen_round_trips(count: int) -> tuple[Callable[[], int], Callable[[], None]]:
-    """Agent to agent `send_message` in autogen-core."""
+def agent_framework_round_trips(count: int) -> tuple[Callable[[], int], Callable[[], None]]:
+    """Executor to executor messages in a workflow of Microsoft's Agent Framework."""
     from dataclasses import dataclass
 
-    from autogen_core import (
-        AgentId,
-        MessageContext,
-        RoutedAgent,
-        SingleThreadedAgentRuntime,
-        message_handler,
-    )
+    from agent_framework import Executor, WorkflowBuilder, WorkflowContext, handler
 
     @dataclass
     class Ping:
         number: int
 
-    @dataclass
-    class Start:
-        count: int
+    class Answers(Executor):
+        async def ping(self, message: Ping, ctx: WorkflowContext[Ping]) -> None:
+            await ctx.send_message(message)
 
-    class Answers(RoutedAgent):
-        def __init__(self) -> None:
-            super().__init__("answers")
+    class Asks(Executor):
+        async def start(self, message: int, ctx: WorkflowContext[Ping]) -> None:
+            await ctx.send_message(Ping(message))
 
-        async def ping(self, message: Ping, ctx: MessageContext) -> Ping:
-            return message
-
-    class Asks(RoutedAgent):
-        def __init__(self) -> None:
-            super().__init__("asks")
-
-        async def start(self, message: Start, ctx: MessageContext) -> Start:
-            for number in range(message.count):
-                answer = await self.send_message(Ping(number), AgentId("answers", "default"))
-                assert answer.number == number
-            return message
+        async def answered(self, message: Ping, ctx: WorkflowContext[Ping, int]) -> None:
+            if message.number > 1:
+                await ctx.send_message(Ping(message.number - 1))
+            else:
+                await ctx.yield_output(count)
 
     # The decorator reads the types from the hints, which are local to this function.
-    Answers.ping.__annotations__ = {"message": Ping, "ctx": MessageContext, "return": Ping}
-    Asks.start.__annotations__ = {"message": Start, "ctx": MessageContext, "return": Start}
-    Answers.ping = message_handler(Answers.ping)  # type: ignore[method-assign]
-    Asks.start = message_handler(Asks.start)  # type: ignore[method-assign]
+    hints = {"message": Ping, "ctx": WorkflowContext[Ping]}
+    Answers.ping.__annotations__ = hints
+    Asks.start.__annotations__ = {**hints, "message": int}
+    Asks.answered.__annotations__ = {**hints, "ctx": WorkflowContext[Ping, int]}
+    for owner, name in ((Answers, "ping"), (Asks, "start"), (Asks, "answered")):
+        setattr(owner, name, handler(getattr(owner, name)))
+    asks, answers = Asks(id="asks"), Answers(id="answers")
     loop = asyncio.new_event_loop()
-    runtime = SingleThreadedAgentRuntime()
 
-    async def begin() -> None:
-        await Answers.register(runtime, "answers", Answers)
-        await Asks.register(runtime, "asks", Asks)
-        runtime.start()
+    def run() -> int:
+        builder = WorkflowBuilder(start_executor=asks, max_iterations=2 * count + 2)
+        workflow = builder.add_edge(asks, answers).add_edge(answers, asks).build()
+        (done,) = loop.run_until_complete(workflow.run(count)).get_outputs()
+        return int(done)
 
-    loop.run_until_complete(begin())
-
-    async def ask() -> int:
-        done = await runtime.send_message(Start(count), AgentId("asks", "default"))
-        return int(done.count)
-
-    def stop() -> None:
-        loop.run_until_complete(runtime.stop())
-        loop.close()
-
-    return lambda: loop.run_until_complete(ask()), stop
+    return run, loop.close
 
 
 # -- the run ---------------------------------------------------------------------------------------
@@ -266,7 +246,7 @@ def round_trips(rounds: int, count: int) -> None:
     stops: list[Callable[[], None]] = []
     for package, make, size in (
         ("pykka", pykka_round_trips, count // 5),
-        ("autogen_core", autogen_round_trips, count // 10),
+        ("agent_framework", agent_framework_round_trips, count // 10),
     ):
         if installed(package):
             run, stop = make(size)

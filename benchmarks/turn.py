@@ -4,7 +4,8 @@
 
 `limit` is the bare form of the same work, measured in turns with ours in the same process; `ratio`
 is how many times as long ours takes. Each call of a turn has other arguments than the one before,
-as those of a model that gets on have. With agno installed, it does the same job beside us.
+as those of a model that gets on have. With agno and Pydantic AI installed, they do the same job
+beside us.
 """
 
 from __future__ import annotations
@@ -131,10 +132,10 @@ def our_agent(model: Fake, number: int) -> ReActAgent:
     return ReActAgent(f"agent-{number}", model, actions=[add_tool])
 
 
-# -- the peer --------------------------------------------------------------------------------------
+# -- the peers -------------------------------------------------------------------------------------
 
 
-def agno_maker(calls: int, tool: Callable[..., Any], sleep_s: float = 0.0) -> Callable[[int], Any]:
+def agno_maker(calls: int, tool: Callable[..., Any], sleep_s: float) -> Callable[[int], Any]:
     os.environ.setdefault("AGNO_TELEMETRY", "false")
     from agno.agent import Agent
     from agno.models.base import Model
@@ -176,6 +177,45 @@ def agno_maker(calls: int, tool: Callable[..., Any], sleep_s: float = 0.0) -> Ca
 
     model = Peer()
     return lambda i: Agent(name=f"a{i}", model=model, tools=[tool], telemetry=False)
+
+
+def pydantic_ai_maker(calls: int, tool: Callable[..., Any], sleep_s: float) -> Callable[[int], Any]:
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
+
+    async def answer(messages: list[Any], info: Any) -> ModelResponse:
+        if sleep_s:
+            await asyncio.sleep(sleep_s)
+        done = (len(messages) - 1) // 2
+        if done == calls:
+            return ModelResponse([TextPart("3")])
+        return ModelResponse([ToolCallPart("add_tool", args(done), f"call_{done}")])
+
+    model = FunctionModel(answer)
+    return lambda i: Agent(model, name=f"a{i}", tools=[tool])
+
+
+async def pydantic_ai_run(agent: Any) -> str:
+    from pydantic_ai import UsageLimits
+
+    return str((await agent.run("go", usage_limits=UsageLimits(request_limit=None))).output)
+
+
+async def agno_run(agent: Any) -> str:
+    return str((await agent.arun("go")).content)
+
+
+Maker = Callable[[int, Callable[..., Any], float], Callable[[int], Any]]
+PEERS: dict[str, tuple[Maker, Callable[[Any], Awaitable[str]]]] = {
+    "agno": (agno_maker, agno_run),
+    "pydantic_ai": (pydantic_ai_maker, pydantic_ai_run),
+}
+
+
+def peers() -> dict[str, tuple[Maker, Callable[[Any], Awaitable[str]]]]:
+    """Those that are installed: how an agent is made, and how it is asked."""
+    return {name: peer for name, peer in PEERS.items() if installed(name)}
 
 
 # -- the figures -----------------------------------------------------------------------------------
@@ -222,13 +262,15 @@ def turns(
             "limit": lambda: runner.run(times(lambda: bare_run(bare), runs * 5)),
             "moothall": lambda: runner.run(times(ours, runs)),
         }
-        if installed("agno"):
-            peer = agno_maker(calls, tool)(0)
 
-            async def theirs() -> None:
-                assert (await peer.arun("go")).content == "3"
+        def theirs(peer: Any, ask: Callable[[Any], Awaitable[str]]) -> Callable[[], int]:
+            async def once() -> None:
+                assert await ask(peer) == "3"
 
-            works["agno"] = lambda: runner.run(times(theirs, max(runs // 5, 1)))
+            return lambda: runner.run(times(once, max(runs // 5, 1)))
+
+        for name, (make, ask) in peers().items():
+            works[name] = theirs(make(calls, tool, 0.0)(0), ask)
         show("turn", variant, side_by_side(works, rounds, warm=2), target)
 
 
@@ -311,8 +353,7 @@ def construction(rounds: int) -> None:
         "limit": lambda i: BareAgent(f"agent-{i}", model, (add_tool,)),
         "moothall": lambda i: our_agent(model, i),
     }
-    if installed("agno"):
-        makers["agno"] = agno_maker(0, add_tool)
+    makers |= {name: make(0, add_tool, 0.0) for name, (make, _) in peers().items()}
 
     def many(make: Callable[[int], Any]) -> Callable[[], int]:
         return lambda: len([make(i) for i in range(AGENTS)])
@@ -348,8 +389,8 @@ def waiting(rounds: int) -> None:
         "limit": (lambda i: i, lambda _: asyncio.sleep(SLEEP_S)),
         "moothall": (lambda i: our_agent(model, i), lambda agent: agent.reply("go")),
     }
-    if installed("agno"):
-        forms["agno"] = (agno_maker(0, add_tool, SLEEP_S), lambda agent: agent.arun("go"))
+    for name, (make, ask) in peers().items():
+        forms[name] = (make(0, add_tool, SLEEP_S), ask)
     figures = {name: Figures() for name in forms}
 
     async def all_of(agents: list[Any], ask: Callable[[Any], Awaitable[Any]]) -> int:
