@@ -223,6 +223,7 @@ FLOORS = {
         "observers",
         "dead_letters",
         "inbox",
+        "deaths",
         "recorder",
         "receiver",
         "agent_queues",

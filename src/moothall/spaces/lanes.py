@@ -33,6 +33,11 @@ class LanedMailbox(Mailbox):
         self._line: OrderedDict[str, None] = OrderedDict()  # lanes whose first message may start
         self._queued = 0
 
+    @property
+    def places(self) -> int:
+        """How many messages may be handled at a time."""
+        return self.concurrency + self._side_by_side
+
     def side_by_side(self, lanes: int) -> None:
         """Set how many lanes run at a time."""
         self._side_by_side = lanes

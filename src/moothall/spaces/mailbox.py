@@ -88,6 +88,11 @@ class Mailbox:
         self.concurrency = self.agent.concurrency
         self.limit = self.router.capacity
 
+    @property
+    def places(self) -> int:
+        """How many messages may be handled at a time."""
+        return self.concurrency
+
     # -- what the agent uses, in any thread --------------------------------------------------------
 
     @property

@@ -152,11 +152,10 @@ class AgentQueues:
 
     async def waiting(self, id: str) -> int:
         """Return how many messages wait in the queue of an agent; 0 without a queue."""
-        try:
+        with suppress(Refused):
             count: int = (await self._state(self._names.queue("agent", id))).message_count
-        except Refused:
-            return 0
-        return count
+            return count
+        return 0
 
     async def is_claimed(self, id: str) -> bool:
         """Return whether some process has an agent of that id, even without a queue."""
@@ -355,6 +354,7 @@ class AgentQueues:
                 except (LinkLost, AMQPError, Refused) as error:
                     logger.warning("the queue of the removed agent %r stays: %s", queue.id, error)
                 with suppress(LinkLost, AMQPError, Refused):
+                    await self.receiver.deaths.forget(queue.id)
                     await self._call(Channel.queue_delete, self._names.queue("claim", queue.id))
         finally:
             del self._leaving[queue.id]

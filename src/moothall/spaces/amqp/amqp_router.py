@@ -15,7 +15,6 @@ from pika.exceptions import AMQPError
 from moothall.agent import CURRENT
 from moothall.errors import (
     ActionError,
-    AgentNotFound,
     InboxError,
     MailboxFull,
     RequestCancelled,
@@ -41,7 +40,7 @@ from moothall.spaces.amqp.publisher import (
 )
 from moothall.spaces.amqp.receiver import Receiver
 from moothall.spaces.amqp.recorder import InFlight, Recorder, in_flight_of
-from moothall.spaces.amqp.requests import OpenRequests, Presence
+from moothall.spaces.amqp.requests import OpenRequests, Presence, unserved
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from moothall.spaces.handler import answers
@@ -68,6 +67,7 @@ class AMQPRouter(Router):
         inbox: Inbox,
         *,
         keep_s: float,
+        deliveries: int | None,
         quorum: bool,
         on_state: Callable[[str, str], None],
         evict: Callable[[Mailbox, RequestError], None],
@@ -97,6 +97,7 @@ class AMQPRouter(Router):
             broker,
             inbox,
             self.recorder,
+            deliveries,
             innermost=self.requests.innermost,
             show=self._show_inbound,
         )
@@ -113,7 +114,7 @@ class AMQPRouter(Router):
             self.queues,
             self.mailboxes,
             cancel=self._give_up,
-            absent=lambda request: self.refuse(request, _unserved(request.envelope.to)),
+            absent=lambda request: self.refuse(request, unserved(request.envelope.to)),
             settled=self._settled,
             unanswered=self._unanswered,
             keep_s=keep_s,
@@ -391,10 +392,3 @@ class AMQPRouter(Router):
             self.inbox.close()
         except InboxError as error:
             logger.error("what ended last is not in the inbox: %s", error)
-
-
-def _unserved(id: str) -> AgentNotFound:
-    return AgentNotFound(
-        f'no process serves agent "{id}" now: wait=True waits for one; '
-        "a call that was sent as its process ended may have begun"
-    )

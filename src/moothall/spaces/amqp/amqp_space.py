@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from moothall.approval import Approver
-from moothall.arguments import check_boolean, check_function, names_checked
+from moothall.arguments import check_boolean, check_function, check_integer, names_checked
 from moothall.errors import ConfigError, MissingExtra, RequestError
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Names
 from moothall.spaces.amqp.inbox import Inbox
@@ -29,6 +29,9 @@ logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 KEEP_S = 86_400.0
 """How long messages wait for an agent that is away."""
+
+DELIVERIES = 5
+"""How many times a message may be started whose process dies each time."""
 
 GRACE_S = 5.0
 """How long `close` lets started actions continue."""
@@ -55,6 +58,8 @@ class AMQPSpace(Space):
         mailbox: how many messages may wait for one agent
         keep: seconds that messages wait for an agent that is away; then they go to the dead
             letters. A queue unused for twice as long is deleted, and its id is unknown then
+        deliveries: how many times a message may be started whose process dies each time; then it
+            goes to the dead letters, and its sender gets an error; None for any number
         quorum: whether a cluster replicates the queues of the agents and of the dead letters
         grace: seconds that `close` lets started actions continue
         on_connection: called, on the space's loop, with `connected`, `lost`, `retrying`, `blocked`
@@ -77,6 +82,7 @@ class AMQPSpace(Space):
         approver: Approver | None = None,
         mailbox: int = MAILBOX,
         keep: float = KEEP_S,
+        deliveries: int | None = DELIVERIES,
         quorum: bool = False,
         grace: float = GRACE_S,
         on_connection: Callable[[str, str], Any] | None = None,
@@ -98,6 +104,7 @@ class AMQPSpace(Space):
         if inbox is not None and (not isinstance(inbox, str | os.PathLike) or not os.fspath(inbox)):
             raise ConfigError(f"AMQPSpace: inbox= must be a file's path, got {inbox!r}")
         check_boolean("AMQPSpace: quorum=", quorum)
+        check_integer("AMQPSpace: deliveries=", deliveries, optional=True)
         if on_connection is not None and (not callable(on_connection) or is_async(on_connection)):
             raise ConfigError(
                 f"AMQPSpace: on_connection= must be a plain function, got {on_connection!r}"
@@ -107,6 +114,7 @@ class AMQPSpace(Space):
         self._names = Names(exchange)
         self._inbox_path = None if inbox is None else os.fspath(inbox)
         self._keep_s = float(keep)
+        self._deliveries = deliveries
         self._quorum = quorum
         self._grace_s = float(grace)
         self._on_connection = on_connection
@@ -144,6 +152,7 @@ class AMQPSpace(Space):
             self._names,
             self._inbox,
             keep_s=self._keep_s,
+            deliveries=self._deliveries,
             quorum=self._quorum,
             on_state=self._on_state,
             evict=self._replaced,

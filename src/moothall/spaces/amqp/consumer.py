@@ -39,7 +39,7 @@ class Consumer:
         self._loop = loop
         self._channel: Channel | None = None
         self.number: int = 0
-        self._open: dict[int, None] = {}
+        self._open: dict[int, bool] = {}  # by tag, whether it was delivered before
         self._done: set[int] = set()
         self._flushing = False
         self._timer: asyncio.TimerHandle
@@ -82,7 +82,7 @@ class Consumer:
 
         def take(_: Channel, method: Any, properties: Any, body: bytes) -> None:
             tag = method.delivery_tag
-            self._open[tag] = None
+            self._open[tag] = method.redelivered
             try:
                 deliver((number, tag), properties, body)
             except Exception:  # it would end the connection of all agents
@@ -125,6 +125,10 @@ class Consumer:
             self._waiting.add(ended)
             ended.add_done_callback(self._waiting.discard)
         return ended
+
+    def is_redelivered(self, tag: Tag) -> bool:
+        """Return whether a message that is not acknowledged was delivered before."""
+        return tag[0] == self.number and self._open.get(tag[1], False)
 
     def acknowledge(self, tag: Tag | None) -> None:
         """Acknowledge a message, with the next write or soon."""

@@ -246,7 +246,7 @@ class Publisher:
             return
         channel.connection.publish(
             channel.channel_number,
-            message.exchange or self._exchange,
+            self._exchange if message.exchange is None else message.exchange,
             message.routing_key,
             message.mandatory,
             message.encoded_properties(),

@@ -16,6 +16,7 @@ from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.broker import Broker
 from moothall.spaces.amqp.consumer import Tag
 from moothall.spaces.amqp.dead_letters import publish_dead_letter
+from moothall.spaces.amqp.deaths import Deaths
 from moothall.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
 from moothall.spaces.amqp.recorder import Ident, InFlight, Recorder
 from moothall.spaces.amqp.wire import Inbound, Outbound, Unreadable
@@ -34,7 +35,7 @@ _MOST_CANCELLED: Final = 10_000
 """How many cancellations are kept for requests that have not arrived."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class Receiver:
     """Takes each message that the broker delivers, and decides what becomes of it.
 
@@ -45,11 +46,17 @@ class Receiver:
     broker: Broker
     inbox: Inbox
     recorder: Recorder
+    deliveries: int | None  # how many times a message is started whose process dies
     innermost: Callable[[tuple[str, ...]], Delivery | None]  # the last of a call chain's requests
     # that this process handles
     show: Callable[[Delivery], None]  # passes a message to the observers
     _cancelled: dict[Ident, None] = field(default_factory=dict)
     _unread: list[tuple[Mailbox, Tag, Any, bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        recorder = self.recorder
+        self.deaths: Deaths = Deaths(self.broker, self.deliveries, recorder.keep_s, self.bury)
+        recorder.may_start = self.deaths.may_start
 
     def take(self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes) -> None:
         """Take a message for the agent in `mailbox`."""
@@ -153,6 +160,7 @@ class Receiver:
         delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)
         delivery.tag = tag
+        delivery.suspect = self.deaths.suspects(mailbox, tag)
         delivery.raw = inbound.raw
         delivery.reply_to = inbound.reply_to or ""
         self.recorder.known[delivery.ident] = delivery
@@ -195,22 +203,28 @@ class Receiver:
             )
         resumes = offer is not None and (offer.action.idempotent or mailbox.agent._resumes(name))
         if entry.state == STARTED and not resumes:
-            self._doubt(delivery, mailbox, inbound)
+            self._doubt(delivery, mailbox, "was running when its process ended")
         else:
             self._put(delivery, mailbox)
 
-    def _doubt(self, delivery: InFlight, mailbox: Mailbox, inbound: Inbound) -> None:
+    def bury(self, delivery: InFlight, starts: int) -> None:
+        """End a waiting message as in doubt: its process has died each time that it was started."""
+        mailbox = delivery.mailbox
+        assert mailbox is not None
+        if delivery.state == kinds.QUEUED:
+            mailbox.forget(delivery)
+            self._doubt(delivery, mailbox, f"was started {starts} times, and its process ended")
+
+    def _doubt(self, delivery: InFlight, mailbox: Mailbox, what: str) -> None:
         """End a message as in doubt: it was started, and no end is recorded."""
         where = f"{mailbox.id}.{delivery.envelope.name}"
-        text = (
-            f'in doubt: "{where}" was running when its process ended; '
-            "it is unknown whether it took effect"
-        )
+        text = f'in doubt: "{where}" {what}; it is unknown whether it took effect'
         logger.error("%s (message of %r)", text, delivery.envelope.sender)
         delivery.mailbox = mailbox
         delivery.state = kinds.ENDED
         refuse = partial(self.router.refuse, delivery, InDoubt(text, where))
-        publish_dead_letter(self.broker, *inbound.raw, text, mailbox.id, refuse)
+        assert delivery.raw is not None  # it has not begun in this process
+        publish_dead_letter(self.broker, *delivery.raw, text, mailbox.id, refuse)
 
     def cancel(self, key: str, agent: str) -> None:
         """Cancel a request whose sender no longer waits for it."""

@@ -50,6 +50,7 @@ class InFlight(Delivery):
     answer: Outbound | None = None  # to be sent when it has ended
     ended: bool = False
     owned_elsewhere: bool = False  # another process has its agent's id: it is redelivered there
+    suspect: bool = False  # whether its start is to be counted: a process may have died of it
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -67,6 +68,8 @@ class Recorder:
     is_idle: Callable[[], bool]  # whether no message is about to start
     keep_s: float
     known: dict[Ident, InFlight] = field(default_factory=dict)  # the messages in flight
+    # Whether a message may start now; else it is put back.
+    may_start: Callable[[InFlight], bool] = lambda _: True
     _recorded: list[InFlight] = field(default_factory=list)
     _flushing: bool = False
     _ended: int = 0
@@ -75,6 +78,8 @@ class Recorder:
         """Record that a message starts; return False if that cannot be written now."""
         if delivery.begun:
             return True
+        if not self.may_start(delivery):
+            return False
         try:
             if offer.action.detached:
                 self._accept(delivery)

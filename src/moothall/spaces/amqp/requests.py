@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from pika.exceptions import AMQPError
 
-from moothall.errors import BrokerError, RequestError
+from moothall.errors import AgentNotFound, BrokerError, RequestError
 from moothall.message import BROADCAST as EVERYONE
 from moothall.message import Envelope
 from moothall.spaces.amqp import wire
@@ -362,3 +362,11 @@ class Presence:
                 self.settled(message, NO_ROOM)
             else:
                 publisher.publish(message)
+
+
+def unserved(id: str) -> AgentNotFound:
+    """Return the error of a request to an agent that no process runs."""
+    return AgentNotFound(
+        f'no process serves agent "{id}" now: wait=True waits for one; '
+        "a call that was sent as its process ended may have begun"
+    )

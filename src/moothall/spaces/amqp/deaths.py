@@ -1,0 +1,143 @@
+"""Messages whose processes die: their starts are counted where no death can lose the count."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pika.channel import Channel
+from pika.exceptions import AMQPError
+
+from moothall.spaces.amqp.broker import CLASSIC, Broker
+from moothall.spaces.amqp.connection import LinkLost, Refused
+from moothall.spaces.amqp.consumer import Tag
+from moothall.spaces.amqp.wire import Outbound
+from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.request import settle
+
+logger: logging.Logger = logging.getLogger("moothall.amqp")
+
+_START: Final = "start"  # AMQP's `type` of what is counted
+_MOST: Final = 1_000
+"""How many starts an agent's queue keeps."""
+
+_READ_S: Final = 5.0
+"""How long reading them may take."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Deaths:
+    """Counts the starts of redelivered messages at the broker; buries those with too many.
+
+    A process that dies cannot count. So before a redelivered message starts, its key is published
+    to a queue of its agent's, which the next process reads. Everything runs on the loop.
+
+    Attributes:
+        deliveries: how many times a message is started at most; None for any number
+        bury: ends a message that has been started so often
+    """
+
+    broker: Broker
+    deliveries: int | None
+    keep_s: float
+    bury: Callable[[Any, int], None]
+    # By agent, for the present channel: its number, and how many redelivered messages came.
+    _came: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _starts: dict[str, tuple[int, Counter[str]]] = field(default_factory=dict)
+
+    def suspects(self, mailbox: Mailbox, tag: Tag | None) -> bool:
+        """Return whether a message that has come may be one that was running in a dead process.
+
+        These were the first in its queue, so they are the first that come again.
+        """
+        if self.deliveries is None or tag is None or not self.broker.consumer.is_redelivered(tag):
+            return False
+        number, came = self._came.get(mailbox.id, (0, 0))
+        came = came + 1 if number == tag[0] else 1
+        self._came[mailbox.id] = tag[0], came
+        places: int = mailbox.places
+        return came <= places
+
+    def may_start(self, delivery: Any) -> bool:
+        """Return whether a message may start; a suspect is put back until its start is counted."""
+        if not delivery.suspect or delivery.under is not None:  # a handler here waits for it
+            return True
+        delivery.suspect = False
+        mailbox = delivery.mailbox
+        mailbox.put_back(delivery)
+        self.broker.thread.spawn(self._count(delivery, mailbox.pause()))
+        return False
+
+    async def _count(self, delivery: Any, resume: Callable[[], None]) -> None:
+        id = delivery.mailbox.id
+        assert self.deliveries is not None
+        try:
+            counted = 1 + (await self._read(id))[delivery.key]
+            if counted >= self.deliveries:
+                self.bury(delivery, counted)
+            else:
+                await self._publish(id, delivery.key)
+        except (LinkLost, AMQPError, Refused, TimeoutError) as error:
+            logger.warning("a start of %s is not counted at the broker: %s", delivery, error)
+        finally:
+            resume()
+
+    async def _read(self, id: str) -> Counter[str]:
+        """Return how often each redelivered message of an agent was started, by key."""
+        broker = self.broker
+        number, starts = self._starts.get(id, (0, Counter()))
+        if number == broker.consumer.number:
+            return starts
+        starts = Counter()
+        name = broker.names.queue("starts", id)
+        arguments = {
+            "x-message-ttl": int(self.keep_s * 1000),
+            "x-expires": int(self.keep_s * 2000),
+            "x-max-length": _MOST,
+            "x-queue-type": broker.queue_type,
+        }
+        declare = Channel.queue_declare
+        found = await broker.control.call(declare, name, durable=True, arguments=arguments)
+        read = broker.loop.create_future()
+        expected = found.message_count
+
+        def take(_: Tag, __: Any, body: bytes) -> None:
+            # It is not acknowledged: after this process's death it is read again.
+            starts[body.decode(errors="replace")] += 1
+            if starts.total() >= expected:
+                settle(read)
+
+        number = broker.consumer.number
+        classic = broker.queue_type == CLASSIC
+        await broker.consumer.consume(name, take, _MOST, lambda: None, classic=classic)
+        if expected:
+            async with asyncio.timeout(_READ_S):
+                await read
+        self._starts[id] = number, starts
+        return starts
+
+    async def _publish(self, id: str, key: str) -> None:
+        """Publish that a message starts, and wait until the broker has that."""
+        confirmed = self.broker.loop.create_future()
+        self.broker.publisher.publish(
+            Outbound(
+                self.broker.new_key(),
+                _START,
+                self.broker.names.queue("starts", id),
+                key.encode(),
+                about=lambda: settle(confirmed),
+                exchange="",  # to a queue by its name
+            )
+        )
+        await confirmed
+
+    async def forget(self, id: str) -> None:
+        """Delete the counts of an agent that was removed."""
+        if self._starts.pop(id, None) is not None:
+            await self.broker.control.call(
+                Channel.queue_delete, self.broker.names.queue("starts", id)
+            )
