@@ -683,6 +683,7 @@ EXTRA_MODULES = frozenset(
                 "connection",
                 "consumer",
                 "dead_letters",
+                "deaths",
                 "dialling",
                 "observers",
                 "publisher",

@@ -50,16 +50,17 @@ def is_of(descriptor: int, path: Path) -> bool:
 
 @contextmanager
 def unreadable(inbox: Path) -> Iterator[None]:
-    """The disk gives nothing back: its file's descriptor stands for something else."""
-    (number,) = (each for each in range(3, 1024) if is_of(each, inbox))
-    kept = os.dup(number)
+    """The disk gives nothing back: its file's descriptors stand for something else."""
+    kept = {each: os.dup(each) for each in range(3, 1024) if is_of(each, inbox)}
     nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, number)
+    for number in kept:
+        os.dup2(nothing, number)
     try:
         yield
     finally:
-        os.dup2(kept, number)
-        os.close(kept)
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
         os.close(nothing)
 
 
