@@ -144,6 +144,7 @@ FLOORS = {
         "chat_answer",
         "server_events",
         "kept_fields",
+        "thoughts",
         "chat_stream",
         "weights",
         "fetching",

@@ -1251,7 +1251,7 @@ def test_a_wrong_argument_is_refused_at_once(options: Any, text: str) -> None:
     assert ReActAgent("t", Answers(say("ok"))).reply_sync("go").text == "ok"
 
 
-@pytest.mark.parametrize(("context", "bound"), ((None, 8192), (2048, 1024), (1, 1)))
+@pytest.mark.parametrize(("context", "bound"), ((None, 16384), (2048, 1024), (1, 1)))
 def test_without_a_memory_it_has_one_of_half_its_models_context(
     context: int | None, bound: int
 ) -> None:

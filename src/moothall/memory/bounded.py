@@ -11,6 +11,9 @@ from moothall.memory.memory import Memory, check_memory
 DEFAULT_TOKENS = 8192
 """The default bound, in tokens."""
 
+ASSUMED_CONTEXT = 32_768
+"""The context of a model, in tokens, where nobody states it."""
+
 _PER_BLOCK = 1500
 """The tokens of a block that is not text: about what providers count for a large image."""
 _PER_MESSAGE = 4
@@ -40,20 +43,31 @@ class TokenBoundedMemory(Memory):
 
     Args:
         max_tokens: how many tokens there may be
+        reply_tokens: how many there may be before messages after the last user message are dropped,
+            which an agent needs for its reply; `max_tokens` if left out
         count: returns how many tokens a text has; default: an estimate on the high side
 
     Raises:
-        DefinitionError: `max_tokens` is not a positive integer
+        DefinitionError: a number of tokens is not a positive integer
+
+    Attributes:
+        left_out: how many messages after the last user message were dropped
     """
 
     _only_grows = True
 
     def __init__(
-        self, max_tokens: int = DEFAULT_TOKENS, count: Callable[[str], int] | None = None
+        self,
+        max_tokens: int = DEFAULT_TOKENS,
+        count: Callable[[str], int] | None = None,
+        *,
+        reply_tokens: int | None = None,
     ) -> None:
         check_integer(f"{type(self).__name__}: max_tokens=", max_tokens)
+        check_integer(f"{type(self).__name__}: reply_tokens=", reply_tokens, optional=True)
         check_function(f"{type(self).__name__}: count=", count, optional=True)
         self.max_tokens = max_tokens
+        self.reply_tokens = reply_tokens
         self._count = count or estimate_tokens
         super().__init__()
 
@@ -61,6 +75,7 @@ class TokenBoundedMemory(Memory):
         super()._start_empty()
         self._sizes: list[int] = []
         self._tokens = 0
+        self.left_out = 0
         self._task = -1  # the index of the last user message
 
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
@@ -81,7 +96,7 @@ class TokenBoundedMemory(Memory):
         if len(self._sizes) != len(self._items):
             self._recount()
         if memory.get("role") == "user":
-            self._task = len(self._items)
+            self._task, self.left_out = len(self._items), 0
         self._items.append(memory)
         size = self._size(memory)
         self._sizes.append(size)
@@ -120,16 +135,22 @@ class TokenBoundedMemory(Memory):
         while newest > 0 and items[newest].get("role") == "tool":
             newest -= 1  # the last message and its call start here
         start = 0
-        while self._tokens > self.max_tokens:
+        while self._tokens > self._most(start):
             while start < newest and (start == self._task or items[start].get("role") == "system"):
                 start += 1
-            if start >= newest:
+            if start >= newest or self._tokens <= self._most(start):
                 break
             end = start + 1
             while items[end].get("role") == "tool":  # the newest is none
                 end += 1
+            self.left_out += end - start if start > self._task >= 0 else 0
             self._remove(start, end)
             newest -= end - start
+
+    def _most(self, place: int) -> int:
+        """Return how many tokens there may be before the message in a place is dropped."""
+        of_reply = self.reply_tokens if place > self._task >= 0 else None
+        return max(self.max_tokens, of_reply or 0)
 
     def _remove(self, start: int, end: int) -> None:
         self._tokens -= sum(self._sizes[start:end])

@@ -8,13 +8,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic_core import SchemaValidator, ValidationError
 from pydantic_core import core_schema as schemas
 
 from moothall.errors import ContextOverflow, ModelError
-from moothall.text import json_type, one_line
+from moothall.http import may_pass
+from moothall.jsonvalue import readable
+from moothall.models.protocol import Call, ModelReply
+from moothall.text import json_type, one_line, shorten
 
 # Codes of OpenAI and llama.cpp; what Anthropic, Bedrock, Gemini, LM Studio, Mistral, OpenRouter,
 # TGI, vLLM and xAI write.
@@ -23,6 +27,29 @@ _TOO_LONG = re.compile(
     "|context (?:length|limit|window)|maximum (?:model|prompt) length"
     "|exceeds the maximum number of tokens|`inputs` tokens"
 )
+# Cohere, Copilot, GitHub Models, Kimi, Z.ai, DashScope, litellm's proxy, Groq, llama.cpp, Bedrock.
+_LONG = re.compile(
+    r"too many (?:input )?tokens|token count\b.{0,60}\bexceeds|tokens_limit_reached"
+    r"|exceed(?:s|ed)? (?:the )?(?:model |available )?(?:token limit|context|max(?:imum)? length)"
+    r"|length.{0,20} range of input|range of input length|ContextWindowExceeded"
+    r"|reduce the length of|request body too large|prompt exceeds",
+    re.I,
+)
+_RATE = re.compile(r"per (?:second|minute|min|hour|day)|rate.?limit|quota|TPM|wait|try again", re.I)
+# Codes and types of failures that pass, as servers state them within an answer.
+_PASSES = re.compile(
+    "overloaded|api_error|rate_limit|server_error|timeout|network_error|unavailable"
+    "|insufficient_system_resource",
+    re.I,
+)
+_ENDS = {
+    "length": "length max_tokens max_output_tokens model_length model_context_window_exceeded",
+    "content_filter": "content_filter sensitive guardrail_intervened safety recitation blocklist"
+    " prohibited_content spii",
+    "stop": "stop tool_calls tool_call tool_use function_call end_turn stop_sequence pause_turn eos"
+    " eos_token complete completed finished done normal stop_token",
+}
+_OURS = {theirs: ours for ours, listed in _ENDS.items() for theirs in listed.split()}
 
 
 def _fields(**schema: Any) -> Any:
@@ -66,7 +93,7 @@ def _message(calls: Any) -> Any:
     return _fields(content=content, refusal=_ANY, tool_calls=calls, reasoning=_ANY, **kept)
 
 
-_CHOICE = _fields(message=_message(_MAYBE(_LIST(_CALL))), finish_reason=_ANY, error=_ANY)
+_CHOICE = _fields(message=_MAYBE(_message(_MAYBE(_LIST(_CALL)))), finish_reason=_ANY, error=_ANY)
 WHOLE = SchemaValidator(_fields(choices=_LIST(_CHOICE, min_length=1), usage=_ANY))
 """The schema of an answer that comes whole."""
 
@@ -137,19 +164,83 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
     return "".join(text for text in found if isinstance(text, str))
 
 
+class Passing(ModelError):
+    """A failure, stated within an answer, that may pass: a retry may succeed."""
+
+
+class RefusedCall(ModelError):
+    """The server itself found that the call of an answer does not fit; `reply` is that answer."""
+
+    def __init__(self, message: str, reply: ModelReply) -> None:
+        super().__init__(message)
+        self.reply = reply
+
+
 def failed(body: Any, name: str) -> ModelError:
     """Return the exception for an error sent instead of an answer."""
     reason = f"{name}: the server answered with an error: {server_text(body)}"
     if overflows(body):
         return ContextOverflow(f"{reason}; nothing was cut")
+    if (refused := refused_call(body)) is not None:
+        return RefusedCall(reason, refused)
+    error = body.get("error") if isinstance(body, dict) else None
+    if any(_passes(kind) for kind in (*_kinds(body), error if isinstance(error, str) else "")):
+        return Passing(reason)
     return ModelError(reason)
+
+
+def _passes(kind: Any) -> bool:
+    status = int(kind) if str(kind).isdecimal() and len(str(kind)) == 3 else 0
+    return may_pass(status) or (isinstance(kind, str) and bool(_PASSES.search(kind)))
+
+
+def _kinds(body: Any) -> list[Any]:
+    """Return the codes and types that an error states."""
+    places = (body, body.get("error")) if isinstance(body, dict) else ()
+    return [each.get(k) for each in places if isinstance(each, dict) for k in ("code", "type")]
 
 
 def overflows(body: Any) -> bool:
     """Return whether a server's error says that the prompt does not fit."""
-    places = (body, body.get("error")) if isinstance(body, dict) else ()
-    kinds = (each.get(k) for each in places if isinstance(each, dict) for k in ("code", "type"))
-    return any(_TOO_LONG.search(str(said)) for said in (server_text(body), *kinds))
+    said, kinds = server_text(body), list(map(str, _kinds(body)))
+    if any(map(_TOO_LONG.search, (said, *kinds))):
+        return True
+    return any(map(_LONG.search, (said, *kinds))) and not any(map(_RATE.search, (said, *kinds)))
+
+
+_FUNCTION = re.compile(r"<function=([\w.-]+)[>\s]*(.*?)(?:</function>|$)", re.S)
+
+
+def refused_call(body: Any) -> ModelReply | None:
+    """Return the answer that a server refused because its call does not fit, as Groq does."""
+    if "tool_use_failed" not in _kinds(body):
+        return None
+    places = (body, body.get("error"))
+    given = [each.get("failed_generation") for each in places if isinstance(each, dict)]
+    text = next((each for each in given if isinstance(each, str)), "")
+    called = None
+    with suppress(ValueError, RecursionError):
+        called = json.loads(text)
+    listed = called if isinstance(called, list) else [called]
+    calls = [
+        Call("", each["name"], json.dumps(each.get("arguments", each.get("parameters", {}))))
+        for each in listed
+        if isinstance(each, dict) and isinstance(each.get("name"), str)
+    ] or [Call("", found[1], found[2]) for found in _FUNCTION.finditer(text)]
+    if calls:
+        return ModelReply(calls=tuple(calls), finish_reason="calls")
+    return ModelReply(readable(text))
+
+
+def end_of(reason: Any, has_calls: bool, name: str) -> str:
+    """Return our word for the end of an answer; raise if it says that it is not whole."""
+    if not isinstance(reason, str) or not reason:
+        reason = "stop"
+    ours = _OURS.get(reason.lower())
+    if ours is None:
+        kind = Passing if _PASSES.search(reason) else ModelError
+        raise kind(f"{name}: the answer is not whole: it ended with {shorten(reason)!r}")
+    return "calls" if ours == "stop" and has_calls else ours
 
 
 def server_text(body: Any) -> str:

@@ -18,6 +18,7 @@ from moothall.models.chat_answer import (
     CHUNK,
     WHOLE,
     checked,
+    end_of,
     failed,
     joined_content,
     parsed,
@@ -27,6 +28,7 @@ from moothall.models.chat_answer import (
 from moothall.models.kept_fields import KeptFields, merged
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.server_events import ServerEvents
+from moothall.models.thoughts import Said, Thoughts
 
 MOST_TOKENS = 2**53
 MAX_CALLS = 1024
@@ -57,6 +59,7 @@ class AnswerStream:
         self._usage: Any = None
         self._reason: str | None = None
         self._choices = False
+        self._thoughts, self._apart = Thoughts(), False
         self._came: set[str] = set()  # the fields of which pieces came
 
     def feed(self, data: bytes, final: bool = False) -> Iterator[StreamPart]:
@@ -78,7 +81,11 @@ class AnswerStream:
             raise failed(answer, self._name)
         answer = checked(WHOLE, answer, where)
         self.whole, self._usage = True, answer["usage"]
-        yield from self._choice({"delta": None, **answer["choices"][0]}, where, "choices[0]")
+        choice = {"delta": None, **answer["choices"][0]}
+        # Azure withholds an answer without a message.
+        if choice["message"] is None and choice["finish_reason"] != "content_filter":
+            raise wrong_field(where, "choices[0].message", None, "an object")
+        yield from self._choice(choice, where, "choices[0]")
 
     def take(self, chunk: Any, failure: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of the answer in an event; a `failure` is an event of that name."""
@@ -89,8 +96,8 @@ class AnswerStream:
             raise failed(chunk, self._name)
         if isinstance(given.get("usage"), dict):
             self._usage = given["usage"]
-            if given.get("choices") is None:
-                return
+        if given and given.get("choices") is None:
+            return  # such as a ping
         for n, choice in enumerate(checked(CHUNK, chunk, where)["choices"]):
             if not choice["index"]:
                 yield from self._choice(choice, where, f"choices[{n}]")
@@ -116,17 +123,29 @@ class AnswerStream:
         self._kept.take(delta)
         if thinking := readable(reasoning_of(delta)):
             self._thought.append(thinking)
+            self._apart = True
             yield ReasoningPiece(thinking)
         text = joined_content(delta.get("content"), where, f"{place}.{kind}.content")
         if text := readable(text):
-            self._said.append(text)
-            yield TextPiece(text)
+            yield from self._say(text)
         if isinstance(delta.get("refusal"), str):
             self._refusal.append(delta["refusal"])
         for n, piece in enumerate(delta.get("tool_calls") or ()):
             if kind == "message":
                 self._last.clear()  # each call is whole
             self._call(piece, where, f"{place}.{kind}.tool_calls[{n}]")
+
+    def _say(self, text: str, last: bool = False) -> Iterator[StreamPart]:
+        """Yield the pieces of a text; reasoning in it is told apart, unless it came apart."""
+        pieces = iter((Said(text, False),)) if self._apart else self._thoughts.feed(text, last)
+        for piece in pieces:
+            if piece.before:
+                self._thought += self._said
+                self._said = []
+            if not piece.text:
+                continue
+            (self._thought if piece.thought else self._said).append(piece.text)
+            yield ReasoningPiece(piece.text) if piece.thought else TextPiece(piece.text)
 
     def _call(self, piece: dict[str, Any], where: str, place: str) -> None:
         function = piece["function"] or {"name": None, "arguments": None}
@@ -179,20 +198,22 @@ class AnswerStream:
             )
         if not self._choices:
             raise ModelError(f"{self._name}: the answer's events hold no answer")
+        if not self._apart:
+            parts += self._say("", last=True)
         # What a provider writes instead of an answer, when it declines to give one.
-        if not self._said and (refused := readable("".join(self._refusal))):
+        refused = "" if self._said else readable("".join(self._refusal))
+        if refused:
             self._said.append(refused)
             parts.append(TextPiece(refused))
-        text, calls, reason = "".join(self._said), self._made(), self._reason
+        text, calls = "".join(self._said), self._made()
+        reason = end_of(self._reason, bool(calls), self._name)
+        if refused and reason == "stop":
+            reason = "refusal"
         if reason == "content_filter" and not text and not calls:
             raise ModelError(
                 f"{self._name}: the provider's content filter withheld the answer: change the "
                 "prompt"
             )
-        if reason in ("model_length", "max_tokens"):  # Mistral's, and Anthropic's behind proxies
-            reason = "length"
-        elif reason not in ("length", "content_filter"):
-            reason = "calls" if calls else "stop"
         thought, extras = "".join(self._thought), [call.extra for call in self._in_order()]
         kept = self._kept.record(extras)
         return [*parts, ModelReply(text, calls, self._spent(), reason, thought, kept)]
@@ -204,9 +225,12 @@ class AnswerStream:
         given, answered, total = (token_count(counted, field) for field in fields)
         # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
         answered = max(answered, total - given) if given else answered
-        cached = token_count(counted.get("prompt_tokens_details"), "cached_tokens")
+        about = counted.get("prompt_tokens_details")
+        cached = min(token_count(about, "cached_tokens"), given)
+        written = token_count(about, "cache_write_tokens")
+        written = written or token_count(about, "cache_creation_tokens")
         thought = token_count(counted.get("completion_tokens_details"), "reasoning_tokens")
-        return Usage(given, answered, min(cached, given), 0, min(thought, answered))
+        return Usage(given, answered, cached, min(written, given - cached), min(thought, answered))
 
     def _in_order(self) -> list[_Call]:
         return sorted(self._calls, key=lambda call: call.index or 0)

@@ -116,8 +116,8 @@ class ModelReply:
         text: the answer's text
         calls: the actions that it wants executed, in order
         usage: the tokens that the answer took
-        finish_reason: `stop`, `calls`, or, for an answer that was cut, `length` (at a limit) or
-            `content_filter` (by the provider)
+        finish_reason: `stop`, `calls`, `refusal` (the text says that the model declines), or, for
+            an answer that was cut, `length` (at a limit) or `content_filter` (by the provider)
         reasoning: the model's reasoning, if the provider shows it; not part of the answer
         thinking: what the provider wants back with the answer, such as signatures and reasoning;
             its user keeps it with the message, and it goes to the server that it names alone

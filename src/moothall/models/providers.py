@@ -27,7 +27,6 @@ class Provider:
         gives_back: whether it takes back fields that it gave with its answers
         id_length: how long the id of a call must be, in letters and digits; 0 if any will do
         answer_before_user: whether it wants an answer between a result and a message of the user
-        signs_calls: whether it wants a signature with each call
     """
 
     title: str
@@ -42,7 +41,6 @@ class Provider:
     gives_back: bool = True
     id_length: int = 0
     answer_before_user: bool = False
-    signs_calls: bool = False
 
 
 PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
@@ -88,7 +86,6 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
             "GEMINI_API_KEY",
             "google",
             otel="gcp.gemini",
-            signs_calls=True,
         ),
         "groq": Provider(
             "Groq's",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError, ModelError
-from moothall.http import Client, HTTPError, Response
-from moothall.models.protocol import StreamPart
+from moothall.http import Client, HTTPError, Response, tried
+from moothall.models.chat_answer import Passing, RefusedCall
+from moothall.models.protocol import ModelReply, StreamPart, TextPiece
 from moothall.models.remote.remote import RemoteModel
 from moothall.models.settings import check_key
 from moothall.threads import awaited
@@ -120,12 +123,28 @@ class HTTPModel(RemoteModel):
     async def _asked(
         self, content: bytes, calls_before: int, stream: bool
     ) -> AsyncGenerator[StreamPart, None]:
+        said, attempt = [], 0
         try:
-            response = await self._sent(content, stream)
-            reader = self._reader(content, calls_before)
-            async with aclosing(_parts_of(response, reader, stream)) as parts:
-                async for part in parts:
-                    yield part
+            while True:
+                try:
+                    response = await self._sent(content, stream)
+                    reader = self._reader(content, calls_before)
+                    async with aclosing(_parts_of(response, reader, stream)) as parts:
+                        async for part in parts:
+                            if stream or isinstance(part, ModelReply):
+                                said.append(part)
+                                yield part
+                    return
+                except Passing as error:
+                    attempt += 1
+                    if said or attempt > self._max_retries:
+                        raise ModelError(f"{error}{tried(attempt)}") from None
+                await asyncio.sleep(0.5 * 2 ** (attempt - 1))
+        except RefusedCall as error:
+            text = "".join(part.text for part in said if isinstance(part, TextPiece))
+            if stream and not text and error.reply.text:
+                yield TextPiece(error.reply.text)
+            yield replace(error.reply, text=text or error.reply.text)
         except HTTPError as error:
             raise self._lost(str(error)) from None
         except ModelError as error:

@@ -139,6 +139,7 @@ class LiteLLMModel(RemoteModel):
             # Without a key here, litellm would send the provider's own key to this server.
             self._fields |= {"api_base": self.base_url, "api_key": api_key or "none"}
             self.where_key = "api_key="
+            self.context_tokens = context_tokens  # of another server nothing is known
         MissingExtra.unless("LiteLLMModel", "litellm", "litellm")
 
     def __repr__(self) -> str:

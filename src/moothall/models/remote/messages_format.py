@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from moothall.action import Action
 
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]")
-_DATA_URL = re.compile(r"data:(image/[a-z+.-]+|application/pdf);base64,(.+)", re.DOTALL)
+_DATA_URL = re.compile(
+    r"data:(image/[a-z+.-]+|application/pdf)(?:;[^;,]*)*?;base64,(.+)", re.DOTALL | re.IGNORECASE
+)
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 

@@ -11,12 +11,11 @@ from typing import Any
 
 from moothall.errors import ModelError
 from moothall.jsonvalue import readable
-from moothall.models.chat_answer import failed, parsed, wrong_field
+from moothall.models.chat_answer import end_of, failed, parsed, wrong_field
 from moothall.models.chat_stream import MAX_CALLS, token_count
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.server_events import ServerEvents
 
-_CUT = ("max_tokens", "model_context_window_exceeded")
 _KEPT = ("text", "thinking", "redacted_thinking")
 _PIECES = ("text", "thinking", "signature")
 _TEXTS = {f"{each}_delta": each for each in _PIECES}
@@ -129,10 +128,8 @@ class MessageStream:
             if not text and not calls:
                 raise ModelError(f"{self._name}: the provider refused to answer: change the prompt")
             reason = "content_filter"
-        elif self._reason in _CUT:
-            reason = "length"
         else:
-            reason = "calls" if calls else "stop"
+            reason = end_of(self._reason, bool(calls), self._name)
         # Only an answer with calls goes back to the model within the same turn.
         kept = list(filter(None, map(_kept, blocks))) if calls else []
         thought = any(each["type"] not in ("text", "tool_use") for each in kept)

@@ -13,8 +13,10 @@ from moothall.errors import ConfigError, ModelError
 from moothall.http import HTTPError, Response
 from moothall.http.network import check_allowed
 from moothall.models.base import Request
+from moothall.models.chat_answer import KEPT_FIELDS
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.providers import PROVIDERS, key_of
+from moothall.models.remote.adapting import Adapting
 from moothall.models.remote.context_length import (
     root_of,
     served_context,
@@ -154,6 +156,9 @@ class OpenAIModel(HTTPModel):
         self.model = name
         self._provider = about
         self._forms = SchemaForms(about.schema_beside_actions)
+        self._adapting = Adapting(about.id_length, about.answer_before_user)
+        if not about.gives_back:
+            self._not_back |= {*KEPT_FIELDS}
         self._api, self._may_switch = api, api is None
         # Until a server says that it cannot.
         self._streams_usage = True

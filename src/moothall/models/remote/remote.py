@@ -14,9 +14,16 @@ from moothall.errors import ConfigError, ContextOverflow, DefinitionError, Model
 from moothall.http import retry_after_s, tried
 from moothall.http.network import check_allowed
 from moothall.models.base import Answering, Request
-from moothall.models.chat_answer import KEPT_FIELDS, overflows, server_text
+from moothall.models.chat_answer import (
+    KEPT_FIELDS,
+    RefusedCall,
+    overflows,
+    refused_call,
+    server_text,
+)
 from moothall.models.listed import listed_context
 from moothall.models.protocol import ModelReply, StreamPart, calls_in
+from moothall.models.remote.adapting import Adapting
 from moothall.models.remote.chat_format import chat_messages, response_format, tools
 from moothall.models.remote.schema_form import SchemaForms, as_text, in_form
 from moothall.models.settings import check_key, check_sampling
@@ -74,6 +81,7 @@ class RemoteModel(Answering):
         self._max_retries = max_retries
         self._server = base_url or name.rpartition("/")[0]  # the one that gets back what it gave
         self._forms = SchemaForms(beside_actions=False)
+        self._adapting = Adapting()
         self._not_back: set[str] = set()  # fields that it gave and refuses
         self._secrets: list[str] = []  # beside the key
         self._key = key
@@ -105,8 +113,9 @@ class RemoteModel(Answering):
         self._check_allowed(request.messages)
         begun, reserved = False, None
         while True:
-            form = self._forms.form(request)
-            content = self._content(in_form(form, request))
+            form, version = self._forms.form(request), self._adapting.version
+            given = request._replace(messages=self._adapting.messages(request.messages))
+            content = self._content(in_form(form, given))
             if self.rate_limit is not None and reserved is None:
                 # One token per three bytes, plus the longest answer: an estimate on the high side.
                 estimate = len(content) // 3 + (self.max_tokens or 0)
@@ -125,15 +134,20 @@ class RemoteModel(Answering):
             except ModelError as error:
                 said = str(error)
                 if begun or not (
-                    self._adapts(said, content) or self._forms.refused(form, request, said)
+                    self._adapts(said, content)
+                    or self._forms.refused(form, request, said)
+                    or self._adapting.version != version  # as another request was refused, too
                 ):
                     raise
 
     def _adapts(self, said: str, content: bytes) -> bool:
         """Note what a refusal says of the form of all requests; return whether it says something.
 
-        Here it is the fields that the server gave, and does not take back.
+        Here it is the fields that the server gave, and does not take back, and what it wants of
+        the messages.
         """
+        if self._adapting.refused(said):
+            return True
         named = {each for each in KEPT_FIELDS if each in said and f'"{each}": ' in content.decode()}
         if not named or "answered 4" not in said or _WANTED_BACK.search(said):
             return False
@@ -150,9 +164,11 @@ class RemoteModel(Answering):
         """Return the request in the provider's form."""
         messages, actions, schema, _ = request
         made = chat_messages(messages, self.name, self._server)
+        self._adapting.complete(made)
         for field in self._not_back:
             for each in made:
-                each.pop(field, None)
+                for kept in (each, *each.get("tool_calls", ())):
+                    kept.pop(field, None)
         body = self._fields_of(messages) | {"messages": made}
         if actions:
             body["tools"] = tools(actions)
@@ -174,8 +190,10 @@ class RemoteModel(Answering):
         if isinstance(body, list) and len(body) == 1:
             body = body[0]  # Gemini's
         reason = f"{self.name}: the server answered {status}: {server_text(body)}"
-        if overflows(body):
+        if overflows(body) or status == 413:
             return ContextOverflow(self._hidden(f"{reason}; nothing was cut"))
+        if (refused := refused_call(body)) is not None:
+            return RefusedCall(self._hidden(reason), refused)
         if status in (401, 403):
             reason += f"; check {self.where_key}"
         elif status == 404 or 300 <= status < 400:

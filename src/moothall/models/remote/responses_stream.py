@@ -124,11 +124,12 @@ class ResponseStream:
                 f"{self._name}: the answer broke off after event {self._events}, before its end"
             )
         calls = self._calls()
-        if not self._said and not calls and self._refused:
+        refused = bool(not self._said and not calls and self._refused)
+        if refused:
             parts += self._say("".join(self._refused))
         about = self._response.get("incomplete_details")
         cut = about.get("reason") if isinstance(about, dict) else None
-        reason = "calls" if calls else "stop"
+        reason = "calls" if calls else "refusal" if refused else "stop"
         if self._response.get("status") == "incomplete":
             reason = "content_filter" if cut == "content_filter" else "length"
         if reason == "content_filter" and not self._said and not calls:

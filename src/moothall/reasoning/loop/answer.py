@@ -30,6 +30,7 @@ from moothall.threads import awaited
 
 EMPTY = "The answer was empty. Answer with text, or call an action."
 MAX_NAME = 64
+_CUT = "It was cut at its length limit."
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -207,7 +208,7 @@ def read_answer(
         if text:
             return Answer(text, [], thinking=thinking_of(answer))
         if getattr(answer, "finish_reason", None) == "length":
-            return Answer("", [], f"{EMPTY} (It was cut at its length limit.)")
+            return Answer("", [], f"{EMPTY} ({_CUT})")
         return Answer("", [], EMPTY)
     if len(calls) > MAX_CALLS:
         fault = (
@@ -217,6 +218,10 @@ def read_answer(
         return Answer(text, [], fault)
     wanted = [_read_call(call, ids, find, known) for call in calls]
     faults = "; ".join([each.fault for each in wanted if each.fault])
+    if faults and getattr(answer, "finish_reason", None) == "length":
+        faults += f" ({_CUT})"
+        for each in wanted:
+            each.fault = f"{each.fault} ({_CUT})" if each.fault else None
     return Answer(text, wanted, faults, thinking_of(answer))
 
 
@@ -280,8 +285,9 @@ def _read_args(args: Any) -> dict[str, Any]:
     if isinstance(args, str):
         if len(args) > MAX_ARGS_CHARS:
             raise Unreadable(f"are longer than {MAX_ARGS_CHARS} characters")
-        if not args or args.isspace():
-            return {}  # what providers send for an action without parameters
+        args = args.strip().removeprefix("{}").lstrip() or "{}"  # of bridges to Bedrock
+        if args == "null":
+            return {}  # what some send for an action without parameters
         try:
             args = read_json(args)
         except Unreadable as error:

@@ -37,6 +37,7 @@ from moothall.reasoning.loop.parts import (
 )
 from moothall.reasoning.loop.recording import KIND, LoopState, catch_up, program_of
 from moothall.reasoning.loop.results import MAX_RESULT_CHARS
+from moothall.reasoning.loop.room import bounds_of
 from moothall.reasoning.loop.run import Run
 from moothall.reasoning.record import Record
 from moothall.reasoning.recorded_agent import RecordedAgent
@@ -73,8 +74,8 @@ class ReActAgent(RecordedAgent):
         memory: a memory, of which each thread has its part by `thread(id)`; or a function that
             makes the memory of a thread from its id (None for the agent's own); or the path of a
             file of its own, for a `SQLiteMemory`, with which conversations outlive a restart. By
-            default each thread remembers as much as fits half of the model's context, or 8,192
-            tokens if the model's `context_tokens` is None
+            default each thread remembers as much as fits half of the model's context, and three
+            quarters of it while it replies; if nobody states it, 32,768 tokens are assumed
         environment: where actions are executed
         system_prompt: the agent's role, as text for the model; or a function of the `Context` of a
             reply that returns it, sync or async. It is called once for each run, and a resumed run
@@ -263,13 +264,11 @@ class ReActAgent(RecordedAgent):
 
     def _bounded(self) -> Memory:
         """Return the memory of an agent that was given none."""
-        from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
+        from moothall.memory.bounded import TokenBoundedMemory
 
         model = self.model
-        room = getattr(model, "context_tokens", None)
-        # Keep the other half for the system part, the actions' descriptions and the answer.
-        bound = max(room // 2, 1) if isinstance(room, int) else DEFAULT_TOKENS
-        return TokenBoundedMemory(bound, getattr(model, "count_tokens", None))
+        bound, most = bounds_of(model)
+        return TokenBoundedMemory(bound, getattr(model, "count_tokens", None), reply_tokens=most)
 
     @property
     def goals(self) -> list[Goal]:

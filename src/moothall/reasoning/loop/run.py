@@ -46,6 +46,7 @@ from moothall.reasoning.loop.recording import (
     tell_past,
 )
 from moothall.reasoning.loop.results import MAX_RESULT_CHARS, NOT_RUN, error_of, result_content
+from moothall.reasoning.loop.room import fit
 from moothall.reasoning.loop.steering import Steering
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Record
 from moothall.reasoning.record import Step as RecordedStep
@@ -70,6 +71,7 @@ _LEAST_CHARS = 200
 CUT = {
     "length": "cut at the model's length limit",
     "content_filter": "cut by the provider's content filter",
+    "refusal": "refused by the model",
 }
 
 
@@ -113,6 +115,7 @@ class Run:
             self.thread.underway = steering
         record = self.record
         try:
+            await fit(self.agent.model, self.memory, self.id)
             if record is NULL_RECORD:
                 return await self._reply()
             if not ended(record):
@@ -190,6 +193,10 @@ class Run:
             try:
                 value = self.schema.read(answer.text)
             except Unreadable as error:
+                if cut == CUT["refusal"]:  # asked again, it would refuse again
+                    self._add_faults(answer, cut)
+                    self.save()
+                    return self.end(Stop("unreadable", f"{cut}: {answer.text}"))
                 answer.fault = f"{error} (It was {cut}.)" if cut else str(error)
         if agent.check is not None and not answer.calls and not answer.fault:
             check = partial(fault_of, value, agent.check)
@@ -589,4 +596,13 @@ class Run:
             value = state.text if self.schema is None else None
         messages: Any = state.messages
         made = (state.text, value, messages, state.steps, state.usage)
-        return Reply(*made, reason, stop.detail, stop.error, self.request.run_id)
+        detail = "; ".join(filter(None, (stop.detail, self._left_out())))
+        return Reply(*made, reason, detail, stop.error, self.request.run_id)
+
+    def _left_out(self) -> str:
+        """Return what the model no longer read of this reply, in words; empty if it read all."""
+        if not (count := getattr(self.memory, "left_out", 0)):
+            return ""
+        said = f"{counted(count, 'earlier message')} of this reply did not fit the model's memory"
+        logger.warning("agent %r: %s", self.id, said)
+        return said

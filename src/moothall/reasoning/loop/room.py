@@ -1,0 +1,47 @@
+"""How much of its model's context an agent's own memory may take."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+from weakref import WeakSet
+
+from moothall.errors import MissingExtra, ModelError
+from moothall.memory.bounded import ASSUMED_CONTEXT, TokenBoundedMemory
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+_ASK_S = 5.0
+_ASKED: WeakSet[Any] = WeakSet()
+"""The models whose servers do not say how much they read."""
+
+
+def bounds_of(model: Any) -> tuple[int, int]:
+    """Return the tokens of a memory: in all, and before a reply loses its own results."""
+    context = getattr(model, "context_tokens", None)
+    room = context if isinstance(context, int) else ASSUMED_CONTEXT
+    # The rest is for the system part, the actions' descriptions and the answer.
+    return max(room // 2, 1), max(room * 3 // 4, 1)
+
+
+async def fit(model: Any, memory: Any, agent: str) -> None:
+    """Fit a memory that the agent was not given to its model, whose server is asked if need be."""
+    if not isinstance(memory, TokenBoundedMemory) or memory.reply_tokens is None:
+        return
+    find = getattr(model, "find_context", None)
+    if find is not None and getattr(model, "context_tokens", None) is None and model not in _ASKED:
+        with suppress(ModelError, MissingExtra, TimeoutError):  # an answer will say so
+            async with asyncio.timeout(_ASK_S):
+                await find()
+        if model.context_tokens is None:
+            _ASKED.add(model)
+            logger.warning(
+                "agent %r: nobody says how much model %s reads at once; %s tokens are assumed: "
+                "state context_tokens=",
+                agent,
+                model.name,
+                f"{ASSUMED_CONTEXT:,}",
+            )
+    memory.max_tokens, memory.reply_tokens = bounds_of(model)
