@@ -137,7 +137,6 @@ FLOORS = {
     "models": (
         "protocol",
         "providers",
-        "listed",
         "settings",
         "base",
         "ask",

@@ -21,8 +21,8 @@ from moothall.models.chat_answer import (
     refused_call,
     server_text,
 )
-from moothall.models.listed import listed_context
 from moothall.models.protocol import ModelReply, StreamPart, calls_in
+from moothall.models.providers import listed_context
 from moothall.models.remote.adapting import Adapting
 from moothall.models.remote.chat_format import chat_messages, response_format, tools
 from moothall.models.remote.schema_form import SchemaForms, as_text, in_form

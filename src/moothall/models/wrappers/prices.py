@@ -10,7 +10,7 @@ from typing import TypeAlias
 from moothall.budget.limits import picodollars
 from moothall.errors import ConfigError, DefinitionError, UnknownPrice
 from moothall.http.network import is_loopback
-from moothall.models.listed import listed_price
+from moothall.models.providers import listed_price
 from moothall.text import excerpt, shorten
 
 # Models in this process, those of one's own server, and scripted ones.

@@ -10,10 +10,13 @@ from weakref import WeakSet
 
 from moothall.errors import MissingExtra, ModelError
 from moothall.memory.bounded import ASSUMED_CONTEXT, TokenBoundedMemory
+from moothall.text import counted
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _ASK_S = 5.0
+_LEAST_CHARS = 200
+"""How many characters of each result are shown even in a small context."""
 _ASKED: WeakSet[Any] = WeakSet()
 """The models whose servers do not say how much they read."""
 
@@ -45,3 +48,18 @@ async def fit(model: Any, memory: Any, agent: str) -> None:
                 f"{ASSUMED_CONTEXT:,}",
             )
     memory.max_tokens, memory.reply_tokens = bounds_of(model)
+
+
+def left_out(memory: Any, agent: str) -> str:
+    """Return what the model no longer read of a reply, in words; empty if it read all."""
+    if not (count := getattr(memory, "left_out", 0)):
+        return ""
+    said = f"{counted(count, 'earlier message')} of this reply did not fit the model's memory"
+    logger.warning("agent %r: %s", agent, said)
+    return said
+
+
+def result_chars(model: Any, most: int, results: int) -> int:
+    """Return how many characters of each result are shown: together about half the context."""
+    context = getattr(model, "context_tokens", None)
+    return min(most, max(context // results, _LEAST_CHARS)) if isinstance(context, int) else most

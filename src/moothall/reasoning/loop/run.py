@@ -46,7 +46,7 @@ from moothall.reasoning.loop.recording import (
     tell_past,
 )
 from moothall.reasoning.loop.results import MAX_RESULT_CHARS, NOT_RUN, error_of, result_content
-from moothall.reasoning.loop.room import fit
+from moothall.reasoning.loop.room import fit, left_out, result_chars
 from moothall.reasoning.loop.steering import Steering
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Record
 from moothall.reasoning.record import Step as RecordedStep
@@ -66,8 +66,6 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 SAME_CALLS = 3
 """How many answers in a row with the same calls and results end a run as `no_progress`."""
-_LEAST_CHARS = 200
-"""How many characters of each result are shown even in a small context."""
 CUT = {
     "length": "cut at the model's length limit",
     "content_filter": "cut by the provider's content filter",
@@ -497,7 +495,7 @@ class Run:
     def _keep(self, answer: Answer, ends: bool = True) -> list[str]:
         """Add the calls and their results, together: memory has no call without its result."""
         contents = []
-        limit = self._room(len(answer.calls))
+        limit = result_chars(self.model, self.agent.max_result_chars, len(answer.calls))
         run_id, thread, iteration = self.request.run_id, self.request.thread, self.state.iteration
         self._add_calls(answer)
         for place, wanted in enumerate(answer.calls):
@@ -512,13 +510,6 @@ class Run:
             self._add_result(wanted, content)
             mark_result(self.state.messages[-1], wanted, self.thread, self.request)
         return contents
-
-    def _room(self, results: int) -> int:
-        """Return how many characters of each result are shown: together about half the context."""
-        context = getattr(self.model, "context_tokens", None)
-        if not isinstance(context, int):
-            return self.agent.max_result_chars
-        return min(self.agent.max_result_chars, max(context // results, _LEAST_CHARS))
 
     # -- memory ------------------------------------------------------------------------------------
 
@@ -596,13 +587,5 @@ class Run:
             value = state.text if self.schema is None else None
         messages: Any = state.messages
         made = (state.text, value, messages, state.steps, state.usage)
-        detail = "; ".join(filter(None, (stop.detail, self._left_out())))
+        detail = "; ".join(filter(None, (stop.detail, left_out(self.memory, self.id))))
         return Reply(*made, reason, detail, stop.error, self.request.run_id)
-
-    def _left_out(self) -> str:
-        """Return what the model no longer read of this reply, in words; empty if it read all."""
-        if not (count := getattr(self.memory, "left_out", 0)):
-            return ""
-        said = f"{counted(count, 'earlier message')} of this reply did not fit the model's memory"
-        logger.warning("agent %r: %s", self.id, said)
-        return said
