@@ -101,11 +101,18 @@ def _is_overridden(environment: Environment) -> bool:
     )
 
 
+def _told(error: BaseException) -> str:
+    """Return an error as a model reads it; a key alone would not say what is wrong."""
+    text, kind = error_message(error), type(error)
+    is_bare = kind.__str__ is KeyError.__str__
+    return f"{kind.__name__}: {text}" if text and is_bare else text or kind.__name__
+
+
 def failed(error: BaseException) -> dict[str, Any]:
     """Return the result of an action that raised."""
     return {
         "tool_executed": False,
-        "error": error_message(error) or type(error).__name__,
+        "error": _told(error),
         "traceback": "".join(traceback.format_exception(error)),
     }
 

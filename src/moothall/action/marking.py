@@ -30,6 +30,7 @@ class ActionOptions(TypedDict, total=False):
     idempotent: bool
     timeout: float | None
     detached: bool
+    polling: bool
     outside: bool
     own: bool | Sequence[str]
     guard: Sequence[str] | None
@@ -52,6 +53,7 @@ class Options:
     idempotent: bool = False
     timeout: float | None = None
     detached: bool = False
+    polling: bool = False
     outside: bool = False
     own: bool | Sequence[str] = False
     guard: Sequence[str] | None = None
@@ -76,6 +78,7 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
         terminal: a successful call ends a model's run; its result is the reply
         idempotent: two calls have the effect of one, so a call may be repeated after a crash
         timeout: seconds that one call may take
+        polling: a model may call it again and again for the same result, as it waits for something
         detached: a call may run for long, so the space stores its message in the inbox and
             acknowledges it to the message broker before the call runs
         outside: its results come from outside: web pages, mail, files of others. A value that was

@@ -45,6 +45,8 @@ class Step:
         thread: the id of the conversation; None for the agent's own
         origins: where the values of its arguments come from, by parameter; empty as long as the
             thread had read nothing from outside
+        repaired: what of its arguments the model spelled otherwise, such as a number as a text;
+            empty if nothing
     """
 
     iteration: int
@@ -55,6 +57,7 @@ class Step:
     run_id: str | None = None
     thread: str | None = None
     origins: Origins = field(default_factory=dict)
+    repaired: str = ""
 
     @property
     def executed(self) -> bool:

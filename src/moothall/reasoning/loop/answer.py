@@ -1,8 +1,8 @@
 """Reading a model's answer, and the names that models call actions by.
 
-An answer is data: nothing in it is guessed at, repaired or run. Providers allow letters, digits,
-`_` and `-` in a name, and 64 of them; the public names of actions may be `block.action` or hold an
-agent's id, which is any text.
+An answer is data: nothing in it is guessed at or run; `repairing.py` says what is repaired.
+Providers allow letters, digits, `_` and `-` in a name, and 64 of them; the public names of actions
+may be `block.action` or hold an agent's id, which is any text.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from moothall.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readab
 from moothall.models.protocol import NoAnswer, is_answer, thinking_of
 from moothall.provenance import Origins, origins_of
 from moothall.provenance.reading import Found
+from moothall.reasoning.loop.repairing import repaired
 from moothall.text import json_type, shorten
 from moothall.threads import awaited
 
@@ -138,6 +139,7 @@ class RequestedCall:
     action: Action | None = None
     kwargs: dict[str, Any] = field(default_factory=dict)  # the arguments for the function
     fault: str | None = None  # what is wrong with the call
+    repaired: str = ""  # what of its arguments was spelled otherwise
     begun: bool = False  # whether its execution has begun
     result: dict[str, Any] | None = None  # the environment's, once it has ended
     # All of one value until something was read from outside: a call costs nothing more then.
@@ -259,7 +261,11 @@ def _read_call(
     try:
         wanted.kwargs = action.check(args)
     except InvalidArguments as error:
-        wanted.fault = readable(str(error))
+        try:
+            args, wanted.kwargs, wanted.repaired = repaired(action, args)
+            wanted.args = copy_json(args)
+        except InvalidArguments:
+            wanted.fault = readable(str(error))
     return wanted
 
 

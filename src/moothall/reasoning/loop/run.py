@@ -253,7 +253,8 @@ class Run:
             for call, content in zip(answer.calls, contents, strict=True)
         ]
         state = self.state
-        state.same = state.same + 1 if now == state.before else 1
+        polls = any(call.action is not None and call.action.polling for call in answer.calls)
+        state.same = state.same + 1 if now == state.before and not polls else 1
         state.before = now
         if state.same < SAME_CALLS:
             return None
@@ -504,7 +505,7 @@ class Run:
                 result = self._calls(answer).cut_off(place, ends)
             error = error_of(result)
             made = (iteration, wanted.name, wanted.args, result, error, run_id, thread)
-            self.state.steps.append(Step(*made, dict(wanted.origins)))
+            self.state.steps.append(Step(*made, dict(wanted.origins), wanted.repaired))
             content = result_content(result, limit, wanted)
             contents.append(content)
             self._add_result(wanted, content)
