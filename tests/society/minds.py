@@ -65,11 +65,11 @@ class Mind(ScriptedModel):
     def _plan(self, shown: Any, names: Any) -> Any:
         places = names["plan"]["items"]["properties"]["where"]["enum"]
         pieces = []
-        for do, where, since, until in self.plan:
+        for do, where, since, _ in self.plan:
             if where == "work" and where not in places:
                 do, where = "leisure", "home"
             where = where if where in places else "home"
-            pieces.append({"do": do, "where": where, "from": since, "until": until})
+            pieces.append({"from": since, "do": do, "where": where})
         return {"plan": pieces}
 
     def _place(self, shown: Any, names: Any) -> Any:

@@ -27,7 +27,7 @@ _OTHERS: Final = (
 )
 _TEXT: Final = {"type": "string", "maxLength": 300}
 _REACHED: Final = object_schema(
-    topic=_TEXT,
+    topic={**_TEXT, "description": "the objective, word for word"},
     answered={
         "type": "array",
         "items": {**_TEXT, "description": "a part of it that a source answers, with the footnote"},

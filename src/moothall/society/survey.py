@@ -243,7 +243,10 @@ class Survey:
             "you remember": recalled(respondent.stream, perceived, about, _REMEMBERED),
             "questions": {each.id: each.text for each in self.questions},
         }
-        task = "Answer the questions as that citizen would."
+        task = (
+            "Answer the questions as that citizen would. What it remembers is what it did, said "
+            "and heard: it tells of nothing else, and says so if it does not know."
+        )
         return perceived.prompt(task, self.schema, {k: v for k, v in shown.items() if v}, rules)
 
 

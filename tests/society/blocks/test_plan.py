@@ -342,25 +342,37 @@ def test_company_waits_until_work_is_over_and_nothing_breaks_sleep() -> None:
     assert "mended" not in agent.status
 
 
-def test_a_model_plans_the_day_and_what_it_leaves_free_is_spent_at_home() -> None:
+def test_a_model_plans_the_day_by_starts_and_what_is_out_of_order_is_put_in_order() -> None:
     answer = {
         "plan": [
-            {"do": "sleep", "where": "home", "from": "00:00", "until": "07:00"},
-            {"do": "work", "where": "work", "from": "09:00", "until": "17:00"},
-            {"do": "sleep", "where": "home", "from": "22:00", "until": "24:00"},
+            {"from": "09:00", "do": "work", "where": "work"},
+            {"from": "07:00", "do": "eat", "where": "home"},
+            {"from": "07:00", "do": "social", "where": "home"},
+            {"from": "22:00", "do": "sleep", "where": "home"},
         ]
     }
-    block = PlanBlock(llm=ScriptedModel([json.dumps(answer)]))
+    model = ScriptedModel([json.dumps(answer)])
+    block = PlanBlock(llm=model)
     agent = citizen([block], work="work-1")
     live(agent, 0, city=town())
-    assert [(each["do"], each["where"]) for each in agent.status["plan"]] == [
-        ("sleep", "home-1"),
-        ("leisure", "home-1"),
-        ("work", "work-1"),
-        ("leisure", "home-1"),
-        ("sleep", "home-1"),
+    assert [(each["from"] // HOUR, each["do"], each["where"]) for each in agent.status["plan"]] == [
+        (0, "sleep", "home-1"),
+        (7, "eat", "home-1"),
+        (9, "work", "work-1"),
+        (22, "sleep", "home-1"),
     ]
+    assert [each["until"] for each in agent.status["plan"]][-1] == DAY_S
     assert block.fallbacks == 0
+    assert '"an example": [{"from": "00:00", "do": "sleep"' in model.received[0][-1]["content"]
+
+
+def test_a_citizen_led_by_a_model_remembers_what_it_did() -> None:
+    pieces = [("00:00", "sleep", "home"), ("00:30", "leisure", "home"), ("08:00", "work", "work")]
+    answer = {"plan": [{"from": at, "do": do, "where": where} for at, do, where in pieces]}
+    agent = citizen([PlanBlock(llm=ScriptedModel([json.dumps(answer)]))], work="work-1")
+    for step in (0, 2):
+        live(agent, step, city=town())
+    assert any("From 00:00 to 00:30 its plan was: sleep" in str(e) for e in agent.memory.stream)
 
 
 @pytest.mark.parametrize(
@@ -368,17 +380,9 @@ def test_a_model_plans_the_day_and_what_it_leaves_free_is_spent_at_home() -> Non
     (
         "I would rather not.",
         json.dumps({"plan": []}),
-        json.dumps({"plan": [{"do": "fly", "where": "home", "from": "00:00", "until": "07:00"}]}),
-        json.dumps(
-            {
-                "plan": [
-                    {"do": "work", "where": "work", "from": "09:00", "until": "17:00"},
-                    {"do": "sleep", "where": "home", "from": "00:00", "until": "10:00"},
-                ]
-            }
-        ),
-        json.dumps({"plan": [{"do": "eat", "where": "home", "from": "08:00", "until": "08:00"}]}),
-        json.dumps({"plan": [{"do": "eat", "where": "home", "from": "23:00", "until": "24:30"}]}),
+        json.dumps({"plan": [{"from": "00:00", "do": "fly", "where": "home"}]}),
+        json.dumps({"plan": [{"from": "24:00", "do": "eat", "where": "home"}]}),
+        json.dumps({"plan": [{"from": "25:00", "do": "eat", "where": "home"}]}),
         ValueError("the model is out of order"),
     ),
 )
@@ -392,14 +396,14 @@ def test_nonsense_of_a_model_falls_back_to_the_rule_and_is_counted(answer: Any) 
 
 
 def test_plan_block_tells_its_model_the_fault_and_asks_once_more() -> None:
-    late = {"do": "eat", "where": "home", "from": "23:00", "until": "24:30"}
-    good = {**late, "from": "08:00", "until": "09:00"}
+    late = {"from": "24:30", "do": "eat", "where": "home"}
+    good = {**late, "from": "08:00"}
     model = ScriptedModel([json.dumps({"plan": [each]}) for each in (late, good)])
     block = PlanBlock(llm=model)
     agent = citizen([block], work="work-1")
     live(agent, 0, city=town())
-    assert "Your answer has items that overlap" in model.received[1][-1]["content"]
-    assert [each["do"] for each in agent.status["plan"]] == ["leisure", "eat", "leisure"]
+    assert 'Your answer has no item whose "from" is before' in model.received[1][-1]["content"]
+    assert [each["do"] for each in agent.status["plan"]] == ["sleep", "eat"]
     assert block.fallbacks == 0
 
 

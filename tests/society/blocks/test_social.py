@@ -201,3 +201,16 @@ def test_social_message_of_an_unknown_form_changes_nothing() -> None:
     agent = citizen([follows])
     live(agent, messages=[said("2", topic="music", opinion=1500)])  # as far as an opinion goes
     assert agent.status["opinions"] == {"music": 1000}
+
+
+def test_a_message_that_repeats_a_line_of_the_talk_is_asked_for_again() -> None:
+    line = "I am going to work at the hospital now, how are you?"
+    model = ScriptedModel(
+        [json.dumps({"to": "2", "content": each}) for each in (f"Hey Bo! {line}", "I am well.")]
+    )
+    talks = {"2": [[30, False, f"Hey Ann! {line}"]]}
+    agent = citizen([SocialBlock(llm=model)], plan=MEET, talks=talks)
+    live(agent, others=("2",))
+    assert agent.status["talks"]["2"][-1][2] == "I am well."
+    told = model.received[1][-1]["content"]
+    assert 'Your answer repeats "I am going to work at the hospital" in "content"' in told

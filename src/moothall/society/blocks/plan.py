@@ -104,10 +104,11 @@ class PlanBlock(CitizenBlock):
     =====================================  =========================================================
 
     The thresholds are those of the citizen's `NeedsBlock`; no need breaks sleep or a meal. With a
-    model, the day's plan is its answer, and gaps are spent at home. A step carries out the item at
-    its beginning: steps of 15 or 30 minutes follow a plan, longer ones miss meals. They miss
-    few purchases: who arrives at a shop or restaurant when the time for it is over buys in passing,
-    and an errand that a long step leaves no time for is brought forward, where the time is spare.
+    model, the day's plan is its answer, of starts: each item lasts until the next. A step carries
+    out the item at its beginning: steps of 15 or 30 minutes follow a plan, longer ones miss meals.
+    They miss few purchases: who arrives at a shop or restaurant when the time for it is over buys
+    in passing, and an errand that a long step leaves no time for is brought forward, where the time
+    is spare.
     """
 
     description = "Plans the day, and mends the plan when something comes between"
@@ -132,6 +133,8 @@ class PlanBlock(CitizenBlock):
         item, before = self.item, status.get("now")
         over = before is None or item is None or not item["from"] <= time < item["until"]
         if over:
+            if before is not None and not remade and self.llm is not None:
+                self._note_done(status["plan"][before])
             if before is not None and not remade and self._is_late(time):
                 status["errand"] = status["plan"][before]["do"]  # for the `EconomyBlock`
             status["now"] = max(0, item_at(status["plan"], time))
@@ -139,6 +142,13 @@ class PlanBlock(CitizenBlock):
                 status.pop("stuck", None)
         self._bring_forward(time, before if over and not remade else None)
         self._mend(time, begins=remade or over)
+
+    def _note_done(self, item: Item) -> None:
+        """Remember an item that is over, so that the citizen can tell of its day."""
+        start, end = (f"{at // 3600:02}:{at // 60 % 60:02}" for at in (item["from"], item["until"]))
+        where = self.perceived.place
+        place = " at home" if where == self.status.get("home") else f" at {where}" if where else ""
+        self.note(f"From {start} to {end} its plan was: {item['do']}{place}")
 
     async def forward(self) -> None:
         """Do nothing: the plan is made and mended before each step."""
@@ -263,37 +273,49 @@ class PlanBlock(CitizenBlock):
         places = list(dict.fromkeys(["home", *(["work"] if self._duty_place else ()), *kinds]))
         time = {"type": "string", "pattern": TIME}
         piece = object_schema(
-            do={"enum": list(DOES)}, where={"enum": places}, **{"from": time, "until": time}
+            **{"from": {**time, "description": "when it begins; it lasts until the next begins"}},
+            do={"enum": list(DOES)},
+            where={"enum": places},
         )
         pieces = {"type": "array", "minItems": 1, "maxItems": _MOST, "items": piece}
         own = {"home": status.get("home"), "work": self._duty_place}
 
         def read(answer: dict[str, Any]) -> list[Item]:
-            plan = [
-                item_of_plan(
-                    each["do"],
-                    own.get(each["where"], each["where"]),
-                    _of_day(each["from"]),
-                    _of_day(each["until"]),
-                )
-                for each in answer["plan"]
+            # In order of their beginning; of two that begin at once, the first holds.
+            starts: dict[int, tuple[str, str | None]] = {}
+            for each in sorted(answer["plan"], key=lambda each: _of_day(each["from"])):
+                start, what = _of_day(each["from"]), (each["do"], each["where"])
+                if start < DAY_S:
+                    starts.setdefault(start, (what[0], own.get(what[1], what[1])))
+            if not starts:
+                raise Unreadable('has no item whose "from" is before 24:00')
+            starts = {0: ("sleep", own["home"]), **starts}
+            ends = [*list(starts)[1:], DAY_S]
+            return [
+                item_of_plan(do, where, start, end)
+                for (start, (do, where)), end in zip(starts.items(), ends, strict=True)
             ]
-            ends = [at for each in plan for at in (each["from"], each["until"])]
-            empty = any(each["from"] == each["until"] for each in plan)
-            if empty or ends != sorted(ends) or ends[-1] > DAY_S:
-                raise Unreadable("has items that overlap, are empty or not in order")
-            return plan
 
-        plan: list[Item] | None = await self.decide(
-            "Plan the day from 00:00 to 24:00: what, where, from and until when, in order, in "
-            f"{_MOST} items at most.",
+        return await self.decide(  # type: ignore[no-any-return]
+            "Plan the day, from 00:00 on, in order: from when, what, where. Each item lasts until "
+            f"the next begins, the last until 24:00. {_MOST} items at most. Plan for who you are; "
+            'the example is another day, "an example".',
             object_schema(plan=pieces),
             read,
+            **{"an example": self._example(own)},
         )
-        if plan is None:
-            return None
-        plan += [item_of_plan("leisure", own["home"], *gap) for gap in _gaps(plan)]
-        return sorted(plan, key=lambda each: each["from"])
+
+    def _example(self, own: dict[str, Any]) -> list[dict[str, str]]:
+        """Return the plan that the rule would make, as a model writes it: what equals is joined."""
+        names = {place: kind for kind, place in own.items() if place is not None}
+        shown: list[dict[str, str]] = []
+        for each in self._by_rule():
+            where = names.get(each["where"], each["where"] or "home")
+            if shown and (shown[-1]["do"], shown[-1]["where"]) == (each["do"], where):
+                continue
+            hours, minutes = divmod(each["from"] // 60, 60)
+            shown.append({"from": f"{hours:02}:{minutes:02}", "do": each["do"], "where": where})
+        return shown[:_MOST]
 
     # -- mending -----------------------------------------------------------------------------------
 

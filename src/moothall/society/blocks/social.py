@@ -10,6 +10,7 @@ from pydantic import Field
 from moothall.action import action
 from moothall.clock import DAY_S
 from moothall.errors import ConfigError
+from moothall.jsonvalue import Unreadable
 from moothall.params import BlockParams
 from moothall.signature.schema import object_schema
 from moothall.society.arrays import np
@@ -25,8 +26,10 @@ from moothall.society.kernel.draw import belows
 from moothall.society.kernel.mind import HEARD, SAID, note_talk, waiting
 from moothall.society.kernel.perception import Perception
 from moothall.society.kernel.wants import WHO
+from moothall.text import copied_stretch
 
 LONGEST: Final = 280  # the characters of a message at most
+_SAME_WORDS: Final = 8  # in a row that were said before make a message one that repeats
 _SHOWN: Final = 20  # the people that a model may choose from, at most
 
 
@@ -329,10 +332,19 @@ class SocialBlock(TalkBlock):
                 to={"enum": names, "title": 'an id of "people"'},
                 content={"type": "string", "minLength": 1, "maxLength": LONGEST},
             ),
+            self._new_to_say,
             people=[self._person(id, relations.get(id, 0)) for id in names],
             waiting_for_your_answer=[*map(self.perceived.label, asked)],
         )
         return None if answer is None else (answer["to"], answer["content"])
+
+    def _new_to_say(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer that says something new: a small model repeats the nearest line."""
+        talks: dict[str, list[list[Any]]] = self.status.get("talks") or {}
+        before = [text for lines in talks.values() for _, _, text in lines]
+        if same := copied_stretch(answer["content"], before, _SAME_WORDS):
+            raise Unreadable(f'repeats "{same}" in "content": say something that was not said yet')
+        return answer
 
     def _person(self, id: str, relation: int) -> dict[str, Any]:
         name = self.perceived.name_of and self.perceived.name_of(id)
