@@ -90,6 +90,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # passages of texts name their line, no line cuts a word, no marks of footnotes
     _EMPTIED,  # links of Markdown over lines and in notebooks, signatures in one line
     _EMPTIED,  # titles of manual pages by their names, none by a table of contents
+    _EMPTIED,  # encodings that nothing declares are guessed
     _EMPTIED,  # PDFs by PDFium: lines are lines, also where each word is an object
 )
 _PASSAGE: Final = (
@@ -107,12 +108,12 @@ def search_folder(
 ) -> Action:
     """Return an action `search_folder` that finds passages in the files below a folder.
 
-    Text, Markdown, reStructuredText, HTML, PDF, DOCX, EPUB, manual pages, notebooks, CSV and source
-    files are put into a full-text index (SQLite FTS5), which each search updates; of more than 500
-    files at most once a second, and for a twentieth of the time. Hidden files and folders,
-    `node_modules` and `__pycache__` are left out. So are links, binary and unreadable files, those
-    of another kind and those larger than 20 MiB, unpacked if gzip packs them: how many, and why, is
-    logged.
+    Text, Markdown, reStructuredText, HTML, PDF, DOCX, office files, mails, EPUB, manual pages,
+    notebooks, CSV and source files are put into a full-text index (SQLite FTS5), which each search
+    updates; of more than 500 files at most once a second, and for a twentieth of the time. Hidden
+    files and folders, `node_modules` and `__pycache__` are left out. So are links, binary and
+    unreadable files, those of another kind and those larger than 20 MiB, unpacked if gzip packs
+    them: how many, and why, is logged, and a report says so.
 
     The action returns a `Resource` for each file, best first. Its content is the file's best
     passages, each as a section; a passage is cited as `file:///…#anchor`. A passage that another

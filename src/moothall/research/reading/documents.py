@@ -30,20 +30,24 @@ from moothall.text import error_text
 
 _KINDS: Final = {
     "text": ".txt .text .log .debian",
-    "markdown": ".md .markdown .mdown .mkd",
+    "markdown": ".md .markdown .mdown .mdx .mkd .qmd .rmd",
     "rest": ".rst .rest",
     "html": ".html .htm .xhtml",
     "pdf": ".pdf",
     "docx": ".docx",
+    "odt": ".odt",
+    "spreadsheet": ".xlsx .xlsm .xlsb .xls .ods",
+    "presentation": ".pptx .odp",
+    "mail": ".eml .mbox",
     "epub": ".epub",
     "notebook": ".ipynb",
     "table": ".csv .tsv",
     "python": ".py .pyi",
-    "source": ".adoc .bash .bat .c .cc .cfg .clj .cmake .conf .cpp .cs .css .cxx .dart .defs .diff "
-    ".el .erl .ex .exs .f90 .go .gradle .groovy .h .hpp .hs .ini .java .jl .js .json .jsonl .jsx "
-    ".kt .lisp .lua .m .mjs .mk .ml .org .patch .php .pl .pm .properties .proto .ps1 .r .rb .rs "
-    ".scala .service .sh .sql .svg .swift .tcl .tex .toml .ts .tsx .vim .xml .yaml .yml .zig "
-    ".zsh",
+    "source": ".adoc .asc .asciidoc .bash .bat .bib .c .cc .cfg .clj .cmake .conf .cpp .cs .css "
+    ".cxx .dart .defs .diff .el .erl .ex .exs .f90 .go .gradle .groovy .h .hpp .hs "
+    ".ini .java .jl .js .json .jsonl .jsx .kt .lisp .lua .m .mjs .mk .ml .org .patch "
+    ".php .pl .pm .properties .proto .ps1 .r .rb .rs .scala .service .sh .sql .srt "
+    ".svg .swift .tcl .tex .toml .ts .tsx .vim .vtt .xml .yaml .yml .zig .zsh",
 }
 PACKED: Final = ".gz"
 """How the name of a file ends that holds another one."""
@@ -154,7 +158,7 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     if kind == "table":
         # Of a quote that is never closed the rest of the file would be one value.
         with suppress(csv.Error):
-            return _table(text, "\t" if name.lower().endswith(".tsv") else None)
+            return table(text, "\t" if name.lower().endswith(".tsv") else None)
     if kind == "text":
         text = _whole_words(text)
     sections_of = {
@@ -339,7 +343,7 @@ def _by_lines(text: str) -> list[Section]:
     return [Section(start, f"L{line}", f"line {line}") for line, start in numbered]
 
 
-def _table(text: str, delimiter: str | None) -> Document:
+def table(text: str, delimiter: str | None) -> Document:
     """Return each row as a paragraph `column: value; …`."""
     first = text[:10_000].partition("\n")[0]
     delimiter = delimiter or max(",;\t|", key=first.count)

@@ -45,7 +45,7 @@ def unpacked(data: bytes, most: int) -> bytes:
     return bytes(made)
 
 
-class _Zip:
+class Packed:
     """The files inside a zip file, unpacked within limits."""
 
     def __init__(self, data: bytes, what: str) -> None:
@@ -111,7 +111,7 @@ def read_docx(data: bytes) -> Document:
     What it hides or has deleted is left out, and so are comments, headers and footers.
     """
     MissingExtra.unless("reading DOCX", "research", "lxml")
-    packed = _Zip(data, "DOCX")
+    packed = Packed(data, "DOCX")
     levels = _levels(packed)
     body = packed.tree("word/document.xml").find(f"{_W}body")
     written: list[str] = []
@@ -142,19 +142,19 @@ def read_docx(data: bytes) -> Document:
     return Document(_core_title(packed) or title, "\n\n".join(written), sections)
 
 
-def _notes(packed: _Zip) -> list[str]:
+def _notes(packed: Packed) -> list[str]:
     names = ("word/footnotes.xml", "word/endnotes.xml")
     return [each for each in names if each in packed.names]
 
 
-def _core_title(packed: _Zip) -> str:
+def _core_title(packed: Packed) -> str:
     if "docProps/core.xml" not in packed.names:
         return ""
     found = packed.tree("docProps/core.xml").find("{http://purl.org/dc/elements/1.1/}title")
     return "" if found is None else " ".join(plain(found.text or "").split())
 
 
-def _levels(packed: _Zip) -> dict[str, int]:
+def _levels(packed: Packed) -> dict[str, int]:
     """Return the styles that are headings, by id, with their levels."""
     if "word/styles.xml" not in packed.names:
         return {}
@@ -226,7 +226,7 @@ def _is_hidden(run: Any) -> bool:
 def read_epub(data: bytes) -> Document:
     """Return a book's title and text, with a section for each chapter and heading."""
     MissingExtra.unless("reading EPUB", "research", "lxml")
-    packed = _Zip(data, "EPUB")
+    packed = Packed(data, "EPUB")
     if "META-INF/rights.xml" in packed.names:
         raise UnreadableDocument("the EPUB is protected against being read")
     root = packed.tree("META-INF/container.xml").find(".//{*}rootfile")

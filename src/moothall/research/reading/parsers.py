@@ -24,6 +24,12 @@ class Parser(NamedTuple):
 PARSERS: Final = {
     "pdf": Parser("pypdfium2", "moothall.research.reading.pdf", "read_pdf_bytes"),
     "docx": Parser("lxml", "moothall.research.reading.packed", "read_docx"),
+    "odt": Parser("lxml", "moothall.research.reading.office", "read_odt"),
+    "spreadsheet": Parser(
+        "python_calamine", "moothall.research.reading.office", "read_spreadsheet"
+    ),
+    "presentation": Parser("lxml", "moothall.research.reading.office", "read_presentation"),
+    "mail": Parser("lxml", "moothall.research.reading.office", "read_mail"),
     "epub": Parser("lxml", "moothall.research.reading.packed", "read_epub"),
 }
 """By the kind of document."""

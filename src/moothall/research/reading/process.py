@@ -30,6 +30,7 @@ MEMORY: Final = 768 * 2**20
 WALL_S: Final = 140.0
 _LEAST_CPU_S, _CPU_S_PER_MIB, _MOST_CPU_S = 4, 30, 120
 _LARGEST_ANSWER: Final = 256 * 2**20
+_ACRONYMS: Final = ("pdf", "docx", "epub", "odt")
 _KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
@@ -168,7 +169,7 @@ class Reading:
 
     def read(self) -> Document:
         """Read the document; UnreadableDocument says which limit it exceeds. It blocks."""
-        what = self._kind.upper()
+        what = self._kind.upper() if self._kind in _ACRONYMS else self._kind
         MissingExtra.unless(f"reading {what}", "research", PARSERS[self._kind].package)
         found, code = self._asked()
         if found is None:

@@ -52,6 +52,12 @@ _IN_A_PROCESS = {
     _PDF: "pdf",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
     "application/epub+zip": "epub",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "spreadsheet",
+    "application/vnd.ms-excel": "spreadsheet",
+    "application/vnd.oasis.opendocument.spreadsheet": "spreadsheet",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "presentation",
+    "application/vnd.oasis.opendocument.text": "odt",
+    "message/rfc822": "mail",
 }
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXTS = ("application/json", "application/ld+json", "application/x-ndjson", "application/yaml")
