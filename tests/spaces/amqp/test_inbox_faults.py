@@ -50,17 +50,16 @@ def is_of(descriptor: int, path: Path) -> bool:
 
 @contextmanager
 def unreadable(inbox: Path) -> Iterator[None]:
-    """The disk gives nothing back: its file's descriptors stand for something else."""
-    kept = {each: os.dup(each) for each in range(3, 1024) if is_of(each, inbox)}
+    """The disk gives nothing back: the file's last descriptor, SQLite's, is something else."""
+    *_, number = (each for each in range(3, 1024) if is_of(each, inbox))
+    kept = os.dup(number)
     nothing = os.open(os.devnull, os.O_WRONLY)
-    for number in kept:
-        os.dup2(nothing, number)
+    os.dup2(nothing, number)
     try:
         yield
     finally:
-        for number, copy in kept.items():
-            os.dup2(copy, number)
-            os.close(copy)
+        os.dup2(kept, number)
+        os.close(kept)
         os.close(nothing)
 
 
