@@ -570,3 +570,13 @@ def test_a_say_that_fails_sends_an_error(space, me):
     assert me.told() == [
         ("error", {"error": "RuntimeError: no words", "original_message_id": None})
     ]
+
+
+def test_say_that_answers_has_the_id_of_the_message_that_it_answers(space, me):
+    space.add(Chat("chat"))
+    for id in ("one", "two"):
+        me.send({"id": id, **message("chat", "say", content=id)})
+    found = [(m["meta"]["original_message_id"], m["action"]["args"]) for m in me.wait_for(2)]
+    assert found == [(id, {"content": f"chat heard: {id}"}) for id in ("one", "two")]
+    me.send(message("chat", "say", content="without"))
+    assert "meta" not in me.wait_for(3)[2]
