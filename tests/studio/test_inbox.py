@@ -131,7 +131,9 @@ def test_a_card_is_in_the_inbox_or_where_its_run_is_shown(
             inbox.click()
             expect(card).to_contain_text("notes-0.md")
             permit = card.get_by_role("button", name="Permit", exact=True)
-            assert "primary" not in str(permit.get_attribute("class"))  # it deletes
+            refuse = card.get_by_role("button", name="Refuse", exact=True)
+            kinds = [str(each.get_attribute("class")).split() for each in (permit, refuse)]
+            assert [each[-1] for each in kinds] == ["primary", "danger"]
             card.locator("summary").click()
             expect(permit).to_be_hidden()
             page.reload()  # it is open, and the card is folded

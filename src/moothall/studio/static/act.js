@@ -8,7 +8,7 @@ import { growing, grown, onGrowing } from "./growing.js";
 import { arrange, cardKind, cardSlot, openCards } from "./inbox.js";
 import { ENDED, canStop, further, isAct, known, learn, listed, runs, stands, stop } from "./journal.js";
 import { TOLD, go, onPlace, place } from "./place.js";
-import { given, outcome, prose } from "./values.js";
+import { argsOf, given, outcome, prose } from "./values.js";
 
 const RECENT = 50; // runs that can be picked, the newest
 const text = (value) => (value === undefined || value === null ? "" : json(value));
@@ -79,6 +79,12 @@ export class Run {
     } else if (/^H\d+/.test(data.key || "") && !path) this.deciding = kind === "started";
   }
 
+  // Why it was stopped, with the calls that nobody had permitted.
+  get stopped() {
+    const waits = [...this.lanes.values()].flatMap((lane) => [...lane.calls.values()]).filter(({ state }) => state === "asked for").map(({ name }) => name);
+    return waits.length ? `It was stopped while ${waits.join(" and ")} waited for permission.` : "It was stopped.";
+  }
+
   called(lane, { kind, data, at, sequence, cut, refused }, about) {
     const made = this.action(lane, data.key, about);
     if (kind === "permitted") Object.assign(made, { state: "permitted", was: data.was });
@@ -114,11 +120,7 @@ const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}`
 const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), prose(text(said))) : null);
 const lasted = (from, to) => (from && to ? duration(to - from) : null);
 
-function argsOf(args, was) {
-  if (args === null || typeof args !== "object") return h("pre", {}, text(args));
-  return h("dl", { class: "s-args" }, Object.entries(args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value)),
-    was && json(was[name] ?? null) !== json(value) ? h("pre", { class: "s-was" }, h("span", { class: "s-soft" }, "was "), h("s", {}, json(was[name] ?? "(not given)"))) : null)]));
-}
+const listOf = (args, was) => (args === null || typeof args !== "object" ? h("pre", {}, text(args)) : h("dl", { class: "s-args" }, argsOf(args, was)));
 
 function showCall(view, made, fault) {
   const isOver = made.state === "runs" && view.outline.state !== "running"; // its process ended
@@ -127,7 +129,7 @@ function showCall(view, made, fault) {
     : h("div", { class: `s-result ${state}`, role: "group", tabindex: 0, "aria-label": `Result of ${made.name}` }, given(made.result));
   return h("div", { class: "s-call" },
     h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(state), made.was ? h("span", { class: "s-badge warn" }, "changed by a person") : null, h("span", { class: "s-soft" }, lasted(made.began, made.ended))),
-    argsOf(made.args, made.was), outcome, made.cut ? whole(view, made) : null);
+    listOf(made.args, made.was), outcome, made.cut ? whole(view, made) : null);
 }
 
 const whole = (view, item) => button("Show all of it", async () => {
@@ -156,17 +158,17 @@ function showItem(view, lane, item) {
       item.fault ? h("p", { class: "s-fault" }, text(item.fault)) : null);
 }
 
-const ENDS = { terminated: "accepted by the reviewer", terminal: "what its action gave is the result", max_loops: "out of rounds", max_iterations: "out of answers", cancelled: "it was interrupted" };
+const ENDS = { terminated: "accepted by the reviewer", terminal: "what its action gave is the result", max_loops: "out of rounds", max_iterations: "out of answers" };
 // What a fault above the end has said, the end does not repeat; before it, either may name who or what failed.
 const isSaid = (detail, faults) => faults.some((each) => each && (each.endsWith(detail) || detail.endsWith(each.slice(each.indexOf(": ") + 2))));
-const showEnd = (over, ...faults) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.reason !== "cancelled" && over.detail && !isSaid(over.detail, faults) && why(over.detail)].filter(Boolean).join(": "))))] : []);
+const showEnd = (view, over, ...faults) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([over.reason === "cancelled" ? view.stopped : ENDS[over.reason], over.reason !== "cancelled" && over.detail && !isSaid(over.detail, faults) && why(over.detail)].filter(Boolean).join(": "))))] : []);
 
-const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, lane, item)), ...(view.isDual ? [] : showEnd(lane.over, lane.items.at(-1)?.fault))];
+const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, lane, item)), ...(view.isDual ? [] : showEnd(view, lane.over, lane.items.at(-1)?.fault))];
 
 function showEvidence(evidence) {
   if (!evidence.length) return h("p", { class: "s-soft" }, "Nothing was called.");
   return h("ul", { class: "s-evidence" }, evidence.map((each) => h("li", {},
-    h("b", { class: "s-action" }, text(each.agent ? `${each.agent}: ${each.action}` : each.action)), argsOf(pretty(each.args)),
+    h("b", { class: "s-action" }, text(each.agent ? `${each.agent}: ${each.action}` : each.action)), listOf(pretty(each.args)),
     h("div", { class: each.error ? "s-result failed" : "s-result", role: "group", tabindex: 0, "aria-label": `Result of ${each.action}` }, given(each.error ?? each.result)))));
 }
 
@@ -202,7 +204,7 @@ export function drawStory(root, view) {
 function story(view) {
   if (!view.isDual) return [...view.lanes.values()].flatMap((lane) => [lane.path ? h("h3", {}, lane.path) : null, ...showLane(view, lane)]);
   const numbers = [...view.lanes.keys()].map((path) => Number(/^R(\d+)/.exec(path)?.[1] || 0));
-  return [...Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1)), showEnd(view.lanes.get("")?.over, ...[...view.lanes.values()].flatMap((lane) => lane.items.map((each) => each.fault)))];
+  return [...Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1)), showEnd(view, view.lanes.get("")?.over, ...[...view.lanes.values()].flatMap((lane) => lane.items.map((each) => each.fault)))];
 }
 
 // -- the tab ----------------------------------------------------------------------------------------

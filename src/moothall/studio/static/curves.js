@@ -54,7 +54,7 @@ export function makeCurves() {
   function draw(head, rows, others) {
     if (!head.metrics || !rows.length) return; // the next town is being made
     const all = allOf(head);
-    const kept = JSON.parse(localStorage.getItem(KEPT) || "null") || head.charts.filter(([, , lines]) => head.model || lines[0][0] !== "fallbacks").map((each) => each[0]); // rules alone have none
+    const kept = JSON.parse(localStorage.getItem(KEPT) || "null") || head.charts.filter(([, , lines]) => head.model || lines[0][0] !== "fallbacks").map((each) => each[0]).filter((name) => name !== "All money"); // rules alone have no fallbacks; money only changes hands
     replace(curves, kept.filter((each) => all.has(each)).map((each) => curve(all.get(each), head.columns, rows, others)));
     if (picks.childElementCount === all.size) return;
     const choose = () => {

@@ -1,11 +1,12 @@
 // What waits for a person: approvals, questions and decisions. A card stands where its run is shown,
 // else in the drawer that the header's button opens; what happens comes before how to decide.
 
-import { attempt, button, call, clock, empty, h, json, parsed, plain, replace, toast } from "./dom.js";
+import { attempt, button, call, clock, empty, h, parsed, plain, replace, toast } from "./dom.js";
 import { drafted, forget } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { runs } from "./journal.js";
 import { go, onPlace } from "./place.js";
+import { argsOf } from "./values.js";
 
 const KINDS = new Map();
 const cards = new Map(); // the open ones, by number
@@ -199,9 +200,6 @@ function draw(card) {
 
 const OF_ACT = { files: "The agent" }; // of Act and review: its id says nothing to a person
 
-// Reading is the one thing that changes nothing; whatever else is permitted does not look harmless.
-const HARMLESS = /^(read|list|search|find|get|look|show|help|count)(_|$)/;
-
 // What a folded card is about.
 const beginning = (text) => ({ class: "s-card-title", "data-beginning": text ? plain(`: ${text.slice(0, 60)}${text.length > 60 ? " …" : ""}`) : null });
 
@@ -212,7 +210,7 @@ cardKind("approval", (card, decide) => {
   const args = h("dl", { class: "s-args" });
   const show = () => {
     fields.clear();
-    replace(args, Object.entries(card.args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value) || "(empty)"))]));
+    replace(args, argsOf(card.args));
   };
   // A text is edited as it is, anything else as JSON.
   const editing = () => {
@@ -239,10 +237,9 @@ cardKind("approval", (card, decide) => {
     first.textContent = fields.size ? "Permit as edited" : "Permit";
     if (more) more.hidden = fields.size > 0;
   }, "quiet");
-  const refuse = button("Refuse", () => decide({ permit: false, reason: why.value }));
+  const refuse = button("Refuse", () => decide({ permit: false, reason: why.value }), "danger");
   const name = card.sender === card.agent || !card.sender ? card.action : `${card.agent}.${card.action}`;
-  const kind = HARMLESS.test(card.action) && !card.note && !card.outside?.length ? "primary" : "danger";
-  const first = button("Permit", () => permit(fields.size ? { args: edited() } : {}), kind);
+  const first = button("Permit", () => permit(fields.size ? { args: edited() } : {}), "primary");
   first.dataset.key = "a";
   const always = card.outside?.length ? "These values always, in this thread" : card.run && !card.note && "Always in this run";
   const more = always ? button(always, () => permit({ always: true }), "quiet") : null;

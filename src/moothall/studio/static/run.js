@@ -63,10 +63,14 @@ export function shownRun(view, id, slot, back, wanted) {
       if (!about || which === "steps") return;
       if (which === "timeline") return showTimeline(line, tree.rows.map(timed), agentOf(about), (sequence) => go(["runs", id, sequence]));
       if (which === "cost") return drawCosts();
-      const told = new Story(about);
-      for (const entry of tree.kept.values()) told.take(entry);
-      drawStory(story, told);
+      drawStory(story, asStory());
     });
+  }
+
+  function asStory() {
+    const told = new Story(about);
+    for (const entry of tree.kept.values()) told.take(entry);
+    return told;
   }
 
   // What the shown entries have spent over time, by agent and by model.
@@ -192,7 +196,7 @@ export function shownRun(view, id, slot, back, wanted) {
     const said = gave !== null && typeof gave === "object" ? gave : text, isLong = typeof said === "string" && said.length > SAID;
     const shown = h("div", { class: "s-gave", tabindex: 0, role: "group", "aria-label": "What came of it" }, isLong ? outcome(`${said.slice(0, SAID)} …`) : outcome(said ?? ""));
     const all = isLong && button("Show all of it", () => { replace(shown, outcome(said)); all.remove(); }, "quiet");
-    const how = reason === "cancelled" ? "It was stopped." : detail && why(detail); // its detail names an error of Python
+    const how = reason === "cancelled" ? asStory().stopped : detail && why(detail); // its detail names an error of Python
     replace(reply, (said || how) && h("section", { class: "s-panel s-reply", "aria-label": "Reply" },
       how ? h("p", { class: runState(state).kind === "bad" ? "s-fault" : "s-soft" }, how) : null, said ? [shown, all] : null));
   }

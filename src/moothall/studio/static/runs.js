@@ -56,8 +56,8 @@ export function mount(root) {
   // Tab leads to the chosen one, else to the first; arrow keys to the others, and Tab on to the run.
   let stop = null;
   const item = (each) => h("li", {}, h("button", { type: "button", tabindex: each.id === stop ? 0 : -1, "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => go(["runs", each.id]) },
-    h("span", { class: "s-row" }, h("b", { class: "s-one" }, each.task || "(no task)"), stateBadge(...stands(each))),
-    h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, [agentOf(each), each.thread, entries(each.entries), +each.usd && sort.value !== "cost" ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, short(made(each)))),
+    h("b", { class: "s-one" }, each.task || "(no task)"),
+    h("span", { class: "s-row s-soft" }, stateBadge(...stands(each)), h("span", { class: "s-one" }, [agentOf(each), each.thread, entries(each.entries), +each.usd && sort.value !== "cost" ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, short(made(each)))),
     h("span", { class: "s-id s-one" }, each.forked_from ? `${each.id}, a fork of ${each.forked_from}` : each.id)));
 
   let asked = 0;
@@ -173,7 +173,7 @@ export function mount(root) {
       doubtful.length > 0 && h("section", { class: "s-card", "aria-label": "In doubt" }, h("h2", {}, "In doubt"), h("p", {}, "These were cut off during an action. Whether it took effect is not known: decide about each."),
         h("ul", { class: "s-list" }, doubtful.slice(0, 31).map((each) => h("li", {}, button(each.task.slice(0, 120) || "(no task)", () => go(["runs", each.id]), "s-link"), " ", h("span", { class: "s-soft" }, `${agentOf(each)} · ${day(each.changed)}`))))),
       h("section", {}, h("div", { class: "s-row" }, h("h2", {}, "Over time"), what, by), drawn || h("p", { class: "s-soft" }, what.value === "usd" && all.some((each) => each.tokens) ? "No price of their models is known: look at their tokens." : "These runs have spent nothing that is known.")),
-      table(`B${word.slice(1)}`, summed((each) => each.of).sort((one, two) => two[1][what.value] - one[1][what.value] || two[1].tokens - one[1].tokens)), table("By day", summed((each) => date(each.at), all.toSorted((one, two) => two.at - one.at))), isUnclear && h("p", { class: "s-soft" }, "–: the models are free, or their price is not known. By model it is told.")));
+      table(`B${word.slice(1)}`, summed((each) => each.of).sort((one, two) => two[1][what.value] - one[1][what.value] || two[1].tokens - one[1].tokens)), table("By day", summed((each) => date(each.at), [...all].sort((one, two) => two.at - one.at))), isUnclear && h("p", { class: "s-soft" }, "–: the models are free, or their price is not known. By model it is told.")));
   }
 
   async function show([tab, id, step, more]) {

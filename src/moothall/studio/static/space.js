@@ -28,7 +28,10 @@ export function mount(root) {
     class: "s-input s-line", rows: 1, "aria-label": "Message or slash line", autocomplete: "off", "aria-autocomplete": "list", "aria-controls": "space-choices", spellcheck: false,
     title: "Enter sends, Tab completes.",
   });
+  let wide = 0;
   new ResizeObserver(() => { // no word of it is cut off
+    if (wide !== line.clientWidth) requestAnimationFrame(grow); // it may have been hidden
+    wide = line.clientWidth;
     line.placeholder = line.clientWidth > 640 ? "Say something to all, or /Agent.action name:value. Enter sends, Tab completes." : "To all, or /Agent.action";
   }).observe(line);
   drafted(line, "line");
@@ -340,7 +343,6 @@ export function mount(root) {
     complete().catch(hide);
   }
 
-  requestAnimationFrame(grow);
   line.addEventListener("blur", hide); // they would cover what stands there
   on("state", (now) => { if (now === "open") { fault.hidden = true; line.removeAttribute("aria-invalid"); } }); // it said that nobody answers
   line.addEventListener("input", () => {

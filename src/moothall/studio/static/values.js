@@ -101,6 +101,40 @@ export function given(value) {
   return structure(it) || h("pre", {}, result(value));
 }
 
+const MOST_LINES = 1e6; // pairs of lines that are compared
+
+// A text that another one takes the place of, line by line: what goes, what comes, what stays.
+export function difference(old, now) {
+  const [a, b] = [old, now].map((each) => each.split("\n"));
+  let [start, end] = [0, 0];
+  while (start < Math.min(a.length, b.length) && a[start] === b[start]) start += 1;
+  while (end < Math.min(a.length, b.length) - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
+  const [left, right] = [a.slice(start, a.length - end), b.slice(start, b.length - end)];
+  const rows = a.slice(0, start).map((line) => [" ", line]);
+  if (left.length * right.length > MOST_LINES) rows.push(...left.map((line) => ["−", line]), ...right.map((line) => ["+", line]));
+  else {
+    const common = [...Array(left.length + 1)].map(() => new Uint32Array(right.length + 1)); // of the ends from i and j on
+    for (let i = left.length - 1; i >= 0; i--) for (let j = right.length - 1; j >= 0; j--)
+      common[i][j] = left[i] === right[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+    for (let [i, j] = [0, 0]; i < left.length || j < right.length;) {
+      if (i < left.length && left[i] === right[j]) [rows[rows.length], i, j] = [[" ", left[i]], i + 1, j + 1];
+      else if (i < left.length && (j === right.length || common[i + 1][j] >= common[i][j + 1])) rows.push(["−", left[i++]]);
+      else rows.push(["+", right[j++]]);
+    }
+  }
+  rows.push(...a.slice(a.length - end).map((line) => [" ", line]));
+  return h("pre", { class: "s-diff" }, rows.map(([sign, line]) => h({ "−": "del", "+": "ins" }[sign] || "span", {}, `${sign} `, h("i", {}, line))));
+}
+
+// The arguments of a call, exactly, as rows of a list: `old` and `new` as a difference; beside each what it `was` before a person changed it.
+export function argsOf(args, was) {
+  const isEdit = typeof args.old === "string" && typeof args.new === "string" && !was;
+  return Object.entries(args).filter(([name]) => !isEdit || name !== "new").map(([name, value]) => (isEdit && name === "old"
+    ? [h("dt", {}, "old and new"), h("dd", {}, difference(args.old, args.new))]
+    : [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value) || "(empty)"),
+      was && json(was[name] ?? null) !== json(value) ? h("pre", { class: "s-was" }, h("span", { class: "s-soft" }, "was "), h("s", {}, json(was[name] ?? "(not given)"))) : null)]));
+}
+
 // A call that a model asks for: its name and its arguments.
 export const called = (name, args) => h("div", { class: "s-called" }, h("span", { class: "s-soft" }, "calls "), h("b", { class: "s-action" }, name), args && Object.keys(read(args)).length ? given(args) : null);
 

@@ -194,6 +194,8 @@ def _of_run(journal: Journal, run: Outline) -> Iterator[Turn]:
     if last is None or last.kind != "over" or last.path:
         return
     said = last.data.get("text") or last.data.get("detail") or last.data.get("reason")
+    if last.data.get("reason") == "cancelled":  # its detail names an error of Python
+        said = last.data.get("text") or "It was stopped."
     failed = not last.data.get("text")
     state = "failed" if failed else ""
     yield Turn(mine=False, said=said, at=last.at, run=run.id, state=state)

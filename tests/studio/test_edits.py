@@ -1,0 +1,60 @@
+"""An edit that waits for a person: it is a difference, and the work keeps its room beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from models.openai_server import OpenAIServer, call, calls
+from moothall.orders.order import Order
+from moothall.studio import Studio
+
+OLD = "def total(items):\n    sum = 0\n    return sum\n"
+NEW = "def total(items):\n    return 0\n"
+
+
+def test_an_edit_is_a_difference_and_the_run_says_what_waited_when_it_was_stopped(
+    studio: Studio, open_page: Callable[..., Page], tmp_path: Path
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "shop.py").write_text(OLD)
+    edit = {"file_name": "shop.py", "old": OLD, "new": NEW}
+    with OpenAIServer(calls(call("edit_file", json.dumps(edit)))) as server:
+        run = studio.jobs.start(Order("Shorten it", str(folder), f"{server.url}#m"))
+        page = open_page("Act and review")
+        card, steps = page.get_by_role("article", name="approval"), page.get_by_role("log")
+        for each in (card, steps):
+            expect(each.locator("del")).to_have_text(["−     sum = 0", "−     return sum"])
+            expect(each.locator("ins")).to_have_text(["+     return 0"])
+            expect(each).to_contain_text("def total(items):")
+        for each in (card.get_by_role("button", name="Refuse"), steps.locator("ins")):
+            expect(each).to_be_in_viewport()
+        box = steps.bounding_box()
+        assert box is not None
+        assert box["height"] > 400
+        kinds = {
+            name: str(card.get_by_role("button", name=name).get_attribute("class")).split()[-1]
+            for name in ("Permit", "Refuse")
+        }
+        assert kinds == {"Permit": "primary", "Refuse": "danger"}
+        page.get_by_role("button", name="Stop", exact=True).click()
+        said = "It was stopped while edit_file waited for permission."
+        expect(steps).to_contain_text(said)
+        page.get_by_role("tab", name="Runs", exact=True).click()
+        page.get_by_role("list", name="Runs").locator(f"[data-run='{run}']").click()
+        expect(page.get_by_role("region", name="Reply")).to_contain_text(said)
+
+
+def test_on_a_phone_the_line_to_write_in_is_at_the_end_of_the_screen(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function(
+        "innerHeight - document.querySelector('.s-write').getBoundingClientRect().bottom < 60"
+    )
+    expect(page.get_by_role("button", name="Send")).to_be_in_viewport()
