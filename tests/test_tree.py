@@ -104,6 +104,7 @@ FLOORS = {
         "a2a",
         "a2a_rest",
         "openai",
+        "ag_ui_input",
         "ag_ui",
         "application",
         "server",

@@ -73,6 +73,10 @@ class Fault(Exception):
         return {"@type": kind, "reason": self.reason, "domain": "a2a-protocol.org"}
 
 
+_WHOLE: Final = ("historyLength", "pageSize")
+_ANY: Final = ("data", "metadata")
+"""Fields that hold any JSON."""
+_ROLES: Final = {1: "ROLE_USER", 2: "ROLE_AGENT"}
 _TEXT: Final = {"type": "string", "minLength": 1, "maxLength": 200}
 _LENGTH: Final = {"type": "integer", "minimum": 0}
 _MESSAGE: Final = {
@@ -141,12 +145,33 @@ def _checks(method: str) -> SchemaValidator:
 
 def check_params(method: str, params: Any) -> dict[str, Any]:
     """Return the parameters of a method, or refuse them."""
+    params = _plain(params)
     wrong = _checks(method).wrong(params)
     if wrong is not None:
         where = render_path(wrong[0], "params")
         raise Fault("INVALID_PARAMS", f"{where} is wrong: {shorten(wrong[1], 200)}")
     found: dict[str, Any] = params
     return found
+
+
+def _plain(given: Any, name: str = "") -> Any:
+    """Return protobuf's JSON in one form: camelCase, no null, and 1.0 as 1 in whole numbers."""
+    if isinstance(given, list):
+        return [_plain(each, name) for each in given]
+    if isinstance(given, dict):
+        named = ((_camel(key), item) for key, item in given.items() if item is not None)
+        return {key: item if key in _ANY else _plain(item, key) for key, item in named}
+    if name in _WHOLE:
+        if isinstance(given, float) and given.is_integer():
+            return int(given)
+        if isinstance(given, str) and given.isdecimal() and len(given) < 10:
+            return int(given)
+    return _ROLES.get(given, given) if name == "role" and type(given) is int else given
+
+
+def _camel(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(each[:1].upper() + each[1:] for each in rest)
 
 
 def text_of(parts: list[dict[str, Any]]) -> str:

@@ -158,7 +158,7 @@ class A2ADoor:
                 call = _read(await request.body())
                 id = call.get("id")
                 check_version(request)
-                method, params = call["method"], call.get("params", {})
+                method, params = call["method"], call.get("params") or {}
                 sender = self.sender(request)
                 if method in _STREAMED:
                     updates = await self.streamed(method, agent, sender, params)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 MEDIA_TYPE: Final = "application/a2a+json"
-_WHOLE: Final = ("pageSize", "historyLength")
 
 
 class A2ARest:
@@ -90,9 +89,7 @@ async def _params(request: Request) -> dict[str, Any]:
             raise Fault("INVALID_REQUEST", "the body must be a JSON object")
         params = given
     for name, text in request.query_params.items():
-        if name in _WHOLE and text.isdecimal() and len(text) < 10:
-            params[name] = int(text)
-        elif name == "includeArtifacts" and text in ("true", "false"):
+        if name in ("includeArtifacts", "include_artifacts") and text in ("true", "false"):
             params[name] = text == "true"
         elif name != "A2A-Version":
             params[name] = text

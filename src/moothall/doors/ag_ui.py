@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision
+from moothall.doors.ag_ui_input import context_of, messages_of
 from moothall.doors.callers import sender_of
 from moothall.doors.checks import COMMENT, Send, or_silence, sent_event
 from moothall.doors.openai.door import Endpoint, parted
@@ -20,7 +21,6 @@ from moothall.doors.served import Caller, Served, id_in, in_lines
 from moothall.errors import MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
 from moothall.models.protocol import ReasoningPiece, TextPiece
-from moothall.provenance import OUTSIDE
 from moothall.reasoning.events import (
     BlockEnded,
     BlockStarted,
@@ -40,6 +40,8 @@ SENDER: Final = "ag-ui"
 _WAITS_S: Final = 600.0
 """How long a run waits for the answer to its interrupt."""
 _MOST_WAITING: Final = 1000
+_TOGETHER_S: Final = 0.2
+"""How long a run that asks the person waits for what else it asks."""
 
 
 def _form(name: str, kind: str) -> dict[str, Any]:
@@ -58,6 +60,7 @@ class _Asked:
 
     request: ApprovalRequest | Question
     answer: asyncio.Future[Any]  # True or False; of a question its text, or None
+    call_id: str = ""  # the call that it is about, if that is known
 
     def read(self, entry: dict[str, Any]) -> bool | str | None:
         """Return what a `resume` answers; whatever has another form permits and answers nothing."""
@@ -91,10 +94,11 @@ class _Job:
     sender: str
     thread: str
     tools: frozenset[str]
+    renamed: dict[str, str]  # the client's names of its tools, by those that models take
     news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[None] | None = None
-    asked: _Asked | None = None
-    calls: list[str] = field(default_factory=list)  # those under way
+    asked: dict[str, _Asked] = field(default_factory=dict)  # by the ids of their interrupts
+    calls: dict[str, CallStarted] = field(default_factory=dict)  # those under way, by their ids
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask the person at the client, and wait for the answer."""
@@ -175,19 +179,19 @@ class AGUIDoor:
         tools = [
             {"type": "function", "function": each} for each in given.get("tools") or () if each
         ]
-        messages = _messages(given.get("messages") or ())
+        messages = messages_of(given.get("messages") or ())
         asked = chat_completion({"model": id, "messages": messages, "tools": tools})
         check_conversation(asked.messages)
         agent = self._served.replying()[id]
         before, content = parted(asked, agent, whole=True)
-        before = [*_context(given.get("context") or ()), *before]
+        before = [*context_of(given.get("context") or ()), *before]
         sender = sender_of(SENDER, name)
         own = f"{sender}/{secrets.token_hex(16)}"
         request = ReplyRequest(content, None, own, own.rpartition("/")[2])
         if isinstance(agent, ReActAgent):
             request.memory, request.offered = ClientMemory(before), asked.tools
         names = frozenset(each.name for each in asked.tools)
-        job = _Job(id, sender, given["threadId"], names)
+        job = _Job(id, sender, given["threadId"], names, asked.renamed)
 
         async def work() -> None:
             loop = asyncio.get_running_loop()
@@ -217,7 +221,10 @@ class AGUIDoor:
         turn: Any = None  # whose calls belong together
         parent = ""  # the message of these calls
         while True:
-            news = await job.news.get()
+            news = await self._next(job)
+            if news is None:  # all that can go on without the person has
+                yield self._interrupts(job, about)
+                return
             if isinstance(news, TextPiece) and news.decides:
                 continue  # its decision comes, too, as one event
             piece = {TextPiece: "TEXT_MESSAGE", ReasoningPiece: "REASONING_MESSAGE"}.get(type(news))
@@ -236,12 +243,13 @@ class AGUIDoor:
                 if news.text:
                     yield {"type": f"{piece}_CONTENT", "messageId": open_id, "delta": news.text}
             elif isinstance(news, CallStarted):
-                job.calls.append(news.call_id)
+                job.calls[news.call_id] = news
                 if turn != (news.agent, news.iteration):
                     turn = news.agent, news.iteration
                     parent = spoken[1] if spoken[0] == news.agent else secrets.token_hex(8)
                 spoken, its = (None, ""), {"toolCallId": news.call_id}
-                named = {"toolCallName": news.action, "parentMessageId": parent}
+                name = job.renamed.get(news.action, news.action)
+                named = {"toolCallName": name, "parentMessageId": parent}
                 yield {"type": "TOOL_CALL_START", **its, **named}
                 yield {"type": "TOOL_CALL_ARGS", **its, "delta": json_text(news.args)}
                 yield {"type": "TOOL_CALL_END", **its}
@@ -249,8 +257,7 @@ class AGUIDoor:
                 value = {"toolCallId": news.call_id, "text": news.text}
                 yield {"type": "CUSTOM", "name": "call_progress", "value": value}
             elif isinstance(news, CallEnded):
-                if news.call_id in job.calls:
-                    job.calls.remove(news.call_id)
+                job.calls.pop(news.call_id, None)
                 if news.action not in job.tools:
                     turn = None  # its message is not the last one any more
                     told = news.error or news.result.get("result")
@@ -265,10 +272,7 @@ class AGUIDoor:
             elif isinstance(news, BlockEnded):
                 yield {"type": "STEP_FINISHED", "stepName": news.block}
             elif isinstance(news, _Asked):
-                interrupts = [self._interrupt(job, news)]
-                outcome = {"type": "interrupt", "interrupts": interrupts}
-                yield {"type": "RUN_FINISHED", **about, "outcome": outcome}
-                return
+                self._keep(job, news)
             elif isinstance(news, Done) and news.agent == job.agent:  # not of a member
                 end = _finished(news.reply, job, about, self._served.agents[job.agent])
                 left = (end.get("outcome") or {}).get("pendingToolCallIds")
@@ -286,17 +290,50 @@ class AGUIDoor:
 
     # -- interrupts --------------------------------------------------------------------------------
 
-    def _interrupt(self, job: _Job, asked: _Asked) -> dict[str, Any]:
-        """Keep a waiting run under an id that cannot be guessed; return the interrupt."""
+    @staticmethod
+    async def _next(job: _Job) -> Any:
+        """Return what the reply tells next; None if it only waits for the person.
+
+        Calls of one answer run side by side, so their questions come one after the other at once.
+        """
+        if not job.asked:
+            return await job.news.get()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_TOGETHER_S):
+                return await job.news.get()
+        return None
+
+    def _keep(self, job: _Job, asked: _Asked) -> None:
+        """Keep a waiting run under an id that cannot be guessed, for each question of it."""
         id = secrets.token_urlsafe(24)
         if isinstance(asked.request, ApprovalRequest):
             id += f".{asked.request.fingerprint}"
-        job.asked, self._waiting[id] = asked, job
+            taken = {each.call_id for each in job.asked.values()}
+            whole = json_text([asked.request.action, asked.request.args])
+            asked.call_id = next(
+                (
+                    each.call_id
+                    for each in job.calls.values()
+                    if each.call_id not in taken and json_text([each.action, each.args]) == whole
+                ),
+                "",
+            )
+        elif len(job.calls) == 1:
+            asked.call_id = next(iter(job.calls))
+        job.asked[id], self._waiting[id] = asked, job
         asyncio.get_running_loop().call_later(_WAITS_S, self._drop, id)
         while len(self._waiting) > _MOST_WAITING:
             self._drop(next(iter(self._waiting)))
-        about = {"toolCallId": job.calls[-1]} if job.calls else {}
-        return {"id": id, **about, **asked.shown()}
+
+    @staticmethod
+    def _interrupts(job: _Job, about: dict[str, Any]) -> dict[str, Any]:
+        """Return the end of a run that waits for the person, with all that it asks."""
+        interrupts = [
+            {"id": id, **({"toolCallId": each.call_id} if each.call_id else {}), **each.shown()}
+            for id, each in job.asked.items()
+        ]
+        outcome = {"type": "interrupt", "interrupts": interrupts}
+        return {"type": "RUN_FINISHED", **about, "outcome": outcome}
 
     def _drop(self, id: str) -> None:
         job = self._waiting.pop(id, None)
@@ -304,18 +341,27 @@ class AGUIDoor:
             job.task.cancel()
 
     def _resumed(self, agent: str, caller: str, thread: str, given: dict[str, Any]) -> _Job:
-        """Give a waiting run its answer, which counts for what it asks, once."""
+        """Give a waiting run its answers; each counts for what it answers, once."""
         entries = given["resume"]
-        entry = entries[0] if isinstance(entries, list) and len(entries) == 1 else None
-        id = entry.get("interruptId") if isinstance(entry, dict) else None
-        job = self._waiting.get(id) if isinstance(id, str) else None
+        ids = [
+            str(each.get("interruptId")) if isinstance(each, dict) else ""
+            for each in (entries if isinstance(entries, list) else ())
+        ]
+        jobs = [self._waiting.get(id) for id in ids]
+        job = jobs[0] if jobs and all(each is jobs[0] for each in jobs) else None
         whose = agent, sender_of(SENDER, caller), thread
-        if job is None or (job.agent, job.sender, job.thread) != whose or job.asked is None:
+        if (
+            job is None
+            or (job.agent, job.sender, job.thread) != whose
+            or len({*ids}) < len(ids)
+            or not job.asked.keys() >= {*ids}
+        ):
             raise Wrong("no run of this thread waits for this answer, or no longer")
-        del self._waiting[str(id)]
-        assert isinstance(entry, dict)
-        if not job.asked.answer.done():
-            job.asked.answer.set_result(job.asked.read(entry))
+        for id, entry in zip(ids, entries, strict=True):
+            del self._waiting[id]
+            asked = job.asked.pop(id)
+            if not asked.answer.done():
+                asked.answer.set_result(asked.read(entry))
         return job
 
 
@@ -342,57 +388,6 @@ def _finished(reply: Reply, job: _Job, about: dict[str, Any], agent: Any) -> dic
         left = [each["id"] for each in last["tool_calls"] if each["name"] in job.tools]
         outcome |= {"pendingToolCallIds": left} if left else {}
     return {"type": "RUN_FINISHED", **about, "outcome": outcome}
-
-
-def _messages(given: Any) -> list[dict[str, Any]]:
-    """Return messages in the form of chat completions, without those that models do not get."""
-    found: list[dict[str, Any]] = []
-    for each in given:
-        if not isinstance(each, dict) or each.get("role") in ("activity", "reasoning"):
-            continue
-        made = {**each}
-        if "toolCallId" in made:
-            made["tool_call_id"] = made["toolCallId"]
-        calls = made.get("toolCalls")
-        if "toolCalls" in made:
-            made["tool_calls"] = calls
-        if isinstance(made.get("content"), list):
-            made["content"] = [_part(part) for part in made["content"]]
-        before = found[-1] if found else {}
-        if before.get("role") == made.get("role") == "assistant" and not made.get("content"):
-            had = before.get("tool_calls") or []
-            if isinstance(calls, list) and isinstance(had, list):  # each in a message of its own
-                before["tool_calls"] = [*had, *calls]
-                continue
-        found.append(made)
-    return found
-
-
-def _part(part: Any) -> Any:
-    """Return a part of a message in the form of chat completions."""
-    source = part.get("source") if isinstance(part, dict) else None
-    if not isinstance(source, dict) or part.get("type") != "image":
-        return part
-    url = source.get("value")
-    if source.get("type") == "data":
-        url = f"data:{source.get('mimeType')};base64,{url}"
-    return {"type": "image_url", "image_url": {"url": url}}
-
-
-def _context(given: Any) -> list[dict[str, Any]]:
-    """Return what the page shows its person, as a message to the model; it is from outside."""
-    if not isinstance(given, list | tuple):
-        raise Wrong("context must be a list", "context")
-    lines: list[str] = []
-    for number, each in enumerate(given):
-        about = each.get("description") if isinstance(each, dict) else None
-        if not isinstance(about, str) or "value" not in each:
-            raise Wrong(f"context[{number}] must have a description and a value", "context")
-        lines.append(f"- {about}: {json_text(each['value'])}")
-    if not lines:
-        return []
-    text = "\n".join(("What the page of the user shows:", *lines))
-    return [{"role": "system", "content": text, OUTSIDE: ["the page of the user"]}]
 
 
 async def _write(send: Send, data: dict[str, Any]) -> None:

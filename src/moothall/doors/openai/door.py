@@ -32,9 +32,9 @@ from moothall.doors.openai.input import (
     chat_completion,
     check_conversation,
     content_for,
-    response_request,
     settled,
 )
+from moothall.doors.openai.items import response_request
 from moothall.doors.openai.outcome import Outcome, is_alone, outcome_of, wrong_of
 from moothall.doors.openai.output import ChatCompletion, Kind, Response, send_json
 from moothall.doors.openai.stored import StoredResponses

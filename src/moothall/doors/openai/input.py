@@ -13,11 +13,16 @@ from moothall.doors.refusals import openai_error
 from moothall.errors import DefinitionError
 from moothall.jsonvalue import Unreadable, json_text, read_json
 from moothall.memory.memory import Memory
+from moothall.reasoning.loop.answer import safe_names
 from moothall.text import shorten
 
 LEFT: Final = "(the caller executes this call)"
 """The result of a call that the caller executes, until the caller sends the real result."""
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
+_SAFE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_IMAGE: Final = "(an image, which cannot be shown here)"
+_GO_ON: Final = "Continue."
+"""What a conversation that ends with an answer asks for."""
 _MEANT: Final = "messages"
 """The key of a block that stands for several messages of one request."""
 
@@ -54,6 +59,7 @@ class Asked:
         previous: the id of the response that this one continues, or None
         store: whether a later one may continue it
         given: the request itself
+        renamed: the caller's names of its tools, by those that models take, where they differ
     """
 
     model: str
@@ -67,6 +73,12 @@ class Asked:
     previous: str | None = None
     store: bool = True
     given: dict[str, Any] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        taken_by = {given: name for name, given in self.renamed.items()}
+        for call in (call for each in self.messages for call in each.get("tool_calls", ())):
+            call["name"] = taken_by.get(call["name"], call["name"])
 
 
 class ClientMemory(Memory):
@@ -132,50 +144,34 @@ def chat_completion(given: dict[str, Any]) -> Asked:
     """Read a request of chat completions."""
     if given.get("n") not in (None, 1):
         raise Wrong("n must be 1: an agent gives one answer", "n")
-    _none_of(given, "functions", "audio", "logprobs")
+    none_of(given, "functions", "audio")
     if given.get("modalities") not in (None, ["text"]):
         raise Wrong('modalities must be ["text"]: this server gives no sound', "modalities")
     messages = [
-        _chat_message(each, f"messages[{number}]")
-        for number, each in enumerate(_taken(given, "messages", list))
+        chat_message(each, f"messages[{number}]")
+        for number, each in enumerate(taken(given, "messages", list))
     ]
-    options = _taken(given, "stream_options", dict, {})
-    form = _taken(given, "response_format", dict, {})
+    options = taken(given, "stream_options", dict, {})
+    form = taken(given, "response_format", dict, {})
+    tools = tools_of(given, lambda tool: tool.get("function"))
     return Asked(
-        _taken(given, "model", str),
-        messages,
-        *_chosen(given, _tools(given, lambda tool: tool.get("function"))),
-        _schema(form, form.get("json_schema"), "response_format"),
-        _taken(given, "stream", bool, False),
+        taken(given, "model", str),
+        asking(messages),
+        *chosen(given, tools),
+        schema_of(form, form.get("json_schema"), "response_format"),
+        taken(given, "stream", bool, False),
         include_usage=options.get("include_usage") is True,
         given=given,
+        renamed=renamed(tools),
     )
 
 
-def response_request(given: dict[str, Any]) -> Asked:
-    """Read a request of responses."""
-    _none_of(given, "background", "conversation", "prompt")
-    _taken(given, "metadata", dict, {})
-    taken = given.get("input")
-    if isinstance(taken, str):
-        messages = [{"role": "user", "content": taken}]
-    elif not isinstance(taken, list):
-        raise Wrong(f"input must be a text or a list, got {json_text(taken)[:80]}", "input")
-    else:
-        messages = _items(_taken(given, "input", list))
-    form = _taken(_taken(given, "text", dict, {}), "format", dict, {})
-    continues = given.get("previous_response_id") is not None
-    return Asked(
-        _taken(given, "model", str),
-        messages,
-        *_chosen(given, _tools(given, lambda tool: tool)),
-        _schema(form, form, "text.format"),
-        _taken(given, "stream", bool, False),
-        instructions=_taken(given, "instructions", str, ""),
-        previous=_taken(given, "previous_response_id", str) if continues else None,
-        store=_taken(given, "store", bool, True),
-        given=given,
-    )
+def asking(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages that ask for an answer; some clients end with one, to have it continued."""
+    last = messages[-1] if messages else {}
+    if last.get("role") == "assistant" and not last.get("tool_calls"):
+        return [*messages, {"role": "user", "content": _GO_ON}]
+    return messages
 
 
 def check_conversation(messages: Iterable[dict[str, Any]]) -> None:
@@ -202,7 +198,8 @@ def _all_answered(open_calls: dict[str, str]) -> None:
         raise Wrong(f"No tool output found for function call {id[:80]}.", "input")
 
 
-def _taken(given: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
+def taken(given: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
+    """Return a field of a request; refuse one of another type."""
     value = given.get(name)
     if value is None and default is not None:
         return default
@@ -212,35 +209,47 @@ def _taken(given: dict[str, Any], name: str, kind: type, default: Any = None) ->
     return value
 
 
-def _none_of(given: dict[str, Any], *names: str) -> None:
+def none_of(given: dict[str, Any], *names: str) -> None:
+    """Refuse a request with a field that would change the answer."""
     for name in names:
         if given.get(name) not in (None, False):
             raise Wrong(f"{name} is not offered by this server", name, "unsupported_parameter")
 
 
-def _tools(given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> dict[str, Action]:
-    """Return the caller's own tools as actions, which the caller executes."""
+def tools_of(given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> dict[str, Action]:
+    """Return the caller's own functions as actions, which the caller executes.
+
+    Tools of other types are those of a provider, such as a search: an agent has its own actions.
+    """
     made: dict[str, Action] = {}
-    for number, tool in enumerate(_taken(given, "tools", list, [])):
+    for number, tool in enumerate(taken(given, "tools", list, [])):
         where = f"tools[{number}]"
-        if not isinstance(tool, dict) or tool.get("type") != "function":
-            raise Wrong(f"{where} must be of type function", where)
+        if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
+            raise Wrong(f"{where} must be a tool with a type, such as function", where)
+        if tool["type"] != "function":
+            continue
         its = function(tool)
         name = its.get("name") if isinstance(its, dict) else None
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in made:
-            raise Wrong(f"{where} must have a name of its own of letters, digits, _ and -", where)
+            raise Wrong(f"{where} must have a name of its own of letters, digits and _.:/-", where)
         description = its.get("description") or ""
         parameters = its.get("parameters") or {"type": "object", "properties": {}}
         try:
             # Nobody knows what a tool of the caller's reads; the caller guards what it does.
             options: ActionOptions = {"outside": True, "guard": ()}
-            made[name] = Action(name, _left, str(description), parameters, True, **options)
+            safe = name if _SAFE.fullmatch(name) else safe_names((name, *made))[name]
+            made[name] = Action(safe, _left, str(description), parameters, True, **options)
         except DefinitionError as error:
             raise Wrong(f"{where}: {error}", f"{where}.parameters") from None
     return made
 
 
-def _chosen(given: dict[str, Any], tools: dict[str, Action]) -> tuple[tuple[Action, ...], bool]:
+def renamed(tools: dict[str, Action]) -> dict[str, str]:
+    """Return the caller's names of its tools, by those that models take, where they differ."""
+    return {each.name: name for name, each in tools.items() if each.name != name}
+
+
+def chosen(given: dict[str, Any], tools: dict[str, Action]) -> tuple[tuple[Action, ...], bool]:
     """Return the tools that `tool_choice` leaves, and whether the answer must call one."""
     choice: Any = given.get("tool_choice") or "auto"
     kind = choice if isinstance(choice, str) else ""
@@ -270,7 +279,8 @@ def _left(**args: Any) -> str:
     return LEFT
 
 
-def _schema(form: dict[str, Any], holder: Any, param: str) -> dict[str, Any] | None:
+def schema_of(form: dict[str, Any], holder: Any, param: str) -> dict[str, Any] | None:
+    """Return the schema that a format asks for, or None."""
     kind = form.get("type", "text")
     if kind == "text":
         return None
@@ -285,7 +295,8 @@ def _schema(form: dict[str, Any], holder: Any, param: str) -> dict[str, Any] | N
 # -- chat completions ------------------------------------------------------------------------------
 
 
-def _chat_message(given: Any, where: str) -> dict[str, Any]:
+def chat_message(given: Any, where: str) -> dict[str, Any]:
+    """Return a message of either interface as a chat message."""
     role = given.get("role") if isinstance(given, dict) else None
     content = given.get("content") if isinstance(given, dict) else None
     if role in ("system", "developer"):
@@ -296,19 +307,19 @@ def _chat_message(given: Any, where: str) -> dict[str, Any]:
         id = given.get("tool_call_id")
         if not isinstance(id, str):
             raise Wrong(f"{where} must have a tool_call_id", where)
-        return {"role": "tool", "tool_call_id": id, "content": _text(content, where)}
+        return {"role": "tool", "tool_call_id": id, "content": result_of(content, where)}
     if role != "assistant":
         raise Wrong(f"{where} must have a role of system, user, assistant or tool", where)
     made: dict[str, Any] = {
         "role": "assistant",
-        "content": "" if content is None else _text(content, where),
+        "content": _text(content, where) if content else "",
     }
     calls = given.get("tool_calls") or []
     if not isinstance(calls, list):
         raise Wrong(f"{where}.tool_calls must be a list", where)
     if calls:
         made["tool_calls"] = [
-            _call(
+            call_of(
                 call.get("id") if isinstance(call, dict) else None,
                 call.get("function") if isinstance(call, dict) else None,
                 where,
@@ -318,16 +329,27 @@ def _chat_message(given: Any, where: str) -> dict[str, Any]:
     return made
 
 
-def _call(id: Any, function: Any, where: str) -> dict[str, Any]:
+def call_of(id: Any, function: Any, where: str) -> dict[str, Any]:
+    """Return a call of an earlier answer."""
     name = function.get("name") if isinstance(function, dict) else None
     text = function.get("arguments") if isinstance(function, dict) else None
     if not (isinstance(id, str) and isinstance(name, str) and isinstance(text, str)):
         raise Wrong(f"{where}: a call must have an id, a name and arguments", where)
     try:
         args = read_json(text or "{}")
-    except Unreadable as error:
-        raise Wrong(f"{where}: the arguments of a call are {error}", where) from None
+    except Unreadable:  # what a model once wrote
+        args = {"arguments": text}
     return {"id": id, "name": name, "args": args}
+
+
+def result_of(content: Any, where: str) -> str:
+    """Return the result of a call as text; an image has no place there."""
+    if not content:
+        return ""
+    blocks = _content(content, where)
+    if isinstance(blocks, str):
+        return blocks
+    return "\n".join(each["text"] if each["type"] == "text" else _IMAGE for each in blocks)
 
 
 def _text(content: Any, where: str) -> str:
@@ -369,32 +391,3 @@ def _image(given: dict[str, Any], where: str) -> dict[str, Any]:
         raise Wrong(f"{where} has an image without an http(s) or data URL", where)
     more = {"detail": detail} if isinstance(detail, str) else {}
     return {"type": "image_url", "image_url": {"url": url, **more}}
-
-
-# -- responses -------------------------------------------------------------------------------------
-
-
-def _items(given: list[Any]) -> list[dict[str, Any]]:
-    """Return the items of a request as chat messages; calls in a row are one message."""
-    made: list[dict[str, Any]] = []
-    for number, item in enumerate(given):
-        where = f"input[{number}]"
-        kind = item.get("type", "message") if isinstance(item, dict) else None
-        if kind == "message":
-            made.append(_chat_message({**item, "tool_calls": None}, where))
-        elif kind == "function_call":
-            call = _call(item.get("call_id"), item, where)
-            if not made or made[-1]["role"] != "assistant":
-                made.append({"role": "assistant", "content": ""})
-            made[-1].setdefault("tool_calls", []).append(call)
-        elif kind == "function_call_output":
-            id = item.get("call_id")
-            if not isinstance(id, str):
-                raise Wrong(f"{where} must have a call_id", where)
-            content = _text(item.get("output"), where)
-            made.append({"role": "tool", "tool_call_id": id, "content": content})
-        elif kind != "reasoning":  # which is of no use to another model
-            raise Wrong(f"{where} is of type {kind!r:.40}, which is not taken", where)
-    if not made:
-        raise Wrong("input must have an item", "input")
-    return made

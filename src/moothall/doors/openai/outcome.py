@@ -58,7 +58,8 @@ def outcome_of(
     names, calls = {each.name for each in asked.tools}, []
     if reply.stop_reason == "terminal":
         last = [each for each in reply.messages if each.get("tool_calls")][-1]
-        calls = [each for each in last["tool_calls"] if each["name"] in names]
+        left = (each for each in last["tool_calls"] if each["name"] in names)
+        calls = [{**each, "name": asked.renamed.get(each["name"], each["name"])} for each in left]
         text = "" if calls else text
     turns = turns_of(reply, agent, "" if calls else text, thoughts, alone)
     return Outcome(text, calls, _REASONS.get(reply.detail, ""), reply.usage, turns)
