@@ -17,6 +17,7 @@ from moothall.models.protocol import ModelReply, Usage
 from moothall.society import (
     CitizenAgent,
     CitizenMemory,
+    City,
     LocalEngine,
     Question,
     Respondent,
@@ -273,6 +274,20 @@ async def test_a_model_is_shown_how_the_citizen_is_and_the_last_it_remembers() -
     assert shown["you"]["trust"] == 4
     assert "Orléans" in messages[1]["content"]
     assert shown["you"]["money"] == 3
+
+
+@pytest.mark.parametrize("citizens", (20, 1000))
+async def test_one_citizen_of_a_town_by_rules_is_interviewed_by_a_model(citizens: int) -> None:
+    model = Fixed({"answer": "Work is hard."})
+    async with Society(citizens, City.generate(seed=7, citizens=citizens), seed=7) as society:
+        before = society.state_dict()
+        said = await society.interview(3, "How are you?", model=model)
+        assert (str(said), said.source) == ("Work is hard.", "model")
+        assert "How are you?" in str(model.asked)
+        assert (await society.interview(3, "How are you?")).source == "rule"
+        assert society.state_dict() == before
+        with pytest.raises(ModelError, match="nosuch"):
+            await society.interview(3, "How are you?", model="nosuch")
 
 
 async def test_an_interview_by_a_model_says_what_the_model_says() -> None:

@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moothall.arguments import check_function
+from moothall.dispatch import AgentToolbox
 from moothall.errors import ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
 from moothall.journal import Journal
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json
@@ -39,6 +41,9 @@ from moothall.society.survey import (
 from moothall.spaces.loop import on_a_space
 from moothall.text import counted
 from moothall.threads import is_async, side_by_side
+
+if TYPE_CHECKING:
+    from moothall.models.protocol import Model
 
 _OBJECT: Final = AnswerSchema({"type": "object"})
 _CHOSEN_AT_ONCE: Final = 200  # so many citizens are looked at; then the loop does what else waits
@@ -104,6 +109,7 @@ class Experiments(Steps):
         citizens: Whom = None,
         *,
         run_id: str | None = None,
+        model: Model | str | None = None,
     ) -> list[SurveyAnswer]:
         """Ask citizens between two steps; that changes nothing in the society.
 
@@ -121,6 +127,8 @@ class Experiments(Steps):
                 all whose status has these values; or a plain function of a `Respondent`, for all
                 of whom it is true; all citizens if left out
             run_id: the run's id in the journal; an ended survey returns its answers again
+            model: the model, or its name, that answers for each citizen by its state, also in a
+                town that lives by rules; a citizen's own model if left out
 
         Returns:
             the answers by citizen in id order, then in the order of the questions
@@ -130,11 +138,18 @@ class Experiments(Steps):
                 status has the values
             RunMismatch: another survey began the run
         """
-        asked: list[SurveyAnswer] = await self._from_outside(self._survey, survey, citizens, run_id)
+        asked: list[SurveyAnswer] = await self._from_outside(
+            self._survey, survey, citizens, run_id, AgentToolbox(model).model
+        )
         return asked
 
     async def interview(
-        self, citizen: str | int, question: str, *, run_id: str | None = None
+        self,
+        citizen: str | int,
+        question: str,
+        *,
+        run_id: str | None = None,
+        model: Model | str | None = None,
     ) -> Interview:
         """Ask one citizen in free text, as a survey does; a rule answers with its state and plan.
 
@@ -142,12 +157,13 @@ class Experiments(Steps):
             citizen: its id
             question: the question
             run_id: as of `survey`
+            model: as of `survey`
 
         Returns:
             the answer; `source` and `reason` are those of `SurveyAnswer`
         """
         survey = Survey("interview", [Question("answer", question, by=in_words)])
-        (answer,) = await self.survey(survey, [citizen], run_id=run_id)
+        (answer,) = await self.survey(survey, [citizen], run_id=run_id, model=model)
         return Interview(answer.value or "", answer.source, answer.reason)
 
     def positions(self) -> Whereabouts | None:
@@ -245,7 +261,7 @@ class Experiments(Steps):
         return found
 
     async def _survey(
-        self, survey: Survey, citizens: Whom, run_id: str | None
+        self, survey: Survey, citizens: Whom, run_id: str | None, model: Any
     ) -> list[SurveyAnswer]:
         if not isinstance(survey, Survey):
             raise ConfigError(f"survey takes a Survey, got {survey!r:.80}")
@@ -256,7 +272,7 @@ class Experiments(Steps):
                 "step": self.number,
                 "survey": [survey.name, survey.schema],
                 "citizens": list(mailboxes),
-                "model": getattr(self._model, "name", None),
+                "model": getattr(model or self._model, "name", None),
             }
             async with recorded(
                 self._journal,
@@ -268,16 +284,20 @@ class Experiments(Steps):
                 program=program,
             ) as record:
                 if self._journal is not None:
-                    self._asking.charge_recorded(record, self._model, self.mailboxes)
+                    self._asking.charge_recorded(record, model or self._model, self.mailboxes)
                 if record.state is not None:
                     return [SurveyAnswer(*each) for each in record.state.answers]
-                answers = await self._answers(survey, mailboxes, record)
+                answers = await self._answers(survey, mailboxes, record, model)
                 record.save(SurveyState([list(each) for each in answers]))
                 await record.end("done")
                 return answers
 
     async def _answers(
-        self, survey: Survey, mailboxes: dict[str, SocietyMailbox | None], record: Record[Any]
+        self,
+        survey: Survey,
+        mailboxes: dict[str, SocietyMailbox | None],
+        record: Record[Any],
+        model: Any,
     ) -> list[SurveyAnswer]:
         """Ask citizens side by side, at most the engine's `concurrency` at a time."""
         asking = Asking(self._asking.timeout_s, self._asking.budget, once=self._asking.once)
@@ -288,7 +308,7 @@ class Experiments(Steps):
 
         async def ask(id: str, mailbox: SocietyMailbox | None) -> list[SurveyAnswer]:
             async with gate:
-                return await self._ask(id, mailbox, survey, asking, view)
+                return await self._ask(id, mailbox, survey, asking, view, model)
 
         asked, answers = list(mailboxes.items()), list[SurveyAnswer]()
         for at in range(0, len(asked), _AT_ONCE):
@@ -297,10 +317,18 @@ class Experiments(Steps):
         return answers
 
     async def _ask(
-        self, id: str, mailbox: SocietyMailbox | None, survey: Survey, asking: Asking, view: View
+        self,
+        id: str,
+        mailbox: SocietyMailbox | None,
+        survey: Survey,
+        asking: Asking,
+        view: View,
+        model: Any,
     ) -> list[SurveyAnswer]:
-        """Return the answers of one citizen; a row of a population has no model."""
-        citizen: Any = None if mailbox is None else mailbox.agent
+        """Return the answers of one citizen; a row of a population has no model of its own."""
+        citizen: Any = SimpleNamespace(id=id, budget=None, llm=None, params=None)
+        if mailbox is not None:
+            citizen = mailbox.agent
         respondent = self._respondent(id, mailbox, view)
         given: dict[str, Any] = {}  # the last object: the questions that it answers well count
         failed = ""
@@ -312,9 +340,10 @@ class Experiments(Steps):
             if found := [each for each in faults if each]:
                 raise Unreadable(f"cannot be used: {'; '.join(found)}")
 
-        model = None if citizen is None else citizen.llm
+        if model is None and citizen.llm is not None:
+            model = citizen.llm.model
         if model is not None:
-            asked = AskedModel(asking, citizen, model.model)
+            asked = AskedModel(asking, citizen, model)
             rules = getattr(citizen.params, "decision_prompt", RULES)
             try:
                 await ask_json(asked, survey.prompt(respondent, rules), survey.schema, read)

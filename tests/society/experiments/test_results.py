@@ -353,3 +353,20 @@ def test_a_report_that_cannot_be_drawn_is_refused_before_a_cell_runs(
         small.run_sync(jobs=0, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert small.run_sync(jobs=0, out=tmp_path / "out", report=False).metrics
+
+
+def test_results_plot_a_metric_of_what_was_run_and_refuse_what_has_no_labels(
+    tmp_path: Path,
+) -> None:
+    told: list[str] = []
+    one = experiment(workflow=[{"step": 3}])
+    results = one.run_sync(jobs=0, out=tmp_path, progress=lambda far: told.append(str(far)))
+    metric = results.metrics[0]
+    results.plot(path=tmp_path / "first.png")
+    results.plot(metric, tmp_path / "named.png")
+    assert (tmp_path / "first.png").read_bytes() == (tmp_path / "named.png").read_bytes()
+    with pytest.raises(ConfigError, match=f"metric must be .*{metric}.*, got 'nosuch'"):
+        results.plot("nosuch")
+    with pytest.raises(ConfigError, match=r"plot what experiment\.run"):
+        Results(results.path).plot()
+    assert told[-1].startswith(f"{len(one.cells())} of {len(one.cells())} cells, 100 %")

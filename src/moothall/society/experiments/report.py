@@ -235,7 +235,9 @@ def _caption(results: Results, metric: str, shown: list[tuple[str, str, str]]) -
     return said + (f"; first {_MOST} of {len(shown)} shown" if len(shown) > _MOST else "")
 
 
-def draw_metric(design: Design, results: Results, metric: str, path: str | None = None) -> Figure:
+def draw_metric(
+    design: Design, results: Results, metric: str, path: str | Path | None = None
+) -> Figure:
     """Return a picture of a metric: a curve for each condition, or means if there are no curves."""
     about = _about_of(design, metric)
     shown = _series(design, results, metric)
@@ -280,7 +282,7 @@ def _draw(
     every: list[_Curve],
     about: tuple[str, str],
     caption: str,
-    path: str | None,
+    path: str | Path | None,
 ) -> Figure:
     """Return a picture of curves, or of means if there are no curves."""
     label, unit = about

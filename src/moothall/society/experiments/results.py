@@ -13,12 +13,13 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
+from moothall.arguments import none_of
 from moothall.errors import ConfigError
 from moothall.society.arrays import package
 from moothall.society.tables import arrow, write_whole, writing_errors
@@ -26,6 +27,7 @@ from moothall.society.trajectories import Trajectories
 from moothall.text import counted, display, error_text, one_line
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pandas import DataFrame
 
 Key = tuple[str, str, str]  # condition, values of parameters (JSON), metric
@@ -86,8 +88,9 @@ class Results:
         MissingExtra: pyarrow is not installed
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, draw: Callable[..., Figure] | None = None) -> None:
         self.path: Path = Path(path)
+        self._draw = draw
         _, parquet = arrow()
         names = ("condition", "parameters", "metric", "step", "seed", "value", "text")
         try:
@@ -142,6 +145,20 @@ class Results:
         """Return `rows` as a data frame of pandas. Raises MissingExtra: it is not installed."""
         frame: DataFrame = package("pandas", "Results.to_pandas()", "pandas").DataFrame(self.rows)
         return frame
+
+    def plot(self, metric: str | None = None, path: str | Path | None = None) -> Figure:
+        """Return a picture of a metric, the first if left out; `path` is a file to write it to.
+
+        Raises:
+            ConfigError: there is no such metric, or the results were read from a file
+            MissingExtra: matplotlib is not installed
+        """
+        if self._draw is None:  # the experiment knows labels and how long a step is
+            raise ConfigError(f"{self.path} has no labels: plot what experiment.run(out=…) returns")
+        name = self.metrics[0] if metric is None else metric
+        if name not in self.metrics:
+            raise none_of("metric", self.metrics, name)
+        return self._draw(self, name, path)
 
     def answers(self, survey: str | None = None) -> list[dict[str, Any]]:
         """Return what each citizen answered in surveys that say `keep: true`, as dicts.

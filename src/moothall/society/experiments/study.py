@@ -19,6 +19,8 @@ from moothall.society.experiments.workflow import FieldError
 from moothall.threads import refuse_on_loop
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from moothall.society.experiments.fitting import Fit
     from moothall.society.experiments.sensitivity import Sensitivity
 
@@ -135,16 +137,21 @@ class Experiment(Design):
         if out is None:
             with tempfile.TemporaryDirectory(prefix="moothall-") as folder:
                 path = await sweep(self, Path(folder), jobs=jobs, progress=progress)
-                return Results(path)
+                return Results(path, self._draw)
         if report:  # before cells run that take hours
             MissingExtra.unless("a report (report=False leaves it out)", "pictures", "matplotlib")
         folder_ = Path(out)
-        results = Results(await sweep(self, folder_, jobs=jobs, progress=progress))
+        results = Results(await sweep(self, folder_, jobs=jobs, progress=progress), self._draw)
         if report:
             from moothall.society.experiments.report import write_report
 
             await asyncio.to_thread(write_report, self, results, folder_)
         return results
+
+    def _draw(self, results: Results, metric: str, path: str | Path | None) -> Figure:
+        from moothall.society.experiments.report import draw_metric
+
+        return draw_metric(self, results, metric, path)
 
     def odd(self, path: str | Path | None = None) -> str:
         """Return a description of the study by the ODD protocol (Grimm et al. 2020), in Markdown.

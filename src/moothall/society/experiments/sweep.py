@@ -51,6 +51,11 @@ class Progress:
     lived: int = 0
     seconds: float = 0
 
+    def __str__(self) -> str:
+        part = 100 * self.lived // self.steps if self.steps else 100
+        left = "" if self.seconds_left is None else f", {self.seconds_left:,.0f} s left"
+        return f"{self.ended:,} of {self.cells:,} cells, {part} %{left}"
+
     @property
     def seconds_left(self) -> float | None:
         """How long the rest takes at this rate; None before the first step."""
