@@ -167,6 +167,7 @@ def show(metric: str, variant: str, figures: dict[str, Figures]) -> None:
             limit=limit.seconds * 1e6,
             ratio=figure.over(limit),
             best=min(figure.wall) * 1e6,
+            cpu=statistics.median(figure.cpu) * 1e6,
         )
 
 

@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import os
 import queue
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -277,6 +278,7 @@ def round_trips(rounds: int, count: int) -> None:
             limit=2 / limit.seconds,
             ratio=1 / figure.over(limit),
             us=figure.seconds * 1e6,
+            cpu=statistics.median(figure.cpu) * 1e6,
             **({"target": 1.0} if name == "request" else {}),
         )
 
