@@ -13,7 +13,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.minds import bfcl, judgements
+from benchmarks.minds import bfcl, decisions, judgements, notes, twosteps
 from benchmarks.minds.mind import SETTINGS, Outcomes, mind, share
 
 
@@ -39,9 +39,37 @@ def judged(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None
             share(f"judgements.{judging or 'default'}", metric, of)
 
 
+def in_two_steps(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
+    """Tasks of two steps, by each form of calls."""
+    for form in forms or ["program", "list"]:
+        with mind(max_tokens=250, calls=form) as model:
+            share("two steps", form, twosteps.run(model, form, outcomes, count, shut))
+
+
+def decided(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
+    """Choices of blocks, and ends of conversations."""
+    with mind(max_tokens=200) as model:
+        choices, ends = decisions.run(model, outcomes, count)
+    share("dispatcher", "all", choices)
+    share("dispatcher", "none", [each for each in choices if each["none"]])
+    share("ends", "all", ends)
+    share("ends", "over", [each for each in ends if each["over"]])
+
+
+def kept(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
+    """Notes of conversations."""
+    with mind(max_tokens=300) as model:
+        rows = notes.run(model, outcomes, count)
+    facts = [{"right": at < row["right"]} for row in rows for at in range(row["of"])]
+    share("notes", "facts", facts)
+
+
 PARTS: dict[str, Callable[[Outcomes, int, bool, list[str]], None]] = {
     "bfcl": calls,
     "judgements": judged,
+    "two steps": in_two_steps,
+    "decisions": decided,
+    "notes": kept,
 }
 
 
