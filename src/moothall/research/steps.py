@@ -40,11 +40,12 @@ class Plan(Block):
         await researcher.find_context()
         await plan_outline(researcher)
         try:
-            return await researcher.asked(
+            tasks = await researcher.asked(
                 prompts.plan(researcher),
                 lambda text: _tasks_in(text, researcher),
                 prompts.plan_schema(researcher),
             )
+            return rules.varied(researcher, tasks)
         except Unusable as error:
             tasks = rules.plan(researcher)
             if not (tasks or researcher.progress.narrative):
