@@ -221,6 +221,38 @@ def kept_for(message: Mapping[str, Any], server: str, form: str) -> Any:
     return None
 
 
+_SEEN: Final = {"image_url": "url", "file": "file_data"}
+"""The blocks of a message that a model sees rather than reads, and the field of their data."""
+
+
+def is_seen(block: Any) -> bool:
+    """Return whether a block of content is an image, or a file, whose data it has."""
+    kind = block.get("type") if isinstance(block, dict) else None
+    about = block.get(kind) if kind in _SEEN else None
+    data = about.get(_SEEN[kind]) if kind is not None and isinstance(about, dict) else None
+    return isinstance(data, str) and data.startswith("data:")
+
+
+def block_note(block: dict[str, Any]) -> dict[str, Any]:
+    """Return the text that stands for an image or a file where none can be seen."""
+    url: str = block[block["type"]][_SEEN[block["type"]]]
+    kind, _, data = url[5:].partition(";base64,")
+    what = "an image" if block["type"] == "image_url" else "a file"
+    return {"type": "text", "text": f"[{what}, {kind[:80]}, {len(data) * 3 // 4:,} bytes]"}
+
+
+def without_seen(messages: list[Any]) -> list[Any]:
+    """Return messages whose results have notes where they had images and files."""
+    return [
+        {**each, "content": [block_note(b) if is_seen(b) else b for b in each["content"]]}
+        if isinstance(each, Mapping)
+        and each.get("role") == "tool"
+        and type(each["content"]) is list
+        else each
+        for each in messages
+    ]
+
+
 def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
     """Return how many calls a conversation has."""
     return sum(len(message.get("tool_calls") or ()) for message in messages)

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from moothall.models.protocol import without_seen
+
 # Mistral's; OpenAI's and others', which state a bound.
 _EXACT = re.compile(r"tool call id.{0,80}length of (\d+)", re.I | re.S)
 _MOST = re.compile(r"(?:tool_calls?\S*id|call_id).{0,200}?length (\d+)", re.I | re.S)
@@ -14,6 +16,12 @@ _ORDER = re.compile("role .?user.? after role .?tool", re.I)
 _SIGNATURE = re.compile("missing.{0,40}thought_?signature", re.I)
 _REASONING = re.compile(
     "reasoning_content.{0,80}(?:must be|missing|required)|missing.{0,40}reasoning_content", re.I
+)
+_BLIND = re.compile(
+    r"(?:image|vision|multimodal|file)\S*.{0,60}(?:not (?:supported|allowed|accept)|unsupported)"
+    r"|(?:not|n't) (?:support|accept|have|take).{0,40}(?:image|vision|multimodal|file)"
+    r"|no endpoints.{0,40}image",
+    re.I,
 )
 # Google's word for a call that another model made.
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
@@ -31,7 +39,7 @@ class Adapting:
     def __init__(self, id_length: int = 0, answer_before_user: bool = False) -> None:
         self._exact, self._most = id_length, 0
         self._answers = answer_before_user
-        self._signs = self._reasons = False
+        self._signs = self._reasons = self.blind = False
         self.version: int = 0
 
     def refused(self, said: str) -> bool:
@@ -43,6 +51,7 @@ class Adapting:
             self._most = min(int(found[1]), 64)
         self._answers |= bool(_ORDER.search(said))
         self._signs |= bool(_SIGNATURE.search(said))
+        self.blind |= bool(_BLIND.search(said))
         self._reasons |= bool(_REASONING.search(said))
         if vars(self) == before:
             return False
@@ -51,6 +60,8 @@ class Adapting:
 
     def messages(self, messages: list[Any]) -> list[Any]:
         """Return our messages with the ids and the order that the server takes."""
+        if self.blind:
+            messages = without_seen(messages)
         if not (self._exact or self._most or self._answers):
             return messages
         made: list[Any] = []

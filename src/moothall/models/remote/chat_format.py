@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ModelError
 from moothall.models.chat_answer import KEPT_FIELDS, kind_of
-from moothall.models.protocol import kept_for
+from moothall.models.protocol import is_seen, kept_for
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -83,6 +83,25 @@ def _tool_call(call: Any, where: str) -> dict[str, Any]:
         args = json.dumps({} if args is None else args, allow_nan=False)
     function = {"name": call["name"], "arguments": args}
     return {"id": call.get("id") or "", "type": "function", "function": function}
+
+
+def seen_after_results(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages with the images and files of results in a user's message after them.
+
+    The format has no images in results.
+    """
+    made, seen = list[dict[str, Any]](), list[dict[str, Any]]()
+    for each in messages:
+        if each["role"] != "tool" and seen:
+            made.append({"role": "user", "content": seen})
+            seen = []
+        if each["role"] == "tool" and isinstance(each["content"], list):
+            texts = [block for block in each["content"] if not is_seen(block)]
+            if new := [block for block in each["content"] if is_seen(block)]:
+                seen += [{"type": "text", "text": "Of the result of an action:"}, *new]
+            each["content"] = "\n".join(str(block.get("text", "")) for block in texts)
+        made.append(each)
+    return [*made, {"role": "user", "content": seen}] if seen else made
 
 
 def tools(actions: Iterable[Action]) -> list[dict[str, Any]]:

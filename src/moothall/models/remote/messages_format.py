@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ModelError
-from moothall.models.protocol import kept_for
+from moothall.models.protocol import is_seen, kept_for
 from moothall.models.remote.chat_format import chat_messages
 from moothall.models.remote.kept_order import in_order
 
@@ -63,6 +63,8 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
     for block in content or ():
         if isinstance(block, Mapping) and block.get("type") == "image_url":
             blocks.append(_image(block))
+        elif is_seen(block):
+            blocks.append(_source(block["file"]["file_data"]))
         elif not isinstance(block, Mapping) or block.get("type", "text") == "text":
             text = block.get("text") if isinstance(block, Mapping) else str(block)
             if isinstance(text, str) and text.strip():
@@ -74,7 +76,10 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
 
 def _image(block: Mapping[str, Any]) -> dict[str, Any]:
     given = block.get("image_url")
-    url = str(given.get("url", "")) if isinstance(given, Mapping) else str(given or "")
+    return _source(str(given.get("url", "")) if isinstance(given, Mapping) else str(given or ""))
+
+
+def _source(url: str) -> dict[str, Any]:
     data = _DATA_URL.fullmatch(url)
     if data is None:
         return {"type": "image", "source": {"type": "url", "url": url}}

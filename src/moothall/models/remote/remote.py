@@ -24,7 +24,12 @@ from moothall.models.chat_answer import (
 from moothall.models.protocol import ModelReply, StreamPart, calls_in
 from moothall.models.providers import listed_context
 from moothall.models.remote.adapting import Adapting
-from moothall.models.remote.chat_format import chat_messages, response_format, tools
+from moothall.models.remote.chat_format import (
+    chat_messages,
+    response_format,
+    seen_after_results,
+    tools,
+)
 from moothall.models.remote.schema_form import SchemaForms, as_text, in_form
 from moothall.models.settings import check_key, check_sampling
 
@@ -40,6 +45,7 @@ class RemoteModel(Answering):
     """What models behind a server share; a subclass defines `_asked`, which sends a request."""
 
     own_fields: ClassVar[Iterable[str]]
+    reads_images: bool = True  # as far as its server says
     where_key: str  # where the server's key comes from
     base_url: str | None
 
@@ -163,7 +169,7 @@ class RemoteModel(Answering):
     def _body(self, request: Request) -> dict[str, Any]:
         """Return the request in the provider's form."""
         messages, actions, schema, _ = request
-        made = chat_messages(messages, self.name, self._server)
+        made = seen_after_results(chat_messages(messages, self.name, self._server))
         self._adapting.complete(made)
         for field in self._not_back:
             for each in made:

@@ -62,6 +62,11 @@ class FallbackModel(Answering):
         given = [each for each in longest if each is not None]
         self.max_tokens: int | None = max(given) if len(given) == len(longest) else None
 
+    @property
+    def reads_images(self) -> bool:
+        """Whether all the models can be shown images."""
+        return all(getattr(each, "reads_images", False) for each in self.models)
+
     async def find_context(self) -> int | None:
         """Ask the models' servers for their contexts; return the smallest known one, or None."""
         for each in self.models:

@@ -95,6 +95,7 @@ class RecordedModel(Answering, Closing):
         if self.model is not None:
             longest = getattr(self.model, "max_tokens", None)
         self.max_tokens: int | None = max_tokens or longest
+        self.reads_images: bool = self._file.reads_images
 
     @property
     def in_process(self) -> bool:
@@ -209,6 +210,8 @@ class _File:
                 head = {"format": _FORMAT, "version": _VERSION}
                 head |= {"model": model.name, "context_tokens": model.context_tokens}
                 head["max_tokens"] = getattr(model, "max_tokens", None)
+                if getattr(model, "reads_images", False):
+                    head["reads_images"] = True
                 self._write(head)
             elif model is not None and head["model"] != model.name:
                 raise ModelError(
@@ -228,6 +231,7 @@ class _File:
         self.model: str = head["model"]
         self.context_tokens: int | None = head["context_tokens"]
         self.max_tokens: int | None = head.get("max_tokens")
+        self.reads_images: bool = head.get("reads_images") is True
 
     def close(self) -> None:
         if self._out is not None:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from moothall.jsonvalue import json_text, readable
+from moothall.models.protocol import block_note, is_seen
 from moothall.text import cut
 
 if TYPE_CHECKING:
@@ -41,18 +42,27 @@ def result_content(result: dict[str, Any], limit: int, call: RequestedCall | Non
     return cut(json_text(rest), limit)
 
 
+def shown_content(content: str, result: dict[str, Any]) -> str | list[dict[str, Any]]:
+    """Return a result as a model sees it that sees images and files, too: with their blocks."""
+    value = result.get("result")
+    blocks = [each for each in _listed(value) if is_seen(each)] if _has_blocks(value) else []
+    return [{"type": "text", "text": content}, *blocks] if blocks else content
+
+
+def _has_blocks(value: Any) -> bool:
+    return isinstance(value, list | dict)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 def _without_images(value: Any) -> Any:
-    """Return a value whose content blocks tell of images, which no result carries to a model."""
-    if not isinstance(value, list):
-        return value
-    return [
-        _told(each) if isinstance(each, dict) and "image_url" in each else each for each in value
-    ]
+    """Return a value whose content blocks tell of images and files, which are no text."""
+    if isinstance(value, dict):
+        return _noted(value)
+    return list(map(_noted, value)) if isinstance(value, list) else value
 
 
-def _told(block: dict[str, Any]) -> dict[str, Any]:
-    url = block["image_url"].get("url") if isinstance(block["image_url"], dict) else None
-    if not isinstance(url, str) or not url.startswith("data:"):
-        return block
-    kind, _, data = url[5:].partition(";base64,")
-    return {"type": "text", "text": f"[an image, {kind[:80]}, {len(data) * 3 // 4:,} bytes]"}
+def _noted(each: Any) -> Any:
+    return block_note(each) if is_seen(each) else each

@@ -18,7 +18,14 @@ from moothall.goal import format_goals
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.memory.memory import Memory
 from moothall.models.base import answer_of, streamed
-from moothall.models.protocol import Model, ModelReply, ReasoningPiece, TextPiece, stated_usage
+from moothall.models.protocol import (
+    Model,
+    ModelReply,
+    ReasoningPiece,
+    TextPiece,
+    stated_usage,
+    without_seen,
+)
 from moothall.reasoning.charging import begun, budgeted
 from moothall.reasoning.events import MessageAdded
 from moothall.reasoning.hooks import as_hooked, expect_answer, expect_messages, run_hooks
@@ -45,7 +52,13 @@ from moothall.reasoning.loop.recording import (
     remember,
     tell_past,
 )
-from moothall.reasoning.loop.results import MAX_RESULT_CHARS, NOT_RUN, error_of, result_content
+from moothall.reasoning.loop.results import (
+    MAX_RESULT_CHARS,
+    NOT_RUN,
+    error_of,
+    result_content,
+    shown_content,
+)
 from moothall.reasoning.loop.room import fit, left_out, result_chars
 from moothall.reasoning.loop.steering import Steering
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Record
@@ -394,6 +407,8 @@ class Run:
         if self.thread.texts is not None or self.thread.marked:
             self._without_marks = self._without_marks or Shown()
             prompt = self._without_marks.of(prompt)
+        if not getattr(self.model, "reads_images", False) and any(map(_has_blocks, prompt)):
+            prompt = without_seen(prompt)
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
             more = {} if schema is None else {"schema": schema}
@@ -508,7 +523,8 @@ class Run:
             self.state.steps.append(Step(*made, dict(wanted.origins), wanted.repaired))
             content = result_content(result, limit, wanted)
             contents.append(content)
-            self._add_result(wanted, content)
+            sees = getattr(self.agent.model, "reads_images", False)
+            self._add_result(wanted, shown_content(content, result) if sees else content)
             mark_result(self.state.messages[-1], wanted, self.thread, self.request)
         return contents
 
@@ -576,7 +592,7 @@ class Run:
             made |= self._after_reading
         self.state.messages.append(made)
 
-    def _add_result(self, call: RequestedCall, content: str) -> None:
+    def _add_result(self, call: RequestedCall, content: str | list[dict[str, Any]]) -> None:
         self.state.messages.append(
             {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
         )
@@ -590,3 +606,8 @@ class Run:
         made = (state.text, value, messages, state.steps, state.usage)
         detail = "; ".join(filter(None, (stop.detail, left_out(self.memory, self.id))))
         return Reply(*made, reason, detail, stop.error, self.request.run_id)
+
+
+def _has_blocks(message: dict[str, Any]) -> bool:
+    """Return whether a message is a result with blocks of content."""
+    return message.get("role") == "tool" and type(message.get("content")) is list
