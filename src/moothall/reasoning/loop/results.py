@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from moothall.jsonvalue import json_text, readable
-from moothall.models.protocol import block_note, is_seen
+from moothall.models.protocol import block_note, is_seen, without_seen
 from moothall.text import cut
 
 if TYPE_CHECKING:
@@ -42,15 +42,24 @@ def result_content(result: dict[str, Any], limit: int, call: RequestedCall | Non
     return cut(json_text(rest), limit)
 
 
-def shown_content(content: str, result: dict[str, Any]) -> str | list[dict[str, Any]]:
-    """Return a result as a model sees it that sees images and files, too: with their blocks."""
+def shown_content(model: Any, content: str, result: dict[str, Any]) -> str | list[dict[str, Any]]:
+    """Return a result as a message has it: with its images and files, for a model that sees."""
     value = result.get("result")
-    blocks = [each for each in _listed(value) if is_seen(each)] if _has_blocks(value) else []
+    if not isinstance(value, list | dict) or not getattr(model, "reads_images", False):
+        return content
+    blocks = [each for each in _listed(value) if is_seen(each)]
     return [{"type": "text", "text": content}, *blocks] if blocks else content
 
 
-def _has_blocks(value: Any) -> bool:
-    return isinstance(value, list | dict)
+def as_seen(model: Any, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a prompt with notes for what its model does not see."""
+    if getattr(model, "reads_images", False) or not any(map(_has_blocks, prompt)):
+        return prompt
+    return without_seen(prompt)
+
+
+def _has_blocks(message: dict[str, Any]) -> bool:
+    return message.get("role") == "tool" and type(message.get("content")) is list
 
 
 def _listed(value: Any) -> list[Any]:

@@ -24,11 +24,11 @@ from moothall.models.protocol import (
     ReasoningPiece,
     TextPiece,
     stated_usage,
-    without_seen,
 )
 from moothall.reasoning.charging import begun, budgeted
 from moothall.reasoning.events import MessageAdded
 from moothall.reasoning.hooks import as_hooked, expect_answer, expect_messages, run_hooks
+from moothall.reasoning.loop import results
 from moothall.reasoning.loop.answer import (
     Answer,
     OfferedActions,
@@ -51,13 +51,6 @@ from moothall.reasoning.loop.recording import (
     over,
     remember,
     tell_past,
-)
-from moothall.reasoning.loop.results import (
-    MAX_RESULT_CHARS,
-    NOT_RUN,
-    error_of,
-    result_content,
-    shown_content,
 )
 from moothall.reasoning.loop.room import fit, left_out, result_chars
 from moothall.reasoning.loop.steering import Steering
@@ -204,11 +197,8 @@ class Run:
             try:
                 value = self.schema.read(answer.text)
             except Unreadable as error:
-                if cut == CUT["refusal"]:  # asked again, it would refuse again
-                    self._add_faults(answer, cut)
-                    self.save()
-                    return self.end(Stop("unreadable", f"{cut}: {answer.text}"))
-                answer.fault = f"{error} (It was {cut}.)" if cut else str(error)
+                refused = f"{cut}: {answer.text}" if cut == CUT["refusal"] else ""
+                answer.fault = refused or (f"{error} (It was {cut}.)" if cut else str(error))
         if agent.check is not None and not answer.calls and not answer.fault:
             check = partial(fault_of, value, agent.check)
             answer.fault = await self._of_user("check", f"check.{state.iteration}", check)
@@ -221,7 +211,9 @@ class Run:
             state.unusable += 1
             state.same, state.before = 0, []
             self.save()
-            return self.end(Stop("unreadable", faults)) if state.unusable > agent.tries else None
+            # Asked again, a model that refuses would refuse again.
+            ends = state.unusable > agent.tries or cut == CUT["refusal"]
+            return self.end(Stop("unreadable", faults)) if ends else None
         state.faults, state.unusable = "", 0
         if not answer.calls:
             said: dict[str, Any] = {"role": "assistant", "content": answer.text}
@@ -407,8 +399,7 @@ class Run:
         if self.thread.texts is not None or self.thread.marked:
             self._without_marks = self._without_marks or Shown()
             prompt = self._without_marks.of(prompt)
-        if not getattr(self.model, "reads_images", False) and any(map(_has_blocks, prompt)):
-            prompt = without_seen(prompt)
+        prompt = results.as_seen(self.model, prompt)
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
             more = {} if schema is None else {"schema": schema}
@@ -518,13 +509,11 @@ class Run:
             result = wanted.result
             if result is None:
                 result = self._calls(answer).cut_off(place, ends)
-            error = error_of(result)
+            error = results.error_of(result)
             made = (iteration, wanted.name, wanted.args, result, error, run_id, thread)
             self.state.steps.append(Step(*made, dict(wanted.origins), wanted.repaired))
-            content = result_content(result, limit, wanted)
-            contents.append(content)
-            sees = getattr(self.agent.model, "reads_images", False)
-            self._add_result(wanted, shown_content(content, result) if sees else content)
+            contents.append(results.result_content(result, limit, wanted))
+            self._add_result(wanted, results.shown_content(self.model, contents[-1], result))
             mark_result(self.state.messages[-1], wanted, self.thread, self.request)
         return contents
 
@@ -574,7 +563,9 @@ class Run:
         if answer.calls:
             self._add_calls(answer)
             for call in answer.calls:
-                content = result_content({"error": call.fault or NOT_RUN}, MAX_RESULT_CHARS)
+                content = results.result_content(
+                    {"error": call.fault or results.NOT_RUN}, results.MAX_RESULT_CHARS
+                )
                 self._add_result(call, content)
                 mark_fault(self.state.messages[-1], call, self.thread)
         else:
@@ -606,8 +597,3 @@ class Run:
         made = (state.text, value, messages, state.steps, state.usage)
         detail = "; ".join(filter(None, (stop.detail, left_out(self.memory, self.id))))
         return Reply(*made, reason, detail, stop.error, self.request.run_id)
-
-
-def _has_blocks(message: dict[str, Any]) -> bool:
-    """Return whether a message is a result with blocks of content."""
-    return message.get("role") == "tool" and type(message.get("content")) is list
