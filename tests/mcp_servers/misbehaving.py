@@ -148,6 +148,10 @@ class Server:
         elif name == "chatter":
             while True:
                 self.send(method="notifications/message", params={"level": "info", "data": "hm"})
+        elif name == "logs":
+            for n in range(args["count"]):
+                self.send(method="notifications/message", params={"level": "info", "data": n})
+            self.text(id, "after the logs")
         elif name == "long":
             sys.stdout.write("x" * (40 << 20))
             sys.stdout.flush()

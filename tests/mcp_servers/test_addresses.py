@@ -65,7 +65,7 @@ def test_mcp_address_that_floods_has_an_end() -> None:
         elif method == "tools/list":
             body = answered(message, tools=[{"name": "t", "inputSchema": {"type": "object"}}])
         elif method == "tools/call":
-            kind, body = b"text/event-stream", note * 10_000
+            kind, body = b"text/event-stream", note * 100_000
         status = 200 if body else 404 if "id" in message else 202
         headers = [(b"content-type", kind)]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -73,9 +73,53 @@ def test_mcp_address_that_floods_has_an_end() -> None:
 
     with serving(app) as url, NativeSpace() as space:
         space.add(MCPAgent("far", f"{url}/mcp", access=ACCESS_PERMITTED))
-        with pytest.raises(ActionError, match="sent 10,000 messages, and answered nothing"):
+        with pytest.raises(ActionError, match="sent 100,000 messages, and answered nothing"):
             space.add(Agent("me")).ask("far", "t").result(50)
 
 
 def answered(message: dict[str, Any], **result: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+
+
+def test_mcp_headers_of_a_function_are_those_of_each_request() -> None:
+    seen: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        seen.append(dict(scope["headers"]).get(b"authorization", b"").decode())
+        body = b""
+        while (part := await receive()).get("more_body") or part.get("body"):
+            body += part.get("body", b"")
+            if not part.get("more_body"):
+                break
+        message = json.loads(body or b"{}")
+        about = {"name": "x", "version": "1"}
+        made: dict[str, Any] = {
+            "initialize": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": about,
+            },
+            "tools/list": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]},
+            "tools/call": {"content": [{"type": "text", "text": "done"}]},
+        }
+        result = made.get(message.get("method", ""))
+        said = answered(message, **result) if result else b""
+        status = 200 if said else 404 if "id" in message else 202
+        kind = (b"content-type", b"application/json")
+        await send({"type": "http.response.start", "status": status, "headers": [kind]})
+        await send({"type": "http.response.body", "body": said})
+
+    tokens = iter(range(1000))
+
+    async def headers() -> dict[str, str]:
+        return {"authorization": f"Bearer {next(tokens)}"}
+
+    with serving(app) as url, NativeSpace() as space:
+        space.add(MCPAgent("far", f"{url}/mcp", headers=headers, access=ACCESS_PERMITTED))
+        me = space.add(Agent("me"))
+        assert [me.ask("far", "t").result(20) for _ in range(2)] == ["done", "done"]
+    stated = [each for each in seen if each]
+    assert len(stated) > 3
+    assert len({*stated}) == len(stated)

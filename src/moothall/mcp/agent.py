@@ -33,7 +33,7 @@ from moothall.mcp.lock import Lock
 from moothall.mcp.questions import answered
 from moothall.mcp.target import checked_headers, checked_target, checked_texts
 from moothall.mcp.tools import Actions
-from moothall.mcp.web import shown_address
+from moothall.mcp.web import Headers, shown_address
 from moothall.text import nearest, shorten
 from moothall.threads import WORKERS, guard, in_child, loop_is_running
 from moothall.workflow import AgentSettings
@@ -68,10 +68,15 @@ class MCPAgent(Agent):
         id: its id
         target: the server's command, as text or as a list, or its address (`https://…/mcp`)
         env: variables for the server's process, which else has only a few, such as `PATH`
-        headers: headers for the server's address, such as `{"Authorization": "Bearer …"}`
+        headers: headers for the server's address, such as `{"Authorization": "Bearer …"}`; or a
+            function, plain or `async`, that returns those of each request, such as a token that
+            expires
+        auth: who logs in at the server's address: an `httpx2.Auth`, such as the MCP SDK's
+            `ClientCredentialsOAuthProvider` or `OAuthClientProvider`
         lock: the path of a lock file with the definitions that a person has accepted
             (`moothall mcp lock`). A tool whose definition is new or has changed is asked for,
-            whatever its policy; a model is told nothing that is new in it.
+            whatever its policy. A model sees the accepted definition, and none of a new tool; so
+            with the names of resources and prompts.
         access: the policy of the actions; or policies by the tools' names, where the others are
             `ACCESS_REQUESTED`
         timeout_s: seconds that a call may take, without the time that a person takes to answer
@@ -97,7 +102,8 @@ class MCPAgent(Agent):
         target: str | Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | Headers | None = None,
+        auth: Any = None,
         lock: str | os.PathLike[str] | None = None,
         access: AccessPolicy | Mapping[str, AccessPolicy] = ACCESS_REQUESTED,
         timeout_s: float = 60,
@@ -109,11 +115,14 @@ class MCPAgent(Agent):
         where = f"agent {id!r}"
         self._target = checked_target(target, where)
         self._env = checked_texts(env, "env", where)
-        self._headers = checked_headers(headers, where)
+        self._headers: Headers | dict[str, str]
+        self._headers = headers if callable(headers) else checked_headers(headers, where)
+        self._auth = auth
         if isinstance(self._target, str) and env:
             raise DefinitionError(f"{where}: env= is for a command, and target= is an address")
-        if headers and not isinstance(self._target, str):
-            raise DefinitionError(f"{where}: headers= is for an address, and target= is a command")
+        for name, each in (("headers", headers), ("auth", auth)):
+            if each and not isinstance(self._target, str):
+                raise DefinitionError(f"{where}: {name}= is for an address, not for a command")
         policies = access.values() if isinstance(access, Mapping) else (access,)
         for policy in policies:
             if policy not in _POLICIES:
@@ -177,7 +186,7 @@ class MCPAgent(Agent):
         _ = self.offers
         if self._server is None:
             raise MCPServerError(f"{self._name} is not connected: await connect() first")
-        Lock(self._lock).accept(str(self.id), self._server.tools)
+        Lock(self._lock).accept(str(self.id), self._server.locked)
         self._listed(self._server)
 
     def __enter__(self) -> Self:
@@ -218,6 +227,7 @@ class MCPAgent(Agent):
                     self._headers,
                     self._timeout_s,
                     lambda offered: (listed() or _nobody)(offered),
+                    self._auth,
                 )
                 finalize(self, made.close, wait=False).atexit = False
             return self._connection
@@ -246,17 +256,17 @@ class MCPAgent(Agent):
             id = str(self.id)
             changed = {
                 name: {"was": lock.accepted(id, name), "now": each.data}
-                for name, each in tools.items()
+                for name, each in server.locked.items()
                 if lock.difference(id, each)
             }
-            gone = lock.gone(id, tools)
+            gone = lock.gone(id, server.locked)
         return {
             **told,
             "calls_itself": None if server is None else server.server,
             "tools": [[name, each.data.get("description")] for name, each in sorted(tools.items())],
             "changed": changed,
             "gone": gone,
-            "seen": _seen(tools),
+            "seen": _seen({} if server is None else server.locked),
             "calls": self._counted[0],
             "failed": self._counted[1],
             "last_fault": self._fault,
@@ -265,9 +275,9 @@ class MCPAgent(Agent):
     def _accept(self, seen: str) -> None:
         """Accept the definitions that a person has seen; ConfigError if they have changed since."""
         server = self._server
-        if self._lock is None or server is None or _seen(server.tools) != seen:
+        if self._lock is None or server is None or _seen(server.locked) != seen:
             raise ConfigError(f"{self._name}: its definitions have changed: look at them again")
-        Lock(self._lock).accept(str(self.id), server.tools)
+        Lock(self._lock).accept(str(self.id), server.locked)
         self._listed(server)
 
     # -- its actions -------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from moothall.mcp.listing import Offered, read_offered
 from moothall.mcp.live import UNANSWERED, Live, as_ours, first_set, opened, why_ended
 from moothall.mcp.process import ServerProcess, over_process
 from moothall.mcp.request import Ask, Request, Send
-from moothall.mcp.web import over_http, shown_address
+from moothall.mcp.web import Headers, over_http, shown_address
 from moothall.spaces.loop import LoopThread
 from moothall.text import one_line
 from moothall.threads import settle
@@ -51,17 +51,19 @@ class Connection:
         name: how errors and the log name the server
         target: its command, or its address
         env: variables for its process
-        headers: headers for its address
+        headers: headers for its address, or a function that returns those of a request
         timeout_s: seconds until a request ends
         listed: told, on the connection's loop, what the server offers, each time that it is read
+        auth: who logs in at its address
     """
 
     name: str
     target: str | list[str]
     env: Mapping[str, str]
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] | Headers
     timeout_s: float
     listed: Callable[[Offered], None]
+    auth: Any = None
     _closed: bool = False
     _live: Live | None = None
     _latest: Live | None = None  # also while it is opened
@@ -285,7 +287,7 @@ class Connection:
         """Return what carries the messages of a connection."""
         if isinstance(self.target, str):
             live.where = shown_address(self.target)
-            return over_http(self.target, self.headers, self.name)
+            return over_http(self.target, self.headers, self.name, self.auth)
         live.process = ServerProcess(self.target, self.env)
         live.over = live.process.over
         return over_process(live.process)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import unicodedata
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,9 @@ from moothall.text import one_line
 if TYPE_CHECKING:
     import mcp
 
+RESOURCES: Final = "resources/list"
+PROMPTS: Final = "prompts/list"
+"""The names by which a lock file has the lists of resources and prompts."""
 logger: logging.Logger = logging.getLogger("moothall.mcp")
 
 MAX_TOOLS: Final = 1000
@@ -34,18 +38,21 @@ class Definition:
         data: its name, title, description, schemas and annotations, as JSON
         sha256: the hash of all that
         fault: why its schema cannot be used; empty if it can
+        for_models: whether its server means it for models, and not only for pages of MCP Apps
     """
 
     data: dict[str, Any]
     sha256: str
     fault: str = ""
+    for_models: bool = True
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Definition:
         """Return the definition in a tool of a server's list."""
         kept = {key: data[key] for key in _HASHED if data.get(key) is not None}
         text = json.dumps(kept, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-        return cls(kept, hashlib.sha256(text.encode()).hexdigest(), _fault(kept, len(text)))
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        return cls(kept, sha256, _fault(kept, len(text)), _is_for_models(data.get("_meta")))
 
     @property
     def name(self) -> str:
@@ -86,6 +93,26 @@ class Offered:
     revision: str = ""
     instructions: str = ""
 
+    @property
+    def locked(self) -> dict[str, Definition]:
+        """What a lock file keeps: the definitions, and the lists of resources and prompts."""
+        lists: dict[str, Any] = {
+            RESOURCES: None if self.resources is None else sorted(self.resources),
+            PROMPTS: self.prompts,
+        }
+        made = {
+            name: Definition.of({"name": name, "description": json.dumps(each, sort_keys=True)})
+            for name, each in lists.items()
+            if each
+        }
+        return {**self.tools, **made}
+
+
+def _is_for_models(meta: Any) -> bool:
+    about = meta.get("ui") if isinstance(meta, dict) else None
+    seen_by = about.get("visibility") if isinstance(about, dict) else None
+    return not isinstance(seen_by, list) or "model" in seen_by
+
 
 async def read_offered(client: mcp.Client, name: str) -> Offered:
     """Read what a server offers.
@@ -97,7 +124,8 @@ async def read_offered(client: mcp.Client, name: str) -> Offered:
     tools: dict[str, Definition] = {}
     if has.tools is not None:
         for tool in await _all(client.list_tools, "tools"):
-            if not 0 < len(tool.name) <= 255 or not tool.name.isprintable():
+            is_odd = not 0 < len(tool.name) <= 255 or not tool.name.isprintable()
+            if is_odd or tool.name in (RESOURCES, PROMPTS):
                 logger.warning("%s has a tool with an odd name, which is left out", name)
                 continue
             data = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -200,18 +228,30 @@ def checked_schema(schema: Any, properties: bool = False) -> Any:
     }
 
 
-_TEXTS: Final = ("description", "title", "examples", "default", "$comment")
+_TEXTS: Final = ("description", "title", "examples", "$comment")
 
 
-def without_texts(schema: Any, properties: bool = False) -> Any:
-    """Return a schema without what is written in it for people and models."""
+def seen_schema(schema: Any) -> Any:
+    """Return a schema whose texts for people and models have no character that nobody sees."""
     if isinstance(schema, list):
-        return [without_texts(each) for each in schema]
+        return [seen_schema(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    named = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
     return {
-        key: without_texts(each, key in named and not properties)
+        key: seen(each) if key in _TEXTS and isinstance(each, str) else seen_schema(each)
         for key, each in schema.items()
-        if properties or key not in _TEXTS
     }
+
+
+def seen(text: str) -> str:
+    """Return a text without characters that nobody sees, which could tell a model something."""
+    return "".join(each for each in text if not _is_hidden(each))
+
+
+def _is_hidden(char: str) -> bool:
+    if char in "\n\t" or char.isascii():
+        return False
+    return unicodedata.category(char) in _HIDDEN or "\U000e0100" <= char <= "\U000e01ef"
+
+
+_HIDDEN: Final = ("Cc", "Cf", "Cn", "Co", "Cs")

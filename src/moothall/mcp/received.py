@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.mcp")
 
-MAX_UNASKED: Final = 10_000
+MAX_UNASKED: Final = 100_000
 """So many messages may a server send between two answers."""
 _UNUSED: Final = "notifications/message"
 """What nobody here hears."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -12,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action
 from moothall.context import Context
 from moothall.errors import InvalidArguments
-from moothall.mcp.listing import Definition, Offered, checked_schema, without_texts
+from moothall.mcp.listing import (
+    PROMPTS,
+    RESOURCES,
+    Definition,
+    Offered,
+    checked_schema,
+    seen,
+    seen_schema,
+)
 from moothall.mcp.results import contents_of, messages_of, value_of
 from moothall.signature.schema import SchemaValidator, object_schema
 from moothall.text import one_line, printable
@@ -27,6 +36,7 @@ CONTEXT: Final = "\0context"
 """Under which the context of a call is passed; no schema has a property of that name."""
 
 _RESERVED: Final = frozenset(("help", "response", "error"))
+_NEW: Final = "A tool that is new, and that nobody has accepted yet."
 _EVERY_S: Final = 0.1
 """At most so often is a call's progress told; what comes sooner is dropped."""
 _LISTED: Final = 50
@@ -94,8 +104,11 @@ class Actions:
         self._policy = policy
         self._idempotent = frozenset(idempotent)
         self.named: set[str] = {*offered.tools}
+        self._lock = lock
+        self._locked = offered.locked
         for each in offered.tools.values():
-            self._add(each.name, *self._of_tool(each, lock))
+            known = lock is None or lock.accepted(id, each.name) is not None
+            self._add(each.name, *self._of_tool(each), for_models=each.for_models and known)
         if offered.resources is not None:
             self.named.add("read_resource")
             self._add("read_resource", *self._of_resources(offered.resources))
@@ -103,31 +116,35 @@ class Actions:
             self.named.add("get_prompt")
             self._add("get_prompt", *self._of_prompts(offered.prompts))
 
-    def _add(self, name: str, call: Any, options: Mapping[str, Any], fault: str) -> None:
-        """Add an action under a name of its own; it goes to a loop if it can be called."""
+    def _add(
+        self,
+        name: str,
+        call: Any,
+        options: Mapping[str, Any],
+        fault: str,
+        *,
+        for_models: bool = True,
+    ) -> None:
+        """Add an action under a name of its own; it goes to a loop if a model may call it."""
         own = name
         while own in _RESERVED or own in self.offered:
             own += "_tool"
         made = self.offered[own] = _made(own, call, options, fault)
-        if made.access_policy != ACCESS_DENIED and not fault:
+        if for_models and made.access_policy != ACCESS_DENIED and not fault:
             joined = f"{self._id}_{name}"
             while joined in self.tools:
                 joined += "_tool"
             joined = joined if len(joined) <= 255 else f"{joined[:230]}_{_digest(joined)}"
             self.tools[joined] = _made(joined, call, options, fault)
 
-    def _of_tool(self, made: Definition, lock: Lock | None) -> tuple[Any, dict[str, Any], str]:
+    def _of_tool(self, made: Definition) -> tuple[Any, dict[str, Any], str]:
         policy = self._policy(made.name)
-        note, description, schema = "", made.description, made.schema
-        if lock is not None and (note := lock.difference(self._id, made)):
+        note, description, schema = self._note(made.name), made.description, made.schema
+        if note:
             # What nobody has accepted is no text for a model, which might follow it.
-            known = lock.accepted(self._id, made.name)
-            description = (
-                "A tool that is new, and that nobody has accepted yet."
-                if known is None
-                else str(known.get("description", ""))
-            )
-            schema = without_texts(schema)
+            known = self._accepted(made.name) or {}
+            description = str(known.get("description", _NEW))
+            schema = known.get("inputSchema", {"type": "object"})
             policy = policy if policy == ACCESS_DENIED else ACCESS_REQUESTED
         perform, name = self._perform, made.name
         where = f"{self._id}.{name}"
@@ -143,16 +160,36 @@ class Actions:
             return await perform(f'"{name}"', send, context, made)
 
         options = {
-            "description": printable(description),
-            "parameters": {"type": "object"} if made.fault else schema,
+            "description": printable(seen(description)),
+            "parameters": {"type": "object"} if made.fault else seen_schema(schema),
             "access_policy": policy,
             "idempotent": name in self._idempotent,
             "note": note,
             "outside": True,
             # What a person has accepted, by a lock, is the program's text.
-            "described_by": "" if lock is not None else _source(self._id),
+            "described_by": "" if self._lock is not None else _source(self._id),
         }
         return call, options, made.fault
+
+    # -- what is accepted, where a lock says it ----------------------------------------------------
+
+    def _note(self, name: str) -> str:
+        """Return how what is listed differs from what is accepted; empty without a lock."""
+        now = self._locked.get(name)
+        return "" if self._lock is None or now is None else self._lock.difference(self._id, now)
+
+    def _accepted(self, name: str) -> dict[str, Any] | None:
+        return None if self._lock is None else self._lock.accepted(self._id, name)
+
+    def _described(self, name: str) -> str:
+        """Return the accepted list of resources or prompts, as JSON."""
+        return str((self._accepted(name) or {}).get("description", "{}"))
+
+    def _policy_of_list(self, name: str, note: str) -> AccessPolicy:
+        policy = self._policy(name)
+        return ACCESS_REQUESTED if note and policy != ACCESS_DENIED else policy
+
+    # -- resources and prompts ---------------------------------------------------------------------
 
     def _of_resources(self, known: tuple[str, ...]) -> tuple[Any, dict[str, Any], str]:
         perform = self._perform
@@ -165,13 +202,16 @@ class Actions:
 
             return await perform("read_resource", send, context, None)
 
-        about = f"Read a resource of {self._id}. There are: {_list(known)}"
+        note = self._note(RESOURCES)
+        shown = known if not note else json.loads(self._described(RESOURCES))
+        about = f"Read a resource of {self._id}. There are: {_list(shown)}"
         options = {
             "description": about,
             "parameters": object_schema(
                 uri={"type": "string", "description": "the address of the resource"}
             ),
-            "access_policy": self._policy("read_resource"),
+            "access_policy": self._policy_of_list("read_resource", note),
+            "note": note,
             "idempotent": "read_resource" in self._idempotent,
             "outside": True,
             "named_values": True,
@@ -199,11 +239,14 @@ class Actions:
             },
         )
         schema["required"] = ["name"]
-        shown = [f"{name}({', '.join(arguments)})" for name, arguments in known.items()]
+        note = self._note(PROMPTS)
+        named: dict[str, Any] = dict(known) if not note else json.loads(self._described(PROMPTS))
+        shown = [f"{name}({', '.join(arguments)})" for name, arguments in named.items()]
         options = {
             "description": f"Get a prompt of {self._id}, filled in. There are: {_list(shown)}",
             "parameters": schema,
-            "access_policy": self._policy("get_prompt"),
+            "access_policy": self._policy_of_list("get_prompt", note),
+            "note": note,
             "idempotent": "get_prompt" in self._idempotent,
             "outside": True,
             "named_values": True,
@@ -247,7 +290,7 @@ def _source(id: str) -> str:
 
 def _list(names: Iterable[str]) -> str:
     every = list(names)
-    shown = ", ".join(one_line(each, 200) for each in every[:_LISTED]) or "none"
+    shown = ", ".join(one_line(seen(each), 200) for each in every[:_LISTED]) or "none"
     return shown if len(every) <= _LISTED else f"{shown} and {len(every) - _LISTED} others"
 
 

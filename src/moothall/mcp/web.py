@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from moothall.errors import MCPServerError
 from moothall.http.network import check_allowed
 from moothall.mcp.process import MAX_LINE
+from moothall.mcp.target import checked_headers
 from moothall.text import one_line
 
 if TYPE_CHECKING:
     import httpx2
 
+Headers: TypeAlias = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""Returns the headers of a request."""
 _NO_TOKEN: Final = ' (it may want a token: headers={"Authorization": "Bearer …"})'
 
 
@@ -27,7 +31,9 @@ def shown_address(url: str) -> str:
 
 
 @asynccontextmanager
-async def over_http(url: str, headers: Mapping[str, str], name: str) -> AsyncIterator[Any]:
+async def over_http(
+    url: str, headers: Mapping[str, str] | Headers, name: str, auth: Any = None
+) -> AsyncIterator[Any]:
     """Yield the streams of a session with a server at an address. A transport of the SDK."""
     check_allowed(url, name)
     import httpx2
@@ -44,10 +50,19 @@ async def over_http(url: str, headers: Mapping[str, str], name: str) -> AsyncIte
         if response.status_code >= 400 and request.method == "POST" and not ends:
             await _say_status(response)
 
+    async def state(request: httpx2.Request) -> None:
+        """Add the headers of this request."""
+        if callable(headers):
+            found = headers()
+            given = await found if inspect.isawaitable(found) else found
+            request.headers.update(checked_headers(given, name))
+
+    fixed = {} if callable(headers) else headers
     client = httpx2.AsyncClient(
-        headers={"accept-encoding": "identity", **headers},
+        headers={"accept-encoding": "identity", **fixed},
+        auth=auth,
         timeout=httpx2.Timeout(30.0, connect=10.0, read=None),  # a request has a limit of its own
-        event_hooks={"response": [bound]},
+        event_hooks={"request": [state], "response": [bound]},
     )
     async with (
         client,

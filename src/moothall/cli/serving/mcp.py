@@ -128,7 +128,7 @@ def lock(
 
     with usage("PATH"):
         known = Lock(path)
-    now = _read(id, target, env, header, timeout).tools
+    now = _read(id, target, env, header, timeout).locked
     changed = {name: told for name, each in now.items() if (told := known.difference(id, each))}
     gone = known.gone(id, now)
     for name, told in changed.items():
