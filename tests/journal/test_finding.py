@@ -68,6 +68,11 @@ def test_runs_are_found_by_agent_thread_state_and_words(journal: Journal) -> Non
     assert ids(journal, text="e_t") == ["three"]
     assert ids(journal, kind="ReActAgent", limit=2) == ["one", "two"]
     assert ids(journal, needs_person=True) == ["four"]
+    assert ids(journal, recorded="order refund") == ["one", "two", "four"]
+    assert ids(journal, recorded="100%") == ["three"]
+    assert ids(journal, recorded="scripted", thread="anna") == ["one", "two", "four"]  # in a step
+    assert journal.runs(text="scripted") == []
+    assert journal.runs(recorded="nowhere") == []
     assert journal.runs(text="nowhere") == []
     assert journal.runs(kind="Conversation") == []
 

@@ -193,6 +193,10 @@ def test_the_steps_are_events_of_the_one_stream() -> None:
     calls = [(e.action, e.args) for e in events if e.kind == "call_started"]
     assert calls[1:] == [("read", {"url": ALPHA}), ("read", {"url": BETA})]
     assert events[-1].reply.value.stop_reason == "done"
+    drafts = "".join(each.text for each in events if each.kind == "reasoning")
+    assert drafts.startswith("The alpha protocol uses port 4711.[^1^]")
+    assert "expertise" not in drafts  # neither plans nor judgements
+    assert not any(each.kind == "text" for each in events)
 
 
 def test_a_task_that_was_done_is_never_done_again() -> None:

@@ -29,10 +29,14 @@ _COMES_S: Final = 2.0
 
 
 class _Whose(NamedTuple):
-    """Whose answer it is: of what run and agent, to whom, in which thread."""
+    """Whose answer it is: of what run and agent, for which agent that was asked, to whom.
+
+    A member of a group writes for the group.
+    """
 
     run: str | None
     agent: str
+    asked: str
     to: str | None
     thread: str | None
 
@@ -93,7 +97,9 @@ class Growing:
         with self._guard:
             ended = self._ended.pop((agent, to), None)
             # An agent without runs does not say when its reply ends.
-            open = [each for each in self._all if each[:3] == (None, agent, to)]
+            open = [
+                each for each in self._all if (each.run, each.asked, each.to) == (None, agent, to)
+            ]
         self._end(open)
         return ended if ended is not None and time.monotonic() - ended.at < _COMES_S else None
 
@@ -103,7 +109,7 @@ class Growing:
         message = agent._current_message or {}
         named = message.get("action", {}).get("args", {}).get("thread")
         to, thread = message.get("from"), named if isinstance(named, str) else None
-        whose = _Whose(event.run_id, str(event.agent), to, thread)
+        whose = _Whose(event.run_id, str(event.agent), str(agent.id), to, thread)
         if isinstance(event, Done):
             self._end([each for each in [*self._all] if each.run == event.run_id])
         elif isinstance(event, TextPiece | ReasoningPiece):
@@ -146,9 +152,9 @@ class Growing:
                 one = self._all.pop(whose, None)
                 if one is None:
                     continue
-                if whose.run is not None and whose.to is not None:
+                if one.calls and whose.to is not None:
                     one.at = time.monotonic()
-                    self._ended[whose.agent, whose.to] = one
+                    self._ended[whose.asked, whose.to] = one
                     while len(self._ended) > _ENDED:
                         del self._ended[next(iter(self._ended))]
                 self._feed.publish("growing", {**whose._asdict(), "over": True})

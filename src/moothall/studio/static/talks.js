@@ -93,8 +93,8 @@ function made(id, thread, key) {
 
   // What the agent is writing now; `follow` keeps the end in sight.
   function grow() {
-    follow(() => update(writing, growing((each) => each.agent === id && each.to === me() && (each.thread ?? null) === thread).map((each) => h("article", { class: "s-saying" },
-      h("header", {}, h("b", {}, id), h("span", { class: "s-soft" }, "writes …")), grown(each)))));
+    follow(() => update(writing, growing((each) => each.asked === id && each.to === me() && (each.thread ?? null) === thread).map((each) => h("article", { class: "s-saying" },
+      h("header", {}, h("b", {}, each.agent), h("span", { class: "s-soft" }, "writes …")), grown(each)))));
   }
   function follow(work) {
     const it = scroller(scroll);
