@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -243,3 +244,39 @@ def test_research_evaluation_by_rules_keeps_the_smaller_objectives_of_the_one_be
     researcher = Researcher("r", ScriptedModel(script), ["alpha"], [search, read], 2)
     researcher.report_sync()
     assert [each.topic for each in researcher.generated] == ["port of alpha"]
+
+
+class Small(ScriptedModel):
+    """A scripted model that counts as one in this process, which is small."""
+
+    in_process = True
+
+
+def test_a_small_model_answers_for_each_chunk_and_what_it_does_not_find_is_left_out() -> None:
+    pages = {f"page {n}": f"Alpha has the number {n}. " + "It is blue. " * 150 for n in range(3)}
+
+    async def search(query: str) -> list[Resource]:
+        """Search."""
+        return [Resource(url, url, True, text) for url, text in pages.items()]
+
+    def say(messages: list[Any], actions: Any) -> str:
+        asked = messages[-1]["content"]
+        if "Question:" in asked:
+            assert asked.endswith("Answer, each sentence with the number of its source:")
+            found = re.search(r"Alpha has the number ([02])\.", asked)
+            number = re.search(r"^\[(\d)\]", asked, re.MULTILINE)
+            said = f"Alpha has the number {found[1]} [{number[1]}]." if found and number else ""
+            return said or "The sources do not say."
+        if messages[0]["content"].partition("\n\n")[2].startswith("Evaluate"):
+            parts = {"topic": "alpha", "answered": ["its number"], "unanswered": ["its age"]}
+            return json.dumps({"objectives": [parts], "generated_objectives": [], "remark": ""})
+        return json.dumps({"tasks": [{"tool": "search", "args": {"query": "alpha"}}]})
+
+    model = Small(say)
+    model.context_tokens = 2000
+    report = Researcher("r", model, "alpha", [search], 1).report_sync()
+    text = report.markdown
+    assert "Alpha has the number 0" in text
+    assert "Alpha has the number 2" in text
+    assert "do not say" not in text
+    assert [each.expertise for each in report.objectives] == [0.5]

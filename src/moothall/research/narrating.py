@@ -82,7 +82,9 @@ async def _whole(researcher: Workbench, left: list[Numbered]) -> None:
     """
     progress = researcher.progress
     for chunk in _chunks(researcher, [*left]):
-        if prompts.count(researcher, progress.narrative) > prompts.shown_tokens(researcher):
+        if not prompts.answers_in_parts(researcher) and prompts.count(
+            researcher, progress.narrative
+        ) > prompts.shown_tokens(researcher):
             _outline_what_is_written(researcher)
             return
         await _improve(researcher, chunk)
@@ -93,8 +95,12 @@ async def _improve(researcher: Workbench, chunk: list[Numbered]) -> None:
     """Narrate a chunk, in halves if the model's context is smaller than it is said to be."""
     narrative = researcher.progress.narrative
     try:
-        prompt = prompts.narrative(researcher, narrative, chunk)
-        text = await researcher.asked(prompt, written_in(prompt))
+        if prompts.answers_in_parts(researcher):
+            prompt = prompts.answer(researcher, chunk)
+            text = _added(narrative, await researcher.asked(prompt, written_in(prompt)))
+        else:
+            prompt = prompts.narrative(researcher, narrative, chunk)
+            text = await researcher.asked(prompt, written_in(prompt))
         researcher.checked(text)
     except Unusable as error:
         if narrative:
@@ -109,6 +115,15 @@ async def _improve(researcher: Workbench, chunk: list[Numbered]) -> None:
         half = len(chunk) // 2
         await _improve(researcher, chunk[:half])
         await _improve(researcher, chunk[half:])
+
+
+def _added(before: str, text: str) -> str:
+    """Return a narrative with what further passages answer."""
+    if text.startswith(prompts.UNKNOWN.rstrip(".")):
+        return before or text
+    if before.startswith(prompts.UNKNOWN.rstrip(".")):
+        return text
+    return "\n\n".join(filter(None, [before, text]))
 
 
 def _outline_what_is_written(researcher: Workbench) -> None:

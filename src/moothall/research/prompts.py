@@ -112,6 +112,33 @@ made later. Answer with JSON alone: {{"sections": [{{"about", "heading"}}]}}."""
     return asked(researcher, f"{asks}\n{style}".rstrip())
 
 
+UNKNOWN: Final = "The sources do not say."
+"""What a small model writes where a chunk of passages has no answer."""
+
+
+def answers_in_parts(researcher: Workbench) -> bool:
+    """Return whether the model answers for each chunk by itself: one in this process is small."""
+    return getattr(researcher.model, "in_process", False) is True
+
+
+def answer(researcher: Workbench, chunk: list[tuple[int, Passage]]) -> list[dict[str, Any]]:
+    """Return the prompt for what some passages answer: a small model rewrites no narrative."""
+    sources = "\n".join(
+        f"[{number}] {one_line(each.title or each.url, 100)}:\n{marked(each.text)}"
+        for number, each in chunk
+    )
+    topics = "\n".join(each.topic for each in researcher.progress.objectives)
+    asks = f"""\
+Answer a question from sources alone, in at most five sentences. End each sentence with the number
+of its source, such as [3]. If the sources do not have the answer, write: {UNKNOWN}"""
+    told = f"Sources:\n{sources}\n\nQuestion:\n{marked(topics)}\n"
+    told += "Answer, each sentence with the number of its source:"
+    return [
+        {"role": "system", "content": f"{asks}\n\n{_OTHERS}"},
+        {"role": "user", "content": told},
+    ]
+
+
 def narrative(
     researcher: Workbench, so_far: str, chunk: list[tuple[int, Passage]]
 ) -> list[dict[str, Any]]:
