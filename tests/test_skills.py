@@ -234,11 +234,53 @@ def test_skills_names_of_other_scripts_are_judged_as_the_reference_does(tmp_path
         assert bool(check_skill(made)) == bool(skills_ref.validate(made)), name
 
 
-def test_skills_faults_are_told_for_the_folder_that_has_them(tmp_path: Path) -> None:
-    skill(tmp_path)
-    skill(tmp_path, "xls", text=CASES["upper case"])
-    with pytest.raises(ConfigError, match=r"the skill in .*xls: name must be in lower case"):
-        Skills(tmp_path)
+LENIENT = {
+    "another-name": "name: other\ndescription: Reads.",
+    "claude-field": "name: claude-field\ndescription: Reads.\nuser-invocable: true",
+    "long": f"name: long\ndescription: {'Reads. ' * 300}",
+    "Upper Case": "name: Upper Case\ndescription: Reads.",
+    "no-name": "description: Reads.",
+    "colon": "name: colon\ndescription: Use when: the user asks: now",
+    "list": "name: list\ndescription: Reads.\nallowed-tools: [Read, Write]",
+}
+
+
+def test_skills_of_others_that_break_a_rule_are_loaded_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for folder, about in LENIENT.items():
+        skill(tmp_path, folder, text=f"---\n{about}\n---\nDo it.\n")
+    skill(tmp_path, "silent", text="---\nname: silent\n---\nDo it.\n")
+    skill(tmp_path, "plain", text="Do it.\n")
+    skills = Skills(tmp_path)
+    names = ["Upper Case", "other", "claude-field", "colon", "list", "long", "no-name"]
+    assert [*skills.skills] == names
+    assert skills.skills["colon"].description == "Use when: the user asks: now"
+    for folder in ("another-name", "claude-field", "long", "Upper Case", "no-name", "colon"):
+        assert any(folder in each and "is loaded, but" in each for each in caplog.messages)
+        assert check_skill(tmp_path / folder)
+    for folder in ("silent", "plain"):
+        assert any(folder in each and "is left out" in each for each in caplog.messages)
+
+
+def test_skills_that_no_model_may_invoke_are_not_for_the_model(tmp_path: Path) -> None:
+    about = "name: deploy\ndescription: Deploys.\ndisable-model-invocation: true"
+    skill(tmp_path, "deploy", text=f"---\n{about}\n---\nDo it.\n")
+    skill(tmp_path, "read")
+    skills = Skills(tmp_path)
+    assert [*skills.skills] == ["deploy", "read"]
+    assert "deploy" not in skills.guidance
+    with pytest.raises(NoSuchFile):
+        skills.offers["load_skill"].function("deploy")
+
+
+def test_skills_of_an_earlier_folder_have_precedence(tmp_path: Path) -> None:
+    for each in ("project", "user"):
+        skill(tmp_path / each, "pdf", text=f"---\nname: pdf\ndescription: Of {each}.\n---\nDo.\n")
+    skill(tmp_path / "user", "xls")
+    skills = Skills([tmp_path / "project", tmp_path / "user"])
+    assert [*skills.skills] == ["pdf", "xls"]
+    assert skills.skills["pdf"].description == "Of project."
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ and description as YAML.
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import shlex
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
@@ -35,6 +37,7 @@ from moothall.errors import (
 from moothall.files import yaml_data
 from moothall.text import nearest, shorten
 
+logger: logging.Logger = logging.getLogger("moothall.skills")
 MAX_NAME: Final = 64
 MAX_DESCRIPTION: Final = 1024
 MAX_COMPATIBILITY: Final = 500
@@ -54,6 +57,7 @@ _INTERPRETERS: Final = {
     ".pl": "perl",
 }
 _MARK = "---"
+_LINE: Final = re.compile(r"^([A-Za-z][A-Za-z-]*):[ \t]*(\S.*)$", re.MULTILINE)
 _TEMPORARY: Final = os.path.realpath(tempfile.gettempdir())
 
 
@@ -69,6 +73,7 @@ class Skill:
         license: its licence, as it states it
         compatibility: what it needs, as it states it
         metadata: further entries of its author's own
+        for_models: whether a model may load it
     """
 
     name: str
@@ -78,6 +83,7 @@ class Skill:
     license: str = ""
     compatibility: str = ""
     metadata: Mapping[str, str] | None = None
+    for_models: bool = True
 
 
 @names_checked
@@ -90,11 +96,17 @@ class Skills:
     runs commands: it asks first, and in bubblewrap, if that works, it sees the skill read-only,
     writes below its working folder only and has no network.
 
+    Skills of other people often break a rule of the format. Such a skill is loaded, and the log
+    says what is wrong; `check_skill` tells it, too. One without a description or YAML is left out.
+    One with `disable-model-invocation: true` is in `skills`, but not for the model.
+
     An agent may have several: its prompt then has one list, and the same three actions are for the
     skills of all, each with the options that it was made with.
 
     Args:
-        folder: a folder of skills, each a folder with a `SKILL.md`; or one skill
+        folder: a folder of skills, each a folder with a `SKILL.md`; or one skill; or a list of
+            these, where an earlier one has precedence over a later one with a skill of the same
+            name
         work: the scripts' working folder; without it, each run has an empty one of its own, which
             is deleted afterwards
         access_policy: who may run scripts
@@ -103,14 +115,14 @@ class Skills:
         network: whether scripts in bubblewrap have the machine's network
 
     Raises:
-        ConfigError: the folder has no skills, a skill breaks the format, or an argument is wrong
+        ConfigError: no skill of the folder can be used, or an argument is wrong
         FileError: the folder does not exist
         MissingExtra: the extra `skills` is not installed
     """
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
+        folder: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
         work: str | os.PathLike[str] | None = None,
         access_policy: AccessPolicy = ACCESS_REQUESTED,
@@ -123,14 +135,20 @@ class Skills:
         self._sandbox = sandbox_for(sandbox, network)
         self._work = None if work is None else Folder(work)
         self.skills: dict[str, Skill] = {}
-        for path in _skill_folders(Path(Folder(folder).root)):
-            if faults := check_skill(path):
-                raise ConfigError(f"the skill in {path}: {'; '.join(faults)}")
-            skill = _read(path)
-            self.skills[skill.name] = skill
+        several = isinstance(folder, Sequence) and not isinstance(folder, str)
+        given: Any = folder if several else (folder,)
+        roots = [Folder(each).root for each in given]
+        for path in (path for root in roots for path in _skill_folders(Path(root))):
+            skill = _loaded(path)
+            if skill is not None and self.skills.setdefault(skill.name, skill) is not skill:
+                first = self.skills[skill.name].folder.root
+                logger.warning("the skill in %s is left out: %s has its name", path, first)
+        self._root = ", ".join(map(str, roots))
         if not self.skills:
-            raise ConfigError(f"there is no skill in {folder}: a skill is a folder with a SKILL.md")
-        self._root = Folder(folder).root
+            raise ConfigError(
+                f"there is no skill in {self._root}: a skill is a folder with a SKILL.md that has "
+                "a description"
+            )
         self._policy: AccessPolicy = access_policy
         self._owners = dict.fromkeys(self.skills, self)
         self.offers: dict[str, Action] = self._offered()
@@ -172,7 +190,9 @@ class Skills:
     def guidance(self) -> str:
         """What the prompt says of the skills."""
         listed = "\n".join(
-            f"- {each.name}: {' '.join(each.description.split())}" for each in self.skills.values()
+            f"- {each.name}: {' '.join(each.description.split())}"
+            for each in self.skills.values()
+            if each.for_models
         )
         return f"# Skills\nBefore a task that one of these is for, call load_skill:\n{listed}"
 
@@ -180,13 +200,13 @@ class Skills:
         return f"<Skills {', '.join(self.skills)}>"
 
     def _skill(self, name: str) -> Skill:
-        if name not in self.skills:
-            near = nearest(name, self.skills)
+        known = {each.name: each for each in self.skills.values() if each.for_models}
+        if name not in known:
+            near = nearest(name, known)
             raise NoSuchFile(
-                f"there is no skill {shorten(name, 80)!r}{near}; the skills are "
-                f"{', '.join(self.skills)}"
+                f"there is no skill {shorten(name, 80)!r}{near}; the skills are {', '.join(known)}"
             )
-        return self.skills[name]
+        return known[name]
 
     def _load(self, name: str) -> str:
         """Load the instructions of a skill, and the names of its files.
@@ -303,21 +323,34 @@ def _skill_folders(root: Path) -> list[Path]:
     )
 
 
-def _read(path: Path) -> Skill:
-    about, body = _parts(path)
-    extra = about.get("metadata")
+def _loaded(path: Path) -> Skill | None:
+    """Return a skill with what its author got wrong in the log; None for one without a use."""
+    faults = check_skill(path)
+    try:
+        about, body = _parts(path, lenient=True)
+    except (ConfigError, FileError) as error:
+        logger.warning("the skill in %s is left out: %s", path, error)
+        return None
+    if not isinstance(about.get("description"), str) or not about["description"].strip():
+        logger.warning("the skill in %s is left out: it has no description", path)
+        return None
+    if faults:
+        logger.warning("the skill in %s is loaded, but: %s", path, "; ".join(faults))
+    name, extra = about.get("name"), about.get("metadata")
+    named = name.strip() if isinstance(name, str) else ""
     return Skill(
-        unicodedata.normalize("NFKC", about["name"].strip()),
+        " ".join(unicodedata.normalize("NFKC", named or path.resolve().name).split()),
         about["description"].strip(),
         body,
         Folder(path),
         str(about.get("license") or ""),
         str(about.get("compatibility") or ""),
         {str(key): str(value) for key, value in extra.items()} if isinstance(extra, dict) else None,
+        str(about.get("disable-model-invocation", "")).strip().lower() != "true",
     )
 
 
-def _parts(path: Path) -> tuple[dict[str, Any], str]:
+def _parts(path: Path, *, lenient: bool = False) -> tuple[dict[str, Any], str]:
     """Return the fields and the body of a skill's file."""
     name = next(each for each in _FILES if (path / each).is_file())
     text = Folder(path).read(name).removeprefix("\ufeff")  # of an editor on Windows
@@ -327,7 +360,12 @@ def _parts(path: Path) -> tuple[dict[str, Any], str]:
     if len(parts) < 3:
         raise ConfigError(f"the YAML at the beginning of {name} must end with a line of {_MARK}")
     MissingExtra.unless("Skills", "skills", "yaml")
-    about, _ = yaml_data(parts[1], name, texts=True)
+    try:
+        about, _ = yaml_data(parts[1], name, texts=True)
+    except ConfigError:
+        if lenient and (fields := dict(_LINE.findall(parts[1]))):  # such as "Use when: …" unquoted
+            return fields, parts[2].strip()
+        raise
     if not isinstance(about, dict):
         raise ConfigError(f"the YAML of {name} must be fields and their values")
     return about, parts[2].strip()
