@@ -19,7 +19,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from moothall import Budget, BudgetExceeded, DeadlineExceeded, Spent
+from moothall import (
+    ACCESS_REQUESTED,
+    Budget,
+    BudgetExceeded,
+    CallbackApprover,
+    DeadlineExceeded,
+    ReActAgent,
+    ScriptedModel,
+    Spent,
+    action,
+)
 from moothall.budget import Left
 from moothall.budget.period import Per
 from moothall.errors import DefinitionError
@@ -948,3 +958,20 @@ def test_a_reservation_that_has_ended_says_which_it_was() -> None:
     held.settle(tokens=4)
     with pytest.raises(DefinitionError, match=r"10 tokens, ended> was settled or released before"):
         held.settle()
+
+
+def test_time_for_which_a_call_waits_for_a_person_does_not_count_in_the_seconds() -> None:
+    async def person(request: Any) -> bool:
+        await asyncio.sleep(0.7)
+        return True
+
+    @action(access_policy=ACCESS_REQUESTED)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    model = ScriptedModel([{"name": "pay"}, "Paid."])
+    agent = ReActAgent("Clerk", model, actions=[pay], approver=CallbackApprover(person))
+    budget = Budget(seconds=0.6)
+    assert agent.reply_sync("Pay.", budget=budget).text == "Paid."
+    assert budget.spent.seconds < 0.6

@@ -298,6 +298,12 @@ class Budget:
             default=None,
         )
 
+    def _wait(self, seconds: float) -> None:
+        """Do not count seconds for which a person was waited for."""
+        for account in self._accounts:
+            if type(account) is Account:  # processes share the others, and their clocks
+                account.before -= seconds
+
     def state_dict(self) -> dict[str, Any]:
         """Return what was spent, as JSON data; what is reserved counts as spent.
 

@@ -140,7 +140,7 @@ def woken(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
 
 def stop_on_signals(stop: Callable[[], bool]) -> None:
-    """Call `stop` at SIGINT or SIGTERM; if it returns False, or at the second, exit at once."""
+    """Call `stop` at SIGINT, SIGTERM or SIGHUP; if it returns False, or at the second, exit."""
     told = False
 
     def handle() -> None:
@@ -154,5 +154,5 @@ def stop_on_signals(stop: Callable[[], bool]) -> None:
     import asyncio  # here, too
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, handle)

@@ -17,7 +17,7 @@ from moothall.company.company_space import CompanySpace
 from moothall.company.door import routes
 from moothall.company.kinds import agent_of
 from moothall.company.metrics import Metrics
-from moothall.company.scheduler import Call, Scheduler
+from moothall.company.scheduler import Call, LeftOpen, Scheduler
 from moothall.company.settings import AgentSettings, Settings, read_settings
 from moothall.company.supervisor import Supervised, Supervisor
 from moothall.errors import (
@@ -29,12 +29,12 @@ from moothall.errors import (
     MissingExtra,
     MoothallError,
     RequestError,
-    RequestTimeout,
     RunHeld,
     RunMismatch,
 )
 from moothall.orders.named_agents import AgentSource
 from moothall.reasoning.conversational import ConversationalAgent
+from moothall.reasoning.events import Done, Event
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.threaded import Threaded
 from moothall.text import error_text, log_failure
@@ -49,6 +49,8 @@ _STOPPED_S: Final = 1.0
 """Seconds between two searches for firings whose process died, or that a person decided about."""
 
 _LOOK_S: Final = 0.01
+_LOOK_AT_S: Final = 0.5
+"""Seconds between two looks whether a firing's run waits for a person."""
 _STREAMS_S: Final = 1.0
 """Seconds that idle streams may stay open at the end."""
 
@@ -105,6 +107,7 @@ class Company:
         self._mistaken: dict[str, str] = {}  # agents of built-in kinds that cannot be made
         self._tasks: list[asyncio.Task[Any]] = []
         self._scheduler: Scheduler | None = None
+        self._to_resume: set[str] = set()  # agents with runs that stopped
         self._failed: BaseException | None = None
         self._draining = False
         self._loop: Any = None
@@ -309,6 +312,7 @@ class Company:
             await asyncio.wait(self._scheduler.firing, timeout=left())
         while self._served is not None and self._served.busy and left():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)  # calls end without an event
+        self._leave()
         for firing in list(() if self._scheduler is None else self._scheduler.firing):
             firing.cancel()
             with suppress(asyncio.CancelledError, MoothallError):
@@ -316,11 +320,19 @@ class Company:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._server is not None:
             await asyncio.to_thread(self._server.join, _STREAMS_S)
+            self._leave()
             self._server.stop(at_once=True)
             await asyncio.to_thread(self._server.join, _STREAMS_S)
         self.space._grace_s = left()
         self.space._left = None
         await asyncio.to_thread(self._space.close)
+
+    def _leave(self) -> None:
+        """Have the runs that are cancelled from now on go on at the next start."""
+        for agent in self._agents.values():
+            agent._leave()
+        if self._space.journal is not None:
+            self._space.journal._leave()
 
     # -- agents ------------------------------------------------------------------------------------
 
@@ -344,7 +356,7 @@ class Company:
         beside: list[asyncio.Task[Any]] = []
         if isinstance(agent, Threaded) and agent is not old:
             # Before it enters: what waits for it begins at once, and is counted, too.
-            agent.watch(partial(self._metrics.told, name))
+            agent.watch(partial(self._told, name))
         try:
             await self._space.enter(agent, old, part)
             gone.clear()  # an attempt to add it that failed set this
@@ -432,15 +444,30 @@ class Company:
 
     # -- runs and schedules ------------------------------------------------------------------------
 
+    def _told(self, name: str, event: Event) -> None:
+        """Count a reply's event; a run that its journal has stopped is resumed later."""
+        self._metrics.told(name, event)
+        if isinstance(event, Done) and isinstance(event.reply.error, JournalError):
+            self._to_resume.add(name)
+
     async def _resume(self, agent: RecordedAgent) -> None:
-        """Resume an agent's stopped runs, and from then on the runs that a person decides about."""
-        resumed = False
+        """Resume an agent's stopped runs, and from then on the runs that a person decides about.
+
+        What a lost journal stops is resumed while this process lives, too.
+        """
+        name = str(agent.id)
+        self._to_resume.add(name)
         while True:
             try:
-                if not resumed:
-                    for each in await agent.resume_runs(which=self._space.resumes):
+                if name in self._to_resume:
+                    resumed = await agent.resume_runs(which=self._space.resumes)
+                    self._to_resume.discard(name)
+                    for each in resumed:
                         logger.info("run %r is resumed: %s", each.run.id, each.outcome)
-                    resumed = True
+                        reply = each.reply
+                        error = each.error if reply is None else reply.error
+                        if isinstance(error, JournalError):
+                            self._to_resume.add(name)
                 for each in await agent.resume_decided():
                     logger.info("run %r is decided: %s", each.run.id, each.outcome)
             except MoothallError as error:  # such as a server of the journal that restarts
@@ -491,18 +518,48 @@ class Company:
             where = f"{call.to}.{call.action}"
             given = agent.offers[call.action].check(args, where)
             thread = given.get("thread") or f"schedule/{call.name}"
+            run_id = f"{run_id}/reply"
+            work = asyncio.ensure_future(
+                agent.reply(given["content"], thread=thread, run_id=run_id)
+            )
             try:
-                async with asyncio.timeout(timeout):
-                    reply = await agent.reply(
-                        given["content"], thread=thread, run_id=f"{run_id}/reply"
+                if not await self._ends(work, agent, run_id, timeout):
+                    raise LeftOpen(
+                        f'no answer from "{where}" in {timeout:g} s; its run {run_id!r} goes on '
+                        "after the next start"
                     )
-                return agent._said(reply)
-            except (JournalError, RunHeld, RunMismatch, RequestError):
+                return agent._said(work.result())
+            except (JournalError, RunHeld, RunMismatch, RequestError, LeftOpen):
                 raise
-            except TimeoutError as error:
-                raise RequestTimeout(f'no answer from "{where}" in {timeout:g} s') from error
             except Exception as error:  # whatever it is, it is the outcome of this call
                 raise ActionError(type(error).__name__, error_text(error, 1000), where) from error
         sender = await self._space.sender(f"schedule.{call.name}")
         action = {"name": call.action, "args": args}
         return await sender.request({"id": run_id, "to": call.to, "action": action}, timeout, True)
+
+    async def _ends(
+        self, work: asyncio.Future[Any], agent: Any, run_id: str, seconds: float | None
+    ) -> bool:
+        """Wait for a reply; else cancel it, so that its run goes on at the next start.
+
+        The time for which its run waits for a person does not count.
+        """
+        journal = getattr(agent, "journal", None)
+        now = self._loop.time
+        try:
+            while seconds is None or seconds > 0:
+                since = now()
+                await asyncio.wait(
+                    (work,), timeout=None if seconds is None else min(seconds, _LOOK_AT_S)
+                )
+                if work.done():
+                    return True
+                if seconds is not None and not (journal is not None and journal._waits(run_id)):
+                    seconds -= now() - since
+            if journal is not None:
+                journal._leave(run_id)
+            return False
+        finally:
+            if not work.done():
+                work.cancel()
+                await asyncio.wait((work,))

@@ -63,6 +63,10 @@ class Call:
         return {**self.args, **({} if self.time_as is None else {self.time_as: stamp(at)})}
 
 
+class LeftOpen(MoothallError):
+    """A firing's reply took too long; its run, and the firing, go on after the next start."""
+
+
 @dataclass
 class _Fired:
     """The state of a firing's run."""
@@ -97,6 +101,7 @@ class Scheduler:
     fired: Callable[[str, str], None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     firing: set[asyncio.Task[None]] = field(default_factory=set)
+    _late: set[str] = field(default_factory=set)  # firings that the next start resumes
 
     async def keep(self, call: Call) -> None:
         """Fire at the times of a schedule, until this is cancelled."""
@@ -134,6 +139,10 @@ class Scheduler:
             outcome = await self._run(call, run_id, call.args_at(at))
         except RunHeld:
             return  # another process fires it
+        except LeftOpen as error:
+            logger.error("firing %r: %s", run_id, error)
+            self._late.add(run_id)
+            outcome = "RequestTimeout"
         except (InDoubt, RunMismatch) as error:
             logger.error("%s", error)
             outcome = "InDoubt" if isinstance(error, InDoubt) else "RunMismatch"
@@ -156,7 +165,7 @@ class Scheduler:
         for run in self.journal.runs(state=cut_off, kind=KIND, needs_person=True):
             name, _, time = run.id.rpartition("@")
             call = calls.get(name)
-            if call is None:
+            if call is None or run.id in self._late:
                 continue
             entries = self.journal.entries(run.id)
             if self.journal.in_doubt(run.id) and not self.repeats(call):

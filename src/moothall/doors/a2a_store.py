@@ -35,7 +35,6 @@ from moothall.jsonvalue import json_text
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.recorded_agent import asked_in
 from moothall.reasoning.reply import gives
-from moothall.reasoning.resume import LEFT
 from moothall.text import escaped, log_failure
 from moothall.threads import WORKERS
 
@@ -103,7 +102,6 @@ class Tasks:
     def _begin(self, id: str, agent: str, sender: str, context: str, text: str) -> Task:
         say = self._served.agents[agent].offers["say"]
         in_thread = context != ONE_FOR_ALL and "thread" in say.parameters.get("properties", {})
-        LEFT.discard(id)
         caller = self._caller(sender)
         task = self._tasks[id] = Task(id, agent, sender, context, text, in_thread, caller)
         task.work = asyncio.create_task(task.run(self._served))
@@ -162,8 +160,11 @@ class Tasks:
     async def close(self) -> None:
         """Cancel the running tasks; the next process resumes those that a journal records."""
         live = [each for each in self._tasks.values() if each.work and not each.work.done()]
-        # The runs end later, on the loop of the agents' space.
-        LEFT.update(each.id for each in live if _journal_of(self._served.agents[each.agent]))
+        for task in live:
+            journal = _journal_of(self._served.agents[task.agent])
+            if journal is not None:
+                task.left = True
+                journal._leave(task.id)
         work = [each.work for each in live if each.work is not None]
         for each in work:
             each.cancel()

@@ -34,7 +34,6 @@ from moothall.jsonvalue import deep_json, json_text
 from moothall.models.protocol import TextPiece
 from moothall.reasoning.events import CallProgress, CallStarted, Done, Event
 from moothall.reasoning.reply import Reply
-from moothall.reasoning.resume import LEFT
 from moothall.text import one_line
 
 ANSWER_S: Final = 86_400.0
@@ -76,6 +75,7 @@ class Task:
     artifacts: list[dict[str, Any]] = field(default_factory=list)
     answers: list[dict[str, Any]] = field(default_factory=list)  # the messages after the first
     work: asyncio.Task[None] | None = None
+    left: bool = False  # whether the next process goes on with it
     _asks: dict[str, _Ask] = field(default_factory=dict)
     _readers: set[asyncio.Queue[dict[str, Any] | None]] = field(default_factory=set)
     _reply: Reply | None = None
@@ -128,7 +128,7 @@ class Task:
             value = await served.call(self.sender, self.agent, "say", args, caller)
             await asyncio.sleep(0)  # the events before it wait in this loop already
         except asyncio.CancelledError:
-            if self.id in LEFT:
+            if self.left:
                 self._end_readers()
             else:
                 self._end(CANCELED, "the task was cancelled")

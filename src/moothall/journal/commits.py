@@ -44,7 +44,7 @@ class Taken(NamedTuple):
     waiting: int
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class OpenRun:
     """A run that this process works on."""
 
@@ -61,6 +61,7 @@ class OpenRun:
     written: int = 0  # how many of these are in the file
     waiting: int = 0  # how many of its calls wait for a person's permission
     deletions: int | None = None  # of values, which the file had had at the last commit
+    left: bool = False  # whether it goes on later if its task is cancelled, as after a kill
     open_calls: set[tuple[str, str]] = field(default_factory=set)  # in doubt if the process ends
     _guard: threading.RLock = field(default_factory=guard)
     _entries: list[tuple[str, str, str]] = field(default_factory=list)

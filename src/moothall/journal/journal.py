@@ -509,6 +509,18 @@ class Journal:
 
     # -- working -----------------------------------------------------------------------------------
 
+    def _leave(self, run_id: str | None = None) -> None:
+        """Have a run, or all that are open, get no end if they are cancelled from now on.
+
+        The next start resumes such a run, as after a kill.
+        """
+        for run in self._runs.open_runs():
+            run.left = run.left or run_id in (None, run.id)
+
+    def _waits(self, run_id: str) -> bool:
+        """Return whether a run of this process waits for a person's permission."""
+        return any(run.id == run_id and run.waiting for run in self._runs.open_runs())
+
     async def begin(
         self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None
     ) -> Part:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final, TypeAlias
+from weakref import WeakSet
 
 from moothall.database import RUNS, Database
 from moothall.errors import ConfigError, RunHeld
@@ -38,6 +39,7 @@ class Runs:
         self._leases = file.leases()
         # Held until a run of a cancelled caller is released, so that the next finds it free.
         self._opening = renewed(threading.Lock())
+        self._open: WeakSet[OpenRun] = WeakSet()
 
     def close(self) -> None:
         """Release all runs that this process holds."""
@@ -68,6 +70,10 @@ class Runs:
         """Give back the lease of a run."""
         with self._leases.guard:
             self._leases.give_back(number)
+
+    def open_runs(self) -> list[OpenRun]:
+        """Return the runs that this process works on."""
+        return list(self._open)
 
     async def begin(self, run_id: str, new: NewRun) -> OpenRun:
         """Open a run in a worker thread; a new one begins with `new`."""
@@ -143,6 +149,7 @@ class Runs:
         run = OpenRun(self._commits, self.release, number, run_id, key, place, past)
         for part in past.values():
             run.open_calls.update((each.path, each.key) for each in in_doubt(part))
+        self._open.add(run)
         return run
 
     def _found_or_made(self, db: Database, run_id: str, new: NewRun | None) -> tuple[int, str]:

@@ -58,6 +58,11 @@ class Record(ReadRecord[S]):
         return self._part.path
 
     @property
+    def left(self) -> bool:
+        """Return whether the run goes on later if it is cancelled: it gets no end."""
+        return self._part.run.left
+
+    @property
     def file(self) -> Store:
         """Return the file of the journal, as it was opened."""
         return self._part.run.file
@@ -293,6 +298,7 @@ class _NullRecord(Record[S]):
     """The record of a run without a journal: steps are called, and nothing is kept."""
 
     key = ""
+    left = False
 
     def __init__(self) -> None:
         self.state = self.begun = self.over = self.at_end = None

@@ -29,9 +29,6 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 _MOST: Final = 10_000
 """How many runs an object's marks cover; those of the run set longest ago are dropped first."""
 
-LEFT: Final[set[str]] = set()
-"""The ids of runs that are cancelled to go on in a later process: they get no end."""
-
 
 class ReplayOffsets:
     """Replay offsets of objects, such as memories and budgets, in each run.
@@ -109,7 +106,7 @@ async def guarded(
         log_failure(logger, f"run {record.run_id!r} stops", error)
         return stopped(Stop("error", str(error), error))
     except BaseException as error:
-        left = isinstance(error, asyncio.CancelledError) and record.run_id in LEFT
+        left = isinstance(error, asyncio.CancelledError) and record.left
         if record.over is past and not left:  # else the end is noted already, and only not written
             cut_off = Stop("cancelled", error_text(error))
             record.note_end("cancelled", **over(stopped(cut_off)))

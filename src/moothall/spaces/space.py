@@ -515,6 +515,8 @@ class Space:
         await ended(leaving)
         self._closed = router.closed = True
         for mailbox in list(router.mailboxes.values()):
+            mailbox.agent._leave()
+        for mailbox in list(router.mailboxes.values()):
             self._detach(mailbox)
         if self._dropped and not self._keeps_waiting:
             logger.warning(

@@ -27,7 +27,7 @@ from moothall.reasoning.events import CallEnded, CallProgress, CallStarted
 from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.parts import Looping, context_of
-from moothall.reasoning.loop.permission import permits
+from moothall.reasoning.loop.permission import LIMIT, Limit, permits
 from moothall.reasoning.loop.provenance import begins, sources_of_result, trace
 from moothall.reasoning.loop.results import error_of
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
@@ -104,6 +104,7 @@ class Calls:
                     self.wanted[place].result = {**refused}
             raise Stop.at_limit(error) from error
         limit = asyncio.timeout(budget.remaining_seconds())
+        token = LIMIT.set(Limit(limit, budget))
         try:
             async with limit:
                 await self.execute()
@@ -113,6 +114,7 @@ class Calls:
             late = DeadlineExceeded("the time of the run was over while its actions were executed")
             raise Stop.at_limit(late) from error
         finally:
+            LIMIT.reset(token)
             held._ledger.settle(held, (0, 0, 0, sum(call.begun for call in self.wanted)))
 
     @property

@@ -6,12 +6,15 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
+from contextvars import ContextVar
 from difflib import SequenceMatcher
 from typing import Any, Final
 
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.approval import ASKED, Always, ApprovalRequest, Asked, Refused
 from moothall.approval.approval import Decision
+from moothall.budget import Budget
 from moothall.errors import JournalError
 from moothall.jsonvalue import as_json, copy_json, json_line
 from moothall.provenance import Texts
@@ -27,8 +30,34 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _MOST_WORDS: Final = 4_000
 """In texts of more words together, it is not looked for what a person has changed."""
+LIMIT: Final[ContextVar[Limit | None]] = ContextVar("limit", default=None)
+"""The limit of the calls that are under way."""
 
 NOT_BEGUN: Final = "not executed: cancelled before it was permitted"
+
+
+class Limit:
+    """The seconds of some calls, which stand still while one of them waits for a person."""
+
+    def __init__(self, timeout: asyncio.Timeout, budget: Budget) -> None:
+        self._timeout = timeout
+        self._budget = budget
+        self._waiting = 0
+        self._since = 0.0
+
+    def __enter__(self) -> None:
+        if not self._waiting and not self._timeout.expired():
+            self._since = asyncio.get_running_loop().time()
+            self._timeout.reschedule(None)
+        self._waiting += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._waiting -= 1
+        if not self._waiting and not self._timeout.expired():
+            now = asyncio.get_running_loop().time()
+            self._budget._wait(now - self._since)
+            left = self._budget.remaining_seconds()
+            self._timeout.reschedule(None if left is None else now + left)
 
 
 async def permits(
@@ -56,7 +85,8 @@ async def permits(
         if request.seen is not None:
             await request.seen()  # the reader sees the call before it is asked
         # An override may be a plain function that waits for a person.
-        decision = await called(agent.request_permission, message)
+        with LIMIT.get() or nullcontext():
+            decision = await called(agent.request_permission, message)
         if isinstance(decision, Always):
             call.always = tuple(keys)
             return True
