@@ -975,3 +975,17 @@ def test_time_for_which_a_call_waits_for_a_person_does_not_count_in_the_seconds(
     budget = Budget(seconds=0.6)
     assert agent.reply_sync("Pay.", budget=budget).text == "Paid."
     assert budget.spent.seconds < 0.6
+
+
+def test_budget_that_a_clock_years_ahead_has_renewed_is_open_by_the_right_one(
+    clock: SetClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    budget = Budget(actions=2, per="day", clock=clock, name="Clerk")
+    clock.time += 3650 * DAY
+    budget.charge(actions=1)
+    clock.time -= 3650 * DAY
+    budget.charge(actions=1)  # what was spent counts today: no clock gives anything away
+    assert budget.left.actions == 0
+    assert "which lies ahead of the clock" in caplog.text
+    clock.time += DAY
+    assert budget.left.actions == 2

@@ -258,7 +258,7 @@ schedules:
 
     live(company, work)
     with Journal(clock / "runs.db") as journal:
-        assert len(journal.runs(kind="Schedule", state="terminated")) >= 2
+        assert len(journal.runs(kind="Schedule", state="error")) >= 2
 
 
 def test_a_reply_whose_process_was_killed_goes_on_at_the_start(

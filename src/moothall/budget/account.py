@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from moothall.budget.amounts import KINDS, NOTHING, Amounts, in_words
 from moothall.budget.limits import RESERVED
 from moothall.budget.period import Per, period_at, renewal
 from moothall.errors import BudgetExceeded, DeadlineExceeded
+
+logger: logging.Logger = logging.getLogger("moothall.budget")
+
+_SKEW_S: Final = 3600.0
+"""How far the clocks of hosts may differ that share a budget."""
 
 
 def _zeros() -> list[int]:
@@ -45,10 +51,14 @@ class Account:
         """Begin anew if its period has passed; `now` is in seconds since 1970."""
         if self.per is None or (period := period_at(self.per, now)) == self.period:
             return
-        # What was spent before a period was stated counts in the first. None goes back: a clock
-        # that is set back gives nothing away.
+        # What was spent before a period was stated counts in the first. A clock that is set back
+        # gives nothing away: what was spent in a period ahead of the clock counts in this one.
         if len(period) == len(self.period):
             if period < self.period:
+                if period_at(self.per, now + _SKEW_S) < self.period:  # else hosts differ a little
+                    text = "%s was used in %s, which lies ahead of the clock: it counts in %s"
+                    logger.warning(text, self.title, self.period, period)
+                    self.period = period
                 return
             self.taken, self.spent, self.over = _zeros(), _zeros(), _zeros()
             self.fault, self.begun, self.before = None, None, 0.0

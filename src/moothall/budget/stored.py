@@ -68,6 +68,7 @@ def reset(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
     account.taken, account.spent = account.reserved(), [0 for _ in KINDS]
     account.over, account.fault = [0 for _ in KINDS], None
     account._begun = account.begun = None
+    account.period = ""  # the next use states it, whatever the clock was before
     return _state(account, state)
 
 

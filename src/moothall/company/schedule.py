@@ -21,7 +21,7 @@ Missed: TypeAlias = Literal["skip", "once", "all"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-_MOST: Final = 1000
+MOST: Final = 1000
 """The most missed times that fire later."""
 
 
@@ -68,6 +68,11 @@ class Schedule:
         if self.cron is not None:
             self._checked_cron()
 
+    @property
+    def times(self) -> str:
+        """What its times follow, as text: another one means other times."""
+        return f"every {self.every} s" if self.cron is None else f"{self.cron} {self.timezone}"
+
     def after(self, moment: datetime) -> Iterator[datetime]:
         """Yield the times of the firings after a moment, in UTC, in order."""
         _check_moment(moment)
@@ -88,7 +93,7 @@ class Schedule:
         """
         if self.missed == "all":
             times: list[datetime] = []
-            for at in islice(self.after(last), _MOST):
+            for at in islice(self.after(last), MOST):
                 if at > now:
                     break
                 times.append(at)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.company.schedule import Schedule, stamp
+from moothall.company.schedule import MOST, Schedule, stamp
 from moothall.errors import (
     InDoubt,
     JournalError,
@@ -35,6 +35,8 @@ _LONGEST_WAIT_S: Final = 30.0
 """Seconds after which the clock is read again, since it may be set and the machine may sleep."""
 
 _HELD_S: Final = 0.2
+_AHEAD: Final = timedelta(minutes=1)
+"""How far a firing's time may lie ahead of the clock, which was not wrong then."""
 _LOOKED_AT: Final = 20
 
 
@@ -106,22 +108,40 @@ class Scheduler:
     async def keep(self, call: Call) -> None:
         """Fire at the times of a schedule, until this is cancelled."""
         last, now = await self._known_since(call), self.now()
-        for at in call.schedule.due(last, now):
-            await self.fire(call, at)
-            last = at
+        last = await self._make_up(call, last, call.schedule.due(last, now), now)
         if call.schedule.missed == "skip":
             last = max(last, now)
         while True:
             following = next(call.schedule.after(last), None)
             if following is None:
                 return
-            while (left := (following - self.now()).total_seconds()) > 0:  # noqa: ASYNC110
+            while (left := (following - self.now()).total_seconds()) > 0:
                 await asyncio.sleep(min(left, _LONGEST_WAIT_S))
-            latest = call.schedule.latest(last, self.now()) or following
-            if latest > following and call.schedule.missed == "all":
-                latest = following
-            await self.fire(call, latest)
-            last = latest
+                if last > self.now() + _AHEAD:
+                    break
+            now = self.now()
+            if last > now + _AHEAD:
+                _log_ahead(call, last, now)
+                last = now
+                continue
+            if call.schedule.missed == "all":
+                times = call.schedule.due(last, now)
+            else:
+                times = [call.schedule.latest(last, now) or following]
+            last = await self._make_up(call, last, times, now)
+
+    async def _make_up(
+        self, call: Call, last: datetime, times: Sequence[datetime], now: datetime
+    ) -> datetime:
+        """Fire at some times up to now; return up to when a schedule has fired, or let times go."""
+        for at in times:
+            await self.fire(call, at)
+            last = at
+        if len(times) == MOST:
+            text = "schedule %r: the times after the first %s that were missed do not fire"
+            logger.warning(text, call.name, f"{MOST:,}")
+            return max(last, now)
+        return last
 
     async def fire(self, call: Call, at: datetime) -> None:
         """Make the call of one firing, unless it was made before or another process makes it.
@@ -183,6 +203,8 @@ class Scheduler:
         ) as record:
             if record.over is not None:
                 return None
+            if not record.heard:
+                record.hear({"times": call.schedule.times})
 
             async def make(step: Step) -> dict[str, Any]:
                 await step.begins(args)
@@ -199,7 +221,7 @@ class Scheduler:
             ended = await record.step("call", make, outcome=way, action=about, decided=_decided)
             outcome = str(ended.get("outcome", "ok"))
             said = ended.get("value") if outcome == "ok" else ended.get("error")
-            reason = "done" if outcome == "ok" else "terminated"
+            reason = "done" if outcome == "ok" else "error"
             await record.end(reason, text="" if said is None else str(said)[:1000])
             return outcome
 
@@ -213,11 +235,23 @@ class Scheduler:
 
     async def _known_since(self, call: Call) -> datetime:
         """Return the last time that the journal has of a schedule; note it, if it has none."""
-        found = self.journal.runs(kind=KIND, agent=call.name, sort="-began", limit=_LOOKED_AT)
-        times = [_time_of(run.id) for run in found]
-        known = [each for each in times if each is not None]
-        if known:
-            return max(known)
+        now = self.now()
+        newest = self.journal.runs(kind=KIND, agent=call.name, sort="-began", limit=1)
+        if newest and (at := _time_of(newest[0].id)) is not None and at > now + _AHEAD:
+            _log_ahead(call, at, now)
+        found = self.journal.runs(
+            kind=KIND, agent=call.name, sort="-began", limit=_LOOKED_AT, until=now
+        )
+        times = [(at, run) for run in found if (at := _time_of(run.id)) is not None and at <= now]
+        if times:
+            at, run = max(times, key=lambda each: each[0])
+            heard = [e.data for e in self.journal.entries(run.id) if e.kind == "heard"]
+            if not heard or heard[-1] == {"times": call.schedule.times}:
+                return at
+            logger.warning(
+                "schedule %r has other times than before: none is made up for", call.name
+            )
+            return now
         since = self.now()
         run_id = f"{call.name}@since {stamp(since)}"
         async with recorded(
@@ -239,3 +273,8 @@ def _time_of(run_id: str) -> datetime | None:
         return datetime.fromisoformat(run_id.rpartition("@")[2].removeprefix("since "))
     except ValueError:
         return None
+
+
+def _log_ahead(call: Call, at: datetime, now: datetime) -> None:
+    text = "schedule %r fired for %s, which lies ahead of the clock (%s): the clock was wrong then"
+    logger.warning(text, call.name, stamp(at), stamp(now.replace(microsecond=0)))
