@@ -115,11 +115,9 @@ class Scheduler:
             following = next(call.schedule.after(last), None)
             if following is None:
                 return
-            while (left := (following - self.now()).total_seconds()) > 0:
+            while (now := self.now()) < following and last <= now + _AHEAD:
+                left = (following - now).total_seconds()
                 await asyncio.sleep(min(left, _LONGEST_WAIT_S))
-                if last > self.now() + _AHEAD:
-                    break
-            now = self.now()
             if last > now + _AHEAD:
                 _log_ahead(call, last, now)
                 last = now
