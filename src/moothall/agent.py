@@ -286,9 +286,6 @@ class Agent(Workflow):
         """
         return None
 
-    def _leave(self) -> None:
-        """Have its recorded runs go on after the next start: its space cancels them now."""
-
     def _resumes(self, action: str) -> bool:
         """Return whether an action that a killed process had begun resumes when called again."""
         return False

@@ -330,7 +330,8 @@ class Company:
     def _leave(self) -> None:
         """Have the runs that are cancelled from now on go on at the next start."""
         for agent in self._agents.values():
-            agent._leave()
+            if isinstance(agent, RecordedAgent):
+                agent._leave()
         if self._space.journal is not None:
             self._space.journal._leave()
 

@@ -83,6 +83,7 @@ class RecordedAgent(ConversationalAgent):
         self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 
     def _leave(self) -> None:
+        """Have its runs go on after the next start if they are cancelled from now on."""
         if self._journal is not None:
             self._journal._leave()
 

@@ -515,7 +515,9 @@ class Space:
         await ended(leaving)
         self._closed = router.closed = True
         for mailbox in list(router.mailboxes.values()):
-            mailbox.agent._leave()
+            leave = getattr(mailbox.agent, "_leave", None)  # of an agent whose runs are recorded
+            if leave is not None:
+                leave()
         for mailbox in list(router.mailboxes.values()):
             self._detach(mailbox)
         if self._dropped and not self._keeps_waiting:
