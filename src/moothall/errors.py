@@ -231,6 +231,10 @@ class ContextOverflow(ModelError):
     """A prompt does not fit the model's context; nothing was cut."""
 
 
+class RequestRefused(ModelError):
+    """A server refused a request as wrong (status 400 or 422); another try would end the same."""
+
+
 class RemoteForbidden(ModelError):
     """`MOOTHALL_OFFLINE=1` forbids a call to another machine."""
 

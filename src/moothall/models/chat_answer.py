@@ -255,6 +255,27 @@ def server_text(body: Any) -> str:
     return one_line(text + raw, 300) or "no reason"
 
 
+_META = ("id", "model", "provider", "citations", "system_fingerprint")
+_META_OF_MESSAGE = {"annotations": "citations", "executed_tools": "executed_tools"}
+
+
+def add_meta(meta: dict[str, Any], answer: Any) -> None:
+    """Add what came with an answer, or with a piece of one."""
+    if not isinstance(answer, dict):
+        return
+    meta |= {name: answer[name] for name in _META if answer.get(name)}
+    choices = answer.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(first, dict):
+        return
+    message = first.get("delta") or first.get("message")
+    for theirs, ours in _META_OF_MESSAGE.items():
+        if isinstance(message, dict) and isinstance(message.get(theirs), list):
+            meta[ours] = [*meta.get(ours, ()), *message[theirs]]
+    if isinstance(about := first.get("logprobs"), dict) and isinstance(about.get("content"), list):
+        meta["logprobs"] = [*meta.get("logprobs", ()), *about["content"]]
+
+
 def wrong_field(where: str, field: str, found: Any, wanted: str) -> ModelError:
     """Return the exception for a field of a wrong type or value."""
     of = f"'s {field}" if field else ""

@@ -17,6 +17,7 @@ from moothall.jsonvalue import readable
 from moothall.models.chat_answer import (
     CHUNK,
     WHOLE,
+    add_meta,
     checked,
     end_of,
     failed,
@@ -59,6 +60,7 @@ class AnswerStream:
         self._usage: Any = None
         self._reason: str | None = None
         self._choices = False
+        self._meta: dict[str, Any] = {}
         self._thoughts, self._apart = Thoughts(), False
         self._came: set[str] = set()  # the fields of which pieces came
 
@@ -79,6 +81,7 @@ class AnswerStream:
         answer = parsed(body, where) if isinstance(body, bytes) else body
         if isinstance(answer, dict) and answer.get("error"):
             raise failed(answer, self._name)
+        add_meta(self._meta, answer)
         answer = checked(WHOLE, answer, where)
         self.whole, self._usage = True, answer["usage"]
         choice = {"delta": None, **answer["choices"][0]}
@@ -98,6 +101,7 @@ class AnswerStream:
             self._usage = given["usage"]
         if given and given.get("choices") is None:
             return  # such as a ping
+        add_meta(self._meta, chunk)
         for n, choice in enumerate(checked(CHUNK, chunk, where)["choices"]):
             if not choice["index"]:
                 yield from self._choice(choice, where, f"choices[{n}]")
@@ -216,7 +220,8 @@ class AnswerStream:
             )
         thought, extras = "".join(self._thought), [call.extra for call in self._in_order()]
         kept = self._kept.record(extras)
-        return [*parts, ModelReply(text, calls, self._spent(), reason, thought, kept)]
+        made = (text, calls, self._spent(), reason, thought, kept, self._meta)
+        return [*parts, ModelReply(*made)]
 
     def _spent(self) -> Usage:
         """Return the usage; zero where the server states no number of tokens."""

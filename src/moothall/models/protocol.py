@@ -119,6 +119,8 @@ class ModelReply:
         finish_reason: `stop`, `calls`, `refusal` (the text says that the model declines), or, for
             an answer that was cut, `length` (at a limit) or `content_filter` (by the provider)
         reasoning: the model's reasoning, if the provider shows it; not part of the answer
+        meta: what came with the answer, as the provider states it: `id`, `model`, `provider`,
+            `citations`, `logprobs`, `executed_tools`; two answers that differ in it alone are equal
         thinking: what the provider wants back with the answer, such as signatures and reasoning;
             its user keeps it with the message, and it goes to the server that it names alone
     """
@@ -129,6 +131,7 @@ class ModelReply:
     finish_reason: str = "stop"
     reasoning: str = ""
     thinking: tuple[dict[str, Any], ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def usage_json(usage: Usage) -> list[int]:
@@ -175,7 +178,7 @@ def thinking_of(given: Any) -> list[dict[str, Any]]:
 def answer_json(answer: Any) -> dict[str, Any]:
     """Return what is recorded of a model's answer; one that is none is none when read back."""
     usable, thinking = is_answer(answer), thinking_of(answer)
-    finish_reason = getattr(answer, "finish_reason", None)
+    finish_reason, meta = getattr(answer, "finish_reason", None), getattr(answer, "meta", None)
     reasoning = getattr(answer, "reasoning", "")
     return {
         "type": answer.made if isinstance(answer, NoAnswer) else type(answer).__name__,
@@ -185,6 +188,7 @@ def answer_json(answer: Any) -> dict[str, Any]:
         "finish_reason": finish_reason if isinstance(finish_reason, str) else None,
         "reasoning": reasoning if isinstance(reasoning, str) else "",
         **({"thinking": thinking} if thinking else {}),
+        **({"meta": dict(meta)} if isinstance(meta, Mapping) and meta else {}),
         **({} if usable else {"unusable": True}),
     }
 
@@ -209,7 +213,8 @@ def answer_of_json(given: dict[str, Any]) -> Any:
     usage = Usage() if usage is None else Usage(*usage)
     # Old recordings have no reasoning, and most answers no blocks of it.
     reasoning, thinking = given.get("reasoning", ""), tuple(given.get("thinking", ()))
-    return ModelReply(given["text"], calls, usage, given["finish_reason"], reasoning, thinking)
+    made = (given["text"], calls, usage, given["finish_reason"], reasoning, thinking)
+    return ModelReply(*made, given.get("meta") or {})
 
 
 def kept_for(message: Mapping[str, Any], server: str, form: str) -> Any:

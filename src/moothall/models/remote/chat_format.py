@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ModelError
@@ -83,6 +83,36 @@ def _tool_call(call: Any, where: str) -> dict[str, Any]:
         args = json.dumps({} if args is None else args, allow_nan=False)
     function = {"name": call["name"], "arguments": args}
     return {"id": call.get("id") or "", "type": "function", "function": function}
+
+
+def in_order(
+    kept: Iterable[Mapping[str, Any]],
+    said: list[dict[str, Any]],
+    calls: list[dict[str, Any]],
+    text_of: Callable[[Mapping[str, Any]], str | None],
+) -> list[dict[str, Any]]:
+    """Return the parts of an answer in their order.
+
+    Args:
+        kept: what the provider gave, with each call as its place, which has a type alone
+        said: the text of the answer, as it is now
+        calls: the calls of the answer, as they are now
+        text_of: returns the text of a part; None for any other part
+    """
+    texts = [text_of(each) for each in kept]
+    as_given = "".join(filter(None, texts)) == "".join(text_of(each) or "" for each in said)
+    said, calls = [] if as_given and any(texts) else said, list(calls)
+    parts: list[dict[str, Any]] = []
+    for each, text in zip(kept, texts, strict=True):
+        if len(each) == 1:
+            parts += calls[:1]
+            del calls[:1]
+        elif text is None or as_given:
+            parts.append(dict(each))
+        else:  # the text was changed since
+            parts += said
+            said = []
+    return [*parts, *said, *calls]
 
 
 def seen_after_results(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

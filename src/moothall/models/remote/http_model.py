@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError, ModelError
 from moothall.http import Client, HTTPError, Response, tried
-from moothall.models.chat_answer import Passing, RefusedCall
+from moothall.http.network import check_allowed
+from moothall.models.chat_answer import Passing, RefusedCall, parsed
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece
 from moothall.models.remote.remote import RemoteModel
 from moothall.models.settings import check_key
@@ -115,6 +117,21 @@ class HTTPModel(RemoteModel):
     async def _sent(self, content: bytes, stream: bool) -> Response:
         """Send a request; return the response if it is an answer, else raise ModelError."""
         raise NotImplementedError
+
+    async def _posted(self, url: str, body: Any) -> Any:
+        """Return the JSON that the server answers to a request of another kind."""
+        check_allowed(url, self.name)
+        data = json.dumps(body, allow_nan=False).encode()
+        try:
+            response = await self._client.request(
+                "POST", url, headers=await self._headers(), body=data
+            )
+        except HTTPError as error:
+            raise self._lost(str(error)) from None
+        if not 200 <= response.status < 300:
+            text = response.content.decode("utf-8", "replace")
+            raise self._refused(response.status, text, response.headers, response.tries)
+        return parsed(response.content, f"{self.name}: the answer")
 
     def _reader(self, content: bytes, calls_before: int) -> AnswerReader:
         """Return what reads the answer to a request."""

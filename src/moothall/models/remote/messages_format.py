@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ModelError
 from moothall.models.protocol import is_seen, kept_for
-from moothall.models.remote.chat_format import chat_messages
-from moothall.models.remote.kept_order import in_order
+from moothall.models.remote.chat_format import chat_messages, in_order
 
 if TYPE_CHECKING:
     from moothall.action import Action

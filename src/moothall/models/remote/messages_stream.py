@@ -11,7 +11,7 @@ from typing import Any
 
 from moothall.errors import ModelError
 from moothall.jsonvalue import readable
-from moothall.models.chat_answer import end_of, failed, parsed, wrong_field
+from moothall.models.chat_answer import add_meta, end_of, failed, parsed, wrong_field
 from moothall.models.chat_stream import MAX_CALLS, token_count
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.server_events import ServerEvents
@@ -27,6 +27,11 @@ class _Block:
 
     given: dict[str, Any]
     pieces: dict[str, list[str]] = field(default_factory=dict)
+    citations: list[Any] = field(default_factory=list)
+
+    def cited(self) -> list[Any]:
+        given = self.given.get("citations")
+        return [*(given if isinstance(given, list) else ()), *self.citations]
 
     def text(self, name: str) -> str:
         first = self.given.get(name)
@@ -47,6 +52,7 @@ class MessageStream:
         self._blocks: dict[int, _Block] = {}
         self._counted: dict[str, Any] = {}
         self._reason: str | None = None
+        self._meta: dict[str, Any] = {}
 
     def feed(self, data: bytes, final: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of the answer that some bytes complete."""
@@ -64,6 +70,7 @@ class MessageStream:
             raise failed(event, self._name)
         if kind == "message_start":
             message = self._object(event.get("message"), where, "message")
+            add_meta(self._meta, message)
             self._count(message.get("usage"))
         elif kind == "content_block_start":
             block = self._object(event.get("content_block"), where, "content_block")
@@ -88,6 +95,7 @@ class MessageStream:
         content = message.get("content")
         if not isinstance(content, list):
             raise wrong_field(where, "content", content, "a list")
+        add_meta(self._meta, message)
         self._count(message.get("usage"))
         self._reason = _text(message.get("stop_reason"))
         self.whole = True
@@ -105,7 +113,9 @@ class MessageStream:
         kind = delta.get("type")
         name = "partial_json" if kind == "input_json_delta" else _TEXTS.get(str(kind))
         if name is None:
-            return  # such as a citation
+            if isinstance(delta.get("citation"), dict):
+                block.citations.append(delta["citation"])
+            return
         piece = delta.get(name)
         if not isinstance(piece, str):
             raise wrong_field(where, f"delta.{name}", piece, "text")
@@ -134,7 +144,10 @@ class MessageStream:
         kept = list(filter(None, map(_kept, blocks))) if calls else []
         thought = any(each["type"] not in ("text", "tool_use") for each in kept)
         thinking = ({"server": self._server, "content": kept},) if thought else ()
-        return [*parts, ModelReply(text, calls, self._spent(), reason, reasoning, thinking)]
+        cited = [each for block in blocks for each in block.cited()]
+        meta = self._meta | ({"citations": cited} if cited else {})
+        made = (text, calls, self._spent(), reason, reasoning, thinking, meta)
+        return [*parts, ModelReply(*made)]
 
     def _calls(self, blocks: list[_Block]) -> tuple[Call, ...]:
         where, calls = f"{self._name}: the answer", dict[str, Call]()

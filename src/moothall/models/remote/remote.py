@@ -10,7 +10,13 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from moothall.arguments import check_integer, check_seconds
-from moothall.errors import ConfigError, ContextOverflow, DefinitionError, ModelError
+from moothall.errors import (
+    ConfigError,
+    ContextOverflow,
+    DefinitionError,
+    ModelError,
+    RequestRefused,
+)
 from moothall.http import retry_after_s, tried
 from moothall.http.network import check_allowed
 from moothall.models.base import Answering, Request
@@ -36,6 +42,8 @@ from moothall.models.settings import check_key, check_sampling
 if TYPE_CHECKING:
     from moothall.models.remote.rate_limit import RateLimit
 
+# In the text of a refusal that is not for the request alone: another model may answer it.
+_ANOTHER_MAY = re.compile("model|api.?key|credit|billing|quota|policy|filter|safety", re.I)
 _UNASKED, _UNKNOWN = -1, 0  # of a context
 # In the text of a server that asks for a field which it has given.
 _WANTED_BACK = re.compile("must be|missing|required|pass(?:ed)? back", re.I)
@@ -200,6 +208,8 @@ class RemoteModel(Answering):
             return ContextOverflow(self._hidden(f"{reason}; nothing was cut"))
         if (refused := refused_call(body)) is not None:
             return RefusedCall(self._hidden(reason), refused)
+        if status in (400, 422) and not _ANOTHER_MAY.search(reason.partition(str(status))[2]):
+            return RequestRefused(self._hidden(f"{reason}{tried(tries)}"))
         if status in (401, 403):
             reason += f"; check {self.where_key}"
         elif status == 404 or 300 <= status < 400:

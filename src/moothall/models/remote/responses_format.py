@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.models.protocol import kept_for
-from moothall.models.remote.chat_format import chat_messages, response_format
-from moothall.models.remote.kept_order import in_order
+from moothall.models.remote.chat_format import chat_messages, in_order, response_format
 
 if TYPE_CHECKING:
     from moothall.action import Action

@@ -10,7 +10,7 @@ from typing import Any
 
 from moothall.errors import ModelError
 from moothall.jsonvalue import readable
-from moothall.models.chat_answer import failed, parsed, wrong_field
+from moothall.models.chat_answer import add_meta, failed, parsed, wrong_field
 from moothall.models.chat_stream import MAX_CALLS, token_count
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.remote.responses_format import text_of
@@ -139,7 +139,14 @@ class ResponseStream:
             )
         said, thought = "".join(self._said), "".join(self._thought)
         kept = self._kept() if calls else ()
-        return [*parts, ModelReply(said, calls, self._spent(), reason, thought, kept)]
+        meta: dict[str, Any] = {}
+        add_meta(meta, self._response)
+        contents = [part for item in self._in_order() for part in _list(item.get("content"))]
+        notes = [_list(part.get("annotations")) for part in contents if isinstance(part, dict)]
+        if cited := [each for listed in notes for each in listed]:
+            meta["citations"] = cited
+        made = (said, calls, self._spent(), reason, thought, kept, meta)
+        return [*parts, ModelReply(*made)]
 
     def _in_order(self) -> list[dict[str, Any]]:
         return [self._items[index] for index in sorted(self._items)]

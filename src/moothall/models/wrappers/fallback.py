@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from moothall.arguments import check_text
-from moothall.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
+from moothall.arguments import check_function, check_text
+from moothall.errors import (
+    ContextOverflow,
+    DefinitionError,
+    MissingExtra,
+    ModelError,
+    RequestRefused,
+)
 from moothall.models.base import Answering, Request, prepare
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, StreamPart
@@ -22,10 +28,11 @@ logger: logging.Logger = logging.getLogger("moothall.models")
 class FallbackModel(Answering):
     """Asks models one after the other until one answers.
 
-    If a model raises `ModelError`, the next one is asked, whatever the reason: no network, a limit,
-    a prompt too long for it, a call that `MOOTHALL_OFFLINE=1` forbids. The same holds if a model's
-    extra is not installed. Each time a warning is logged. In a stream, the next model is asked only
-    before the first piece.
+    If a model raises `ModelError`, the next one is asked: no network, a limit, a prompt too long
+    for it, a call that `MOOTHALL_OFFLINE=1` forbids. The same holds if a model's extra is not
+    installed. A request that the server refuses as wrong (`RequestRefused`) is a fault of the
+    program and ends the call; `when=` decides otherwise. Each time a warning is logged. In a
+    stream, the next model is asked only before the first piece.
 
     Cancelling ends the call. Any other exception passes through: it is a fault of the program,
     which another model would only hide.
@@ -37,6 +44,7 @@ class FallbackModel(Answering):
     Args:
         models: models, or names of models, in the order in which they are asked
         name: what people call it
+        when: returns whether the next model is asked after an error
 
     Raises:
         DefinitionError: `models` is not a list of models, or is empty
@@ -45,12 +53,20 @@ class FallbackModel(Answering):
 
     _asks_others = True
 
-    def __init__(self, models: Iterable[Model | str], *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        models: Iterable[Model | str],
+        *,
+        name: str | None = None,
+        when: Callable[[Exception], bool] | None = None,
+    ) -> None:
         if isinstance(models, str) or not isinstance(models, Iterable):
             raise DefinitionError(
                 f"FallbackModel takes a list of models, not one {type(models).__name__}"
             )
         check_text("FallbackModel: name=", name, optional=True)
+        check_function("FallbackModel: when=", when, optional=True)
+        self._when = when or _may_help
         self.models: tuple[Model, ...] = tuple(named(each) for each in models)
         if not self.models:
             raise DefinitionError("FallbackModel takes at least one model")
@@ -93,7 +109,7 @@ class FallbackModel(Answering):
                         yield part
                 return
             except (ModelError, MissingExtra) as error:
-                if begun:
+                if begun or not self._when(error):
                     raise  # the next model's answer would not continue these pieces
                 errors.append(error)
                 if len(errors) < len(self.models):
@@ -109,3 +125,8 @@ class FallbackModel(Answering):
             f"{number}. {' '.join(str(error).split())}" for number, error in enumerate(errors, 1)
         )
         return kind(f"{self.name}: no model answered: {reasons}")
+
+
+def _may_help(error: Exception) -> bool:
+    """Return whether another model may answer what this one did not."""
+    return not isinstance(error, RequestRefused)

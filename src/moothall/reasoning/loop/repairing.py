@@ -30,7 +30,8 @@ def repaired(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], dict
     made, changes = args, list[str]()
     if len(args) == 1 and not action.guard:
         (name, inner), *_ = args.items()
-        if name not in properties and isinstance(inner, dict) and inner.keys() <= properties.keys():
+        fits = isinstance(inner, dict) and inner and inner.keys() <= properties.keys()
+        if fits and name not in properties:
             made = inner
             changes.append(f"taken out of {name!r:.80}")
     made = dict(made)

@@ -1,0 +1,246 @@
+"""What comes with an answer, a server's embeddings, and a fallback that chooses."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.model import parts_of, run, user
+from models import messages_format, responses_format
+from models.openai_server import (
+    OpenAIServer,
+    Request,
+    answer,
+    completion,
+    delta,
+    events,
+    status,
+    text,
+)
+from moothall import (
+    AnthropicModel,
+    FallbackModel,
+    Journal,
+    OpenAIModel,
+    ReActAgent,
+    RecordedModel,
+    SQLiteMemory,
+)
+from moothall.errors import ModelError, RequestRefused
+from moothall.models import OpenAIEmbedder
+
+NOTE = {"type": "url_citation", "url_citation": {"url": "https://example.com"}}
+
+# -- what comes with an answer ---------------------------------------------------------------------
+
+
+def test_meta_has_what_came_with_the_answer() -> None:
+    message = {"role": "assistant", "content": "Hi", "annotations": [NOTE]}
+    given = completion(message, model="m-2026", provider="Acme")
+    given["choices"][0]["logprobs"] = {"content": [{"token": "Hi", "logprob": -0.1}]}
+    with OpenAIServer(answer(given)) as server:
+        meta = run(OpenAIModel("m", server.url).complete(user("Hi"))).meta
+    assert (meta["id"], meta["model"], meta["provider"]) == ("chatcmpl-1", "m-2026", "Acme")
+    assert (meta["citations"], len(meta["logprobs"])) == ([NOTE], 1)
+
+
+def test_streamed_meta_is_collected() -> None:
+    given = events(delta("Hi", annotations=[NOTE]), delta(None, "stop"), b"[DONE]")
+    with OpenAIServer(given) as server:
+        meta = run(parts_of(OpenAIModel("m", server.url), user("Hi")))[-1].meta
+    assert (meta["id"], meta["citations"]) == ("chatcmpl-1", [NOTE])
+
+
+def test_anthropic_meta_has_citations() -> None:
+    block = {"type": "text", "text": "Hi", "citations": [{"url": "https://example.com"}]}
+    with OpenAIServer(messages_format.message(block)) as server:
+        meta = run(AnthropicModel("m", server.url, "k").complete(user("Hi"))).meta
+    assert meta["citations"] == [{"url": "https://example.com"}]
+
+
+def test_meta_of_a_response_has_annotations() -> None:
+    part = {"type": "output_text", "text": "Hi", "annotations": [NOTE]}
+    item = responses_format.said("Hi", content=[part])
+    with OpenAIServer(responses_format.response(item)) as server:
+        meta = run(OpenAIModel("m", server.url, api="responses").complete(user("Hi"))).meta
+    assert (meta["id"], meta["citations"]) == ("resp_1", [NOTE])
+
+
+def test_meta_is_recorded(tmp_path: Path) -> None:
+    with OpenAIServer(text("Hi")) as server:
+        with RecordedModel(OpenAIModel("m", server.url), tmp_path / "a.jsonl") as model:
+            first = run(model.complete(user("Hi")))
+        with Journal(tmp_path / "runs.db") as journal:
+            agent = ReActAgent("a", OpenAIModel("m", server.url), journal=journal)
+            assert agent.reply_sync("Hi", run_id="r").text == "Hi"
+    with RecordedModel(None, tmp_path / "a.jsonl") as model:
+        again = run(model.complete(user("Hi")))
+    assert again.meta == first.meta == {"id": "chatcmpl-1", "model": "m"}
+
+
+# -- embeddings ------------------------------------------------------------------------------------
+
+
+def vectors(request: Request) -> Any:
+    rows = [
+        {"index": n, "embedding": [float(len(t)), 1]} for n, t in enumerate(request.body["input"])
+    ]
+    return answer({"data": rows})
+
+
+def test_a_servers_vectors_are_those_of_the_texts() -> None:
+    with OpenAIServer(vectors) as server:
+        embedder = OpenAIEmbedder("m", server.url, "k")
+        assert embedder.dimensions == 2
+        assert embedder.embed(["a", "bcd"]) == [[1, 1], [3, 1]]
+        assert len(embedder.embed(["x"] * 300)) == 300
+    assert {request.path for request in server.requests} == {"/v1/embeddings"}
+    assert server.requests[0].headers["authorization"] == "Bearer k"
+    assert [len(request.body["input"]) for request in server.requests] == [1, 2, 128, 128, 44]
+
+
+def test_a_memory_recalls_by_a_servers_vectors(tmp_path: Path) -> None:
+    with OpenAIServer(vectors) as server:
+        embedder = OpenAIEmbedder("m", server.url, dimensions=2)
+        with SQLiteMemory(tmp_path / "m.db", embedder=embedder) as memory:
+            for word in ("cat", "hippopotamus"):
+                memory.add_memory({"role": "user", "content": word})
+            assert memory.recall("dog", limit=1)[0]["content"] == "cat"
+
+
+def test_it_may_be_asked_within_a_loop() -> None:
+    async def within() -> Any:
+        assert threading.current_thread() is threading.main_thread()
+        return embedder.embed(["a"])
+
+    with OpenAIServer(vectors) as server:
+        embedder = OpenAIEmbedder("m", server.url)
+        assert run(within()) == [[1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    (
+        (answer({"data": []}), "no vector for each text"),
+        (answer({"data": [{"embedding": ["x"]}]}), "no vector for each text"),
+        (answer([1]), "no vector for each text"),
+        (status(401, "wrong key"), "401: wrong key; check"),
+    ),
+)
+def test_an_embedder_says_what_is_wrong(given: Any, said: str) -> None:
+    with OpenAIServer(given) as server, pytest.raises(ModelError, match=said):
+        OpenAIEmbedder("m", server.url).embed(["a"])
+
+
+# -- a fallback that chooses -----------------------------------------------------------------------
+
+
+def fallback(first: Any, **more: Any) -> tuple[Any, int]:
+    with OpenAIServer(first) as one, OpenAIServer(text("Hi")) as two:
+        models = [OpenAIModel("m", each.url, max_retries=0) for each in (one, two)]
+        model = FallbackModel(models, **more)
+        try:
+            return run(model.complete(user("Hi"))).text, len(two.requests)
+        except ModelError as error:
+            return error, len(two.requests)
+
+
+@pytest.mark.parametrize("code", (400, 422))
+def test_a_wrong_request_is_not_asked_of_the_next_model(code: int) -> None:
+    error, asked = fallback(status(code, "messages[0].role is wrong"))
+    assert isinstance(error, RequestRefused)
+    assert asked == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    (
+        (400, "API key not valid"),
+        (400, "Your credit balance is too low"),
+        (400, "unknown model"),
+        (404, "no"),
+        (429, "slow down"),
+        (500, "busy"),
+    ),
+)
+def test_what_another_model_may_answer_is_asked_of_it(code: int, said: str) -> None:
+    assert fallback(status(code, said)) == ("Hi", 1)
+
+
+def test_the_user_decides_when_the_next_model_is_asked() -> None:
+    assert fallback(status(400, "wrong"), when=lambda error: True) == ("Hi", 1)
+    error, asked = fallback(status(500, "busy"), when=lambda error: "busy" not in str(error))
+    assert (asked, "busy" in str(error)) == (0, True)
+
+
+# -- published types -------------------------------------------------------------------------------
+
+CONVERSATION: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "What is this?"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": "I add.",
+        "tool_calls": [{"id": "c1", "name": "add", "args": {"a": 1, "b": 2}}],
+    },
+    {
+        "role": "tool",
+        "tool_call_id": "c1",
+        "name": "add",
+        "content": [
+            {"type": "text", "text": "3"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+        ],
+    },
+    {"role": "assistant", "content": "Three."},
+    {"role": "user", "content": "Thanks"},
+]
+SCHEMA = {
+    "type": "object",
+    "properties": {"total": {"type": "integer"}},
+    "required": ["total"],
+    "additionalProperties": False,
+}
+
+
+def test_chat_requests_fit_openais_published_types() -> None:
+    from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+    from pydantic import TypeAdapter
+
+    from conformance.model import ACTIONS
+
+    with OpenAIServer(text("Hi")) as server:
+        model = OpenAIModel("m", server.url, temperature=0, seed=1)
+        run(model.complete(CONVERSATION, ACTIONS, SCHEMA))
+        run(model.complete(CONVERSATION, None, SCHEMA))
+    adapter = TypeAdapter(CompletionCreateParamsNonStreaming)
+    for request in server.requests:
+        made = adapter.validate_python(request.body, strict=True)
+        assert [each["role"] for each in made["messages"]][3:5] == ["tool", "user"]
+
+
+def test_messages_requests_fit_anthropics_published_types() -> None:
+    from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
+    from pydantic import TypeAdapter
+
+    from conformance.model import ACTIONS
+
+    with OpenAIServer(messages_format.text("Hi")) as server:
+        model = AnthropicModel("m", server.url, "k", cache=True)
+        run(model.complete(CONVERSATION, ACTIONS, SCHEMA))
+        run(model.complete(CONVERSATION, None, SCHEMA))
+    adapter = TypeAdapter(MessageCreateParamsNonStreaming)
+    for request in server.requests:
+        body = json.loads(json.dumps(request.body))
+        for each in adapter.validate_python(body, strict=True)["messages"]:
+            assert list(each["content"])
