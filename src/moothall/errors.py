@@ -3,10 +3,7 @@
 * The developer: the program is wrong (`DefinitionError`, `InvalidMessage`, `NotInSpace`, …).
 * The caller: a request had another outcome than its value (`RequestError` and below).
 * The operator: something that the program needs is missing or refused (`ModelError` and below).
-* The user who named a file or command or wrote a line: `FileError`, `CommandError`, `SlashError`, …
-* The model: an action asks for another try (`AskAgain`).
-
-Every name here is public, so there is no `__all__`.
+* The user who named a file or command or wrote a line: `FileError`, …; the model: `AskAgain`.
 """
 
 from shlex import quote as _quote
