@@ -162,6 +162,7 @@ NAMES = (
     "Report",
     "RequestCancelled",
     "RequestError",
+    "RequestRefused",
     "RequestTimeout",
     "ResearchResult",
     "ResearchTask",
