@@ -166,7 +166,7 @@ def test_a_pattern_chooses_files(docs: Path, tmp_path: Path) -> None:
         search = search_folder(docs, index=tmp_path / f"{len(pattern)}.db", pattern=pattern)
         return set(names(search, "cats dogs owls"))
 
-    (docs / "cats.eml").write_text("Cats in a kind of file that is not read.")
+    (docs / "cats.key").write_text("Cats in a kind of file that is not read.")
     assert of("*") == {"cats.md", "dogs.txt", "a%20%231%3F.rst"}
     assert of("*.md") == {"cats.md"}
     assert of("birds/*") == {"a%20%231%3F.rst"}

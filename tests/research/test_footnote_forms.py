@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moothall import ScriptedModel
+from moothall.models import ModelReply
 from moothall.research import Report, Researcher, Resource
 from research.small_web import ALPHA, BETA, PAGES, evaluation, plan
 
@@ -112,7 +113,7 @@ def test_number_in_brackets_that_is_no_footnote_stays(text: str) -> None:
     report = report_of(text)
     assert report.citations == []
     assert report.unsupported == []
-    assert text in report.markdown
+    assert text in report.markdown.replace(" [no source]", "")
 
 
 def test_number_in_round_brackets_beside_square_footnotes_stays() -> None:
@@ -135,3 +136,32 @@ def test_footnote_definitions_and_lists_of_sources_of_any_form_are_left_out() ->
     assert len(report.citations) == 1
     text = f"{PORT} [1].\n\n[1]: http://evil.test/x\n"
     assert "evil" not in report_of(text).markdown
+
+
+def test_a_sentence_without_a_source_is_marked_and_only_once() -> None:
+    said = f"{PORT} [1]. Harbours are old (Müller 2021). The sea is wide. [no source] As follows:"
+    report = report_of(f"# Ports\n\n{said}\n\n| port | sea |\n| --- | --- |\n| alpha | north |")
+    written = report.markdown.partition("## Sources")[0]
+    assert "Harbours are old (Müller 2021). [no source]" in written
+    assert "The sea is wide. [no source]" in written
+    assert written.count("[no source]") == 2
+    assert report.uncited >= 2
+
+
+CUT = f"{PORT} [1]. The gamma part of it is"
+
+
+@pytest.mark.parametrize("again", (True, False), ids=("mended", "cut-again"))
+def test_an_answer_that_was_cut_is_asked_for_once_more_and_never_passes_as_whole(
+    again: bool,
+) -> None:
+    tasks = plan(("read", {"url": ALPHA}), ("read", {"url": BETA}))
+    second = f"{PORT} [1]." if again else ModelReply(CUT, finish_reason="length")
+    done = evaluation({"port of alpha": 0.9})
+    model = ScriptedModel([tasks, ModelReply(CUT, finish_reason="length"), second, done])
+    report = Researcher("r", model, "port of alpha", [read], 1).report_sync()
+    assert "gamma" not in report.markdown
+    assert len(report.citations) == 1
+    told = str(model.received[2][-1]["content"])
+    assert "was cut at the limit of its length" in told
+    assert any("was cut at the limit" in each for each in report.notes) is not again

@@ -131,7 +131,7 @@ def test_report_without_a_length_gets_sections_once_it_outgrows_the_prompt() -> 
     assert re.findall("^## (.*)$", report.markdown, re.MULTILINE) == [*CITIES[:4], "Sources"]
     assert report.markdown.startswith("# Bridges\n")
     first = report.markdown.partition("## Aarau\n")[2].partition("\n## ")[0]
-    assert first.strip() == f"{FACTS['Aarau']}[^1^]\n\n{WORDS * 20}".strip()
+    assert first.strip() == f"{FACTS['Aarau']}[^1^]\n\n{(WORDS * 20).strip()} [no source]"
     assert "Aarau" not in writer.sections
     assert writer.sections[-1] == "Davos"
 

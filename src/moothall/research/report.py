@@ -190,7 +190,7 @@ def made(
     prices: PriceList | None = None,
 ) -> Report:
     """Return a report of what is known now; if the run is `under_way`, its foot says so."""
-    from moothall.research.citations import renumbered
+    from moothall.research.citations import marked, renumbered
     from moothall.research.citations.differing import differing
 
     passages = progress.passages
@@ -201,6 +201,8 @@ def made(
     if extractive:
         narrative = verbatim(narrative, citations)
     narrative = safe_markdown(narrative, [each.passage.url for each in citations])
+    if not extractive:
+        narrative = marked(narrative)
     stop: StopReason = progress.stop or "max_iterations"
     topics = [each.topic for each in progress.objectives]
     index = Index(passage for each in known if each.visited for passage in passages_of(each))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from moothall.action import Action
 from moothall.errors import BudgetExceeded, JournalError, ModelError
-from moothall.models.ask import Messages, Unusable, ask_json
+from moothall.jsonvalue import Unreadable
+from moothall.models.ask import TRIES, Messages, Unusable, ask_json
 from moothall.models.protocol import Usage, stated_usage
 from moothall.reasoning.charging import completed
 from moothall.reasoning.loop.calls import Calls, doubts_of
@@ -35,6 +36,7 @@ from moothall.research.pool import ResourcePool, normalized, passages_of
 from moothall.research.relevance import Index
 from moothall.research.writing.footnote_forms import with_footnotes
 from moothall.research.writing.safe_markdown import safe_markdown
+from moothall.research.writing.sections import whole_sentences
 from moothall.text import log_failure, shorten
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("moothall.research")
 
 _MARK = " [unsupported]"
+_CUT = ("length", "content_filter")
+"""The finish reasons of an answer that was cut."""
 
 
 class Workbench:
@@ -358,15 +362,31 @@ class Workbench:
             self._asks += 1
         key = f"{self.iteration}.{self.step}.{at or self._asks}"
 
+        is_cut, last = False, False
+
         async def ask(prompt: Messages, number: int) -> Any:
+            nonlocal is_cut, last
             given = await self._answer(f"{key}.{number}", prompt, schema, beside=bool(at))
+            is_cut = schema is None and getattr(given, "finish_reason", "") in _CUT
+            last = number == TRIES
             calls = getattr(given, "calls", None)
             if self.step == "plan" and calls and not at:  # a plan, as providers write calls
                 listed = [{"tool": each.name, "args": each.args} for each in calls]
                 return json.dumps({"tasks": listed}, default=str)
             return given
 
-        return await ask_json(ask, messages, schema, read)
+        def read_whole(text: str) -> T:
+            if is_cut:
+                whole = whole_sentences(text)
+                if not (last and whole):
+                    raise Unreadable(
+                        "was cut at the limit of its length: say it shorter, to its end"
+                    )
+                self.note("an answer was cut at the limit of its length, after a whole sentence")
+                text = whole
+            return read(text)
+
+        return await ask_json(ask, messages, schema, read_whole)
 
     async def _answer(
         self, key: str, prompt: list[Any], schema: dict[str, Any] | None, *, beside: bool

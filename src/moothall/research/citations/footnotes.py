@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from moothall.research.citations.evidence import BETWEEN
@@ -15,6 +15,8 @@ UNSUPPORTED = "[unsupported]"
 """The mark after a sentence that none of its citations supports."""
 PARTLY = "[partly supported]"
 """The mark after a sentence of which its citations support only a part."""
+NO_SOURCE = "[no source]"
+"""The mark after a sentence of a report that never had a footnote."""
 
 _TOGETHER = 8  # passages that are tried together for one sentence, at most
 
@@ -34,7 +36,8 @@ _NOTE = re.compile(rf"((?<![ \t])[ \t]*)({FOOTNOTE}(?:[ \t]*{FOOTNOTE})*)")
 _AROUND = re.compile(r"\[\^(?=[^\]\[\n]*\[)")
 _NUMBERED = re.compile(r"\[\^([\d\s,;^]+)\]")
 _MARK = re.compile(
-    r"\s{0,20}\\?\[\s{0,9}(?:unsupported|partly\s{1,9}supported)\s{0,9}\\?\]\Z", re.IGNORECASE
+    r"\s{0,20}\\?\[\s{0,9}(?:unsupported|no\s{1,9}source|partly\s{1,9}supported)\s{0,9}\\?\]\Z",
+    re.IGNORECASE,
 )
 _AFTER = re.compile(rf"\s*(?:{re.escape(UNSUPPORTED)}|{re.escape(PARTLY)})\s*")
 _MARK_LENGTH = 80
@@ -111,13 +114,32 @@ def check(
 
 def without_source(markdown: str) -> list[str]:
     """Return the sentences of a checked narrative that never had a footnote."""
+    bare = markdown.replace(f" {NO_SOURCE}", "")
     return [
-        " ".join(_AFTER.sub("", markdown[start:end]).split())
-        for start, end in sentences(markdown)
-        if not _NOTE.search(markdown, start, end)
-        and not _AFTER.match(markdown, end)  # it had one, and a mark says that
-        and not _is_heading(markdown, start, end)
+        " ".join(_AFTER.sub("", bare[start:end]).split()) for start, end in _without_source(bare)
     ]
+
+
+def marked(markdown: str) -> str:
+    """Return a checked narrative with a mark after each sentence that never had a footnote."""
+    made, at = "", 0
+    for start, end in _without_source(markdown):
+        line = markdown[markdown.rfind("\n", 0, start) + 1 : start]
+        said = markdown[start:end].rstrip()
+        # A row of a table, and what leads in to a list, say nothing by themselves.
+        if any(map(str.isalnum, said)) and "|" not in line and not said.endswith(":"):
+            made, at = f"{made}{markdown[at:end].rstrip()} {NO_SOURCE}", end
+    return made + markdown[at:]
+
+
+def _without_source(markdown: str) -> Iterator[tuple[int, int]]:
+    for start, end in sentences(markdown):
+        if (
+            not _NOTE.search(markdown, start, end)
+            and not _AFTER.match(markdown, end)  # it had one, and a mark says that
+            and not _is_heading(markdown, start, end)
+        ):
+            yield start, end
 
 
 def _is_heading(text: str, start: int, end: int) -> bool:

@@ -81,3 +81,14 @@ def _fence(line: str, open: str) -> str:
 
 def _same(one: str, other: str) -> bool:
     return re.findall(r"\w+", one.casefold()) == re.findall(r"\w+", other.casefold())
+
+
+_ENDS = re.compile(
+    r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201d\u2019\u00bb)*_`]*(?:\s?\[\^[^\]\n]{1,60}\])*(?=\s|$)"
+)
+
+
+def whole_sentences(text: str) -> str:
+    """Return a text that was cut, up to the end of its last whole sentence."""
+    end = max((found.end() for found in _ENDS.finditer(text)), default=0)
+    return text[:end]
