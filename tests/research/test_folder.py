@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from moothall import ReActAgent, ScriptedModel
-from moothall.errors import DefinitionError, FileError, FolderIndexError, SearchError
+from moothall.errors import ConfigError, DefinitionError, FileError, FolderIndexError, SearchError
 from moothall.research import Researcher, search_folder
 from moothall.research.findings import Resource
 from moothall.research.pool import ResourcePool, passages_of
@@ -419,3 +419,19 @@ print(len(search.execute(query="Where do cats sleep?")))
     (tmp_path / "docs" / "cats.md").chmod(0o644)
     search = search_folder(where[0], index=where[1])
     assert names(search, "Where do cats sleep?") == ["cats.md"]
+
+
+def test_a_report_has_its_title_and_links_where_readers_find_the_files(
+    docs: Path, index: Path
+) -> None:
+    base = "https://wiki.example/team"
+    tool = search_folder(docs, index=index, link_base=base)
+    question = "What are cats fed with?"
+    report = Researcher("r", None, [question], [tool], title="Pets 2026").report_sync()
+    assert report.markdown.startswith("# Pets 2026\n")
+    assert "file://" not in report.markdown
+    (url,) = {each.passage.url.partition("#")[0] for each in report.citations}
+    assert url.startswith(f"{base}/")
+    for wrong in ("docs", "file:///x", "https://a b", 3):
+        with pytest.raises(ConfigError, match="link_base must be an address"):
+            search_folder(docs, link_base=wrong)  # type: ignore[arg-type]

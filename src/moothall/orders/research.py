@@ -65,6 +65,8 @@ class ResearchOrder(RunLimits, Searched):
     length: int | None = None  # how many words the report has, about
     tone: str = ""
     language: str = ""
+    title: str = ""  # of the report
+    link_base: str | None = None  # the address below which readers find the folder's files
     context_tokens: int | None = None  # of the model, with its answer
     step_models: dict[str, str] = field(default_factory=dict)  # other models, by step
     review_plan: bool = False  # whether a person at the terminal sees the plan before it begins
@@ -108,6 +110,8 @@ def check(order: ResearchOrder) -> None:
 def _faults(order: ResearchOrder) -> Iterator[str]:
     if not all(each.strip() for each in order.objectives):
         yield "an OBJECTIVE is empty"
+    if order.link_base and not order.folder:
+        yield "--link-base is for the files of a folder: give --folder too"
     on_web = order.search_web or order.searxng
     at_all = on_web or order.catalogues
     if not order.folder and not at_all:
@@ -240,6 +244,7 @@ def researcher(
         length=order.length,
         tone=order.tone,
         language=order.language,
+        title=order.title,
         context_tokens=order.context_tokens,
         review_plan=review_plan,
     )
@@ -288,17 +293,17 @@ def _tools(order: ResearchOrder) -> list[Action]:
     from moothall import research
     from moothall.research import read_pdf, search_folder, search_web, visit_page
     from moothall.research.calling import without
+    from moothall.research.folder.files import checked_base, link_to
 
     tools: list[Action] = []
     if order.folder:
         # The report files of this order are no sources.
-        own = [
-            Path(os.path.realpath(each)).as_uri()
-            for each in (order.out, order.html, order.sources)
-            if each
-        ]
+        root, base = os.path.realpath(order.folder), order.link_base
+        written = [each for each in (order.out, order.html, order.sources) if each]
+        within = [os.path.relpath(os.path.realpath(each), root) for each in written]
+        own = [link_to(root, each, base and checked_base(base)) for each in within]
         results = 8 if order.model else 24  # a model is paid for what it reads
-        tools.append(without(search_folder(order.folder, results=results), own))
+        tools.append(without(search_folder(order.folder, results=results, link_base=base), own))
     if order.search_web or order.searxng:
         hosts = order.allow_hosts
         sites = [*([order.site] if order.site else []), *order.sites]

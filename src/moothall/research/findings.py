@@ -317,3 +317,4 @@ class Progress:
     fresh: int = 0  # how often the last iteration read what no other had
     stop: StopReason | None = None
     detail: str = ""
+    title: str = ""  # of the report, if one was given

@@ -229,3 +229,12 @@ def _cut(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         start = at
     if end > start:
         yield start, end
+
+
+def with_lines(whole: str, cut: list[tuple[str, Section]]) -> Iterator[tuple[str, Section]]:
+    """Yield the passages of a text, each with the line where it begins."""
+    line, at = 1, 0
+    for text, section in cut:
+        begins = whole.index(text, at)
+        line, at = line + whole.count("\n", at, begins), begins
+        yield text, replace(section, anchor=f"L{line}", title=section.title or f"line {line}")

@@ -209,9 +209,11 @@ def made(
     # What a model has understood, and cites, may be in other words or another language.
     rest = [o.topic for o in progress.objectives if not citations or o.expertise < 0.5]
     empty = [t for t in rest if not any(each.share >= RELEVANT for each in index.search(t))]
-    parts = [f"# {as_text(topics[0]) if len(topics) == 1 else 'Report'}", narrative.strip()]
+    title = progress.title or (topics[0] if len(topics) == 1 else "Report")
+    parts = [f"# {as_text(title)}", narrative.strip()]
     if parts[1].startswith("# "):  # a model's own title
-        del parts[0]
+        below = parts[1].partition("\n")[2].strip()
+        parts = [parts[0], below] if progress.title else [parts[1]]
     nothing, end = "relevant was found", "."
     if not any(each.visited for each in known):
         if stop == "error" and progress.iteration:

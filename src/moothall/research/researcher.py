@@ -45,7 +45,7 @@ from moothall.research.report import QUIET, Report, made
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.research.workbench import Workbench
 from moothall.research.writing.review import Reviewer
-from moothall.research.writing.style import Style, outline_of, style_of
+from moothall.research.writing.style import Style, line_of, outline_of, style_of
 from moothall.text import log_failure
 from moothall.threads import refuse_on_loop
 
@@ -106,6 +106,7 @@ class Researcher(RecordedAgent):
         length: about how many words a model's report has
         tone: how it writes, such as `for children`
         language: in which language, such as `French`
+        title: the report's title, in the place of its objective or of a model's own
         context_tokens: how many tokens a prompt and its answer may have together; by default what
             the model, or its server, says
         review_plan: sees the first plan and the outline, and may change them, before research
@@ -159,6 +160,7 @@ class Researcher(RecordedAgent):
         length: int | None = None,
         tone: str = "",
         language: str = "",
+        title: str = "",
         context_tokens: int | None = None,
         review_plan: Reviewer | None = None,
         shared: bool = False,
@@ -196,6 +198,7 @@ class Researcher(RecordedAgent):
             )
         self.target: float = float(target)
         self.style: Style = style_of(length, tone, language, id)
+        self._title = line_of("title", title, id)
         self.outline: bool | list[str] = outline_of(outline, id)
         check_integer(f"agent {id!r}: context_tokens=", context_tokens, optional=True)
         self.context_tokens: int | None = context_tokens
@@ -518,6 +521,7 @@ class Researcher(RecordedAgent):
             for topic, each in own.items():
                 each.expertise = self._at_first.get(topic, 0.0)
             bench.reset(Progress(objectives=[*own.values()]))
+        bench.progress.title = self._title
         bench.request = request
         bench.record = record
         bench.run_id = request.run_id

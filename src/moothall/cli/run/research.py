@@ -90,6 +90,10 @@ def _catalogue_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--tone", metavar="TEXT", default="", help="Tone, such as formal.")
 @click.option("--language", metavar="TEXT", default="", help="Language of the report.")
+@click.option("--title", metavar="TEXT", default="", help="Title of the report.")
+@click.option(
+    "--link-base", metavar="URL", help="Where readers find the files of --folder, not file:///."
+)
 @click.option("--review-plan", is_flag=True, help="Show you the plan, to change before it begins.")
 @_catalogue_options
 @click.option("--site", metavar="HOST", help="Visit only this host and its subdomains.")

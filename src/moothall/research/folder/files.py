@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
+from hashlib import sha256
 from mimetypes import guess_type
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from moothall.agents.folder import Folder
-from moothall.errors import FileError, FileTooLarge, MoothallError, UnreadableDocument
+from moothall.errors import (
+    ConfigError,
+    FileError,
+    FileTooLarge,
+    FolderIndexError,
+    MoothallError,
+    UnreadableDocument,
+)
+from moothall.models import weights
 from moothall.research.reading.documents import PACKED, kind_of, read_document
 from moothall.research.reading.html import Document
 from moothall.research.reading.packed import unpacked
@@ -118,3 +129,33 @@ def _data(folder: Folder, path: str) -> tuple[bytes, os.stat_result]:
         if len(data) == before.st_size and before.st_mtime_ns == after.st_mtime_ns:
             return data, after
     raise FileError("it changes again and again while it is read")
+
+
+def cached(root: str, pattern: str | None) -> str:
+    """Return the path of the index of a folder in the user's cache."""
+    name = sha256(os.fsencode(root) + b"\0" + (pattern or "").encode()).hexdigest()[:32]
+    folder = weights.folder().parent / "folders"
+    path = str(folder / f"{name}.db")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"its folder cannot be made ({error.strerror}): set MOOTHALL_HOME to one that can"
+        raise FolderIndexError(path, reason) from error
+    return path
+
+
+def checked_base(given: object) -> str:
+    """Return the address below which a folder's files are found, with a slash at its end."""
+    if not isinstance(given, str) or not re.fullmatch(r"https?://[^\s?#<>]+", given):
+        raise ConfigError(
+            "search_folder: link_base must be an address such as https://wiki.example/docs, got "
+            f"{given!r:.80}"
+        )
+    return given.rstrip("/") + "/"
+
+
+def link_to(root: str, path: str, base: str | None) -> str:
+    """Return the address of a file below a folder."""
+    if base is None:
+        return Path(root, path).as_uri()
+    return base + quote(os.fsencode(path))

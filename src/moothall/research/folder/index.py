@@ -7,12 +7,9 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from hashlib import sha256
-from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Final
 
@@ -21,11 +18,20 @@ from moothall.action import Action
 from moothall.agents.folder import Folder
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError, FolderIndexError, SearchError
-from moothall.models import weights
 from moothall.research.findings import Resource, Section, is_place
-from moothall.research.folder.files import MAX_BYTES, MEDIA, FileRead, not_read, read_file, walk
+from moothall.research.folder.files import (
+    MAX_BYTES,
+    MEDIA,
+    FileRead,
+    cached,
+    checked_base,
+    link_to,
+    not_read,
+    read_file,
+    walk,
+)
 from moothall.research.folder.ranking import ranked
-from moothall.research.pool import ResourcePool, pieces
+from moothall.research.pool import ResourcePool, pieces, with_lines
 from moothall.research.reading.documents import kind_of
 from moothall.research.reading.html import Document
 from moothall.sqlite import SQLiteFile, SQLitePool
@@ -105,6 +111,7 @@ def search_folder(
     index: str | os.PathLike[str] | None = None,
     results: int = 8,
     pattern: str | None = None,
+    link_base: str | None = None,
 ) -> Action:
     """Return an action `search_folder` that finds passages in the files below a folder.
 
@@ -126,6 +133,7 @@ def search_folder(
         results: how many passages a search returns at most; three of one file, or a quarter of
             `results` if that is more, unless other files have too few
         pattern: which files, by name or by path below the folder: `*.md`, `docs/*`
+        link_base: the address below which readers find the files, in the place of `file:///…`
 
     Raises:
         DefinitionError: `results` is not a positive number, or `pattern` is not a text
@@ -135,7 +143,8 @@ def search_folder(
     check_integer("search_folder: results", results)
     if not isinstance(pattern, str | None):
         raise ConfigError(f"search_folder: pattern must be a text, got {pattern!r:.80}")
-    files = FolderIndex(path, None if index is None else os.fspath(index), pattern)
+    base = None if link_base is None else checked_base(link_base)
+    files = FolderIndex(path, None if index is None else os.fspath(index), pattern, base)
 
     @tracing.searches(os.path.basename(files.root))
     def search(query: str, pool: ResourcePool | None = None) -> list[Resource]:
@@ -155,13 +164,20 @@ def search_folder(
 class FolderIndex:
     """Finds passages in the files of a folder. It blocks: call it in a thread."""
 
-    def __init__(self, folder: str | os.PathLike[str], index: str | None, pattern: str | None):
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        index: str | None,
+        pattern: str | None,
+        base: str | None = None,
+    ):
+        self._base = base
         self._folder = Folder(folder, max_bytes=MAX_BYTES)
         self.root: str = self._folder.root
         self._pattern = pattern
         self._refreshing = renewed(threading.Lock())
         self._next = 0.0
-        index = os.path.abspath(index or _cached(self.root, pattern))
+        index = os.path.abspath(index or cached(self.root, pattern))
         own = (os.path.relpath(index + end, self.root) for end in ("", "-wal", "-shm"))
         self._own = frozenset(own)  # an index may lie in its folder
         self._faults: list[tuple[str, str]] = []  # why and which file
@@ -218,7 +234,7 @@ class FolderIndex:
         found: dict[bytes, Resource] = {}
         for path, title, read_ns, anchor, section, text in (taken + spare + same)[:results]:
             if path not in found:
-                url = Path(self.root, os.fsdecode(path)).as_uri()
+                url = link_to(self.root, os.fsdecode(path), self._base)
                 read = datetime.fromtimestamp(read_ns / 1e9, UTC).isoformat(timespec="seconds")
                 found[path] = Resource(url, title, True, "", [], read)
             resource = found[path]
@@ -357,7 +373,7 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
     file = db.execute(f"{insert}(?, ?, ?, ?, ?, ?)", row).lastrowid
     cut = [*pieces(document.text, document.sections)]
     if kind_of(read.path) == "text" and len(cut) > 1:
-        cut = [*_with_lines(document.text, cut)]
+        cut = [*with_lines(document.text, cut)]
     passages = [
         (place, file, section.anchor, section.title, text)
         for place, (text, section) in enumerate(cut, number)
@@ -370,15 +386,6 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
     return number + len(passages)
 
 
-def _with_lines(whole: str, cut: list[tuple[str, Section]]) -> Iterator[tuple[str, Section]]:
-    """Yield the passages of a text, each with the line where it begins."""
-    line, at = 1, 0
-    for text, section in cut:
-        begins = whole.index(text, at)
-        line, at = line + whole.count("\n", at, begins), begins
-        yield text, replace(section, anchor=f"L{line}", title=section.title or f"line {line}")
-
-
 def _words(title: str, section: str, text: str) -> tuple[str, str]:
     """Return what is indexed of a passage: its titles, which weigh more, and its text."""
     return indexed(title if is_place(section) else f"{title} {section}"), indexed(text)
@@ -386,15 +393,3 @@ def _words(title: str, section: str, text: str) -> tuple[str, str]:
 
 def _shown(path: str) -> str:
     return escaped(os.fsencode(path).decode("utf-8", "backslashreplace"))
-
-
-def _cached(root: str, pattern: str | None) -> str:
-    name = sha256(os.fsencode(root) + b"\0" + (pattern or "").encode()).hexdigest()[:32]
-    folder = weights.folder().parent / "folders"
-    path = str(folder / f"{name}.db")
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        reason = f"its folder cannot be made ({error.strerror}): set MOOTHALL_HOME to one that can"
-        raise FolderIndexError(path, reason) from error
-    return path

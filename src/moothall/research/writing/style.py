@@ -59,16 +59,18 @@ class Style:
 def style_of(length: object, tone: object, language: object, id: str | int) -> Style:
     """Return the style that a researcher was given."""
     check_integer(f"agent {id!r}: length=", length, 1, _MOST_WORDS, optional=True)
-    for name, given in (("tone", tone), ("language", language)):
-        if not isinstance(given, str) or len(given) > 200 or "\n" in given:
-            raise ConfigError(
-                f"agent {id!r}: {name}= must be a line of text of at most 200 characters, got "
-                f"{given!r:.80}"
-            )
     assert isinstance(length, int | None)
-    assert isinstance(tone, str)
-    assert isinstance(language, str)
-    return Style(length, tone.strip(), language.strip())
+    return Style(length, line_of("tone", tone, id), line_of("language", language, id))
+
+
+def line_of(name: str, given: object, id: str | int) -> str:
+    """Return a line of text that a researcher was given."""
+    if not isinstance(given, str) or len(given) > 200 or "\n" in given:
+        raise ConfigError(
+            f"agent {id!r}: {name}= must be a line of text of at most 200 characters, got "
+            f"{given!r:.80}"
+        )
+    return given.strip()
 
 
 def outline_of(given: object, id: str | int) -> bool | list[str]:
