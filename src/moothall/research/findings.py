@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -170,6 +171,11 @@ class ResearchTask:
     tool: str
     args: dict[str, Any]
     reasoning: str
+
+    @property
+    def key(self) -> str:
+        """The call as a text; two tasks of one key are the same call."""
+        return f"{self.tool} {json.dumps(self.args, sort_keys=True, default=str)}"
 
 
 @dataclass

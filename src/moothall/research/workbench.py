@@ -192,8 +192,7 @@ class Workbench:
 
     def is_new(self, task: ResearchTask, beside: Iterable[ResearchTask] = ()) -> bool:
         """Return whether a task was not done and is not in `beside`."""
-        key = _key(task)
-        return all(_key(each) != key for each in (*self.done, *beside))
+        return all(each.key != task.key for each in (*self.done, *beside))
 
     def add(self, resource: Resource) -> None:
         """Add a resource that was found or read to the pool."""
@@ -413,7 +412,3 @@ class Workbench:
         self.progress.usage = self.progress.usage + usage
         used = self.progress.used
         used[str(name)] = used.get(str(name), Usage()) + usage
-
-
-def _key(task: ResearchTask) -> str:
-    return f"{task.tool} {json.dumps(task.args, sort_keys=True, default=str)}"
