@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from conformance.model import ACTIONS, run, user
-from moothall import Call, ModelReply, ReActAgent, ScriptedModel
+from moothall import AskAgain, Call, ModelReply, ReActAgent, ScriptedModel
 from moothall.action import ACCESS_REQUESTED, Action
 from moothall.approval import CallbackApprover
 from moothall.errors import ConfigError, ModelError
@@ -230,3 +230,22 @@ def test_the_form_of_calls_belongs_to_the_weights(weights: Path) -> None:
 def test_the_name_of_a_file_says_how_it_is_written() -> None:
     with pytest.raises(ModelError, match=r"is a file: write gguf:/models/a\.gguf"):
         model("local:/models/a.gguf")
+
+
+def test_a_second_try_is_warmer_so_that_it_does_not_repeat_the_first(weights: Path) -> None:
+    seen = []
+
+    class Heard(LocalModel):
+        def _body(self, *args: Any) -> Any:
+            made = super()._body(*args)
+            seen.append(made[0]["temperature"])
+            return made
+
+    def refuse(value: str) -> None:
+        raise AskAgain("Say it in other words.")
+
+    with Heard(weights, max_tokens=4, context_tokens=512, temperature=0.0) as heard:
+        agent = ReActAgent("a", heard, check=refuse, tries=1)
+        assert agent.reply_sync("Say hello").stop_reason == "unreadable"
+        run(heard.complete(user("Say hello")))
+    assert seen == [0.0, 0.6, 0.0]

@@ -66,11 +66,7 @@ async def ask_json(
         form = f"Answer with JSON alone that follows this schema: {told}"
     fault = text = ""
     for number in range(1, tries + 1):
-        token = ATTEMPT.set(number)
-        try:
-            given = await ask(prompt, number)
-        finally:
-            ATTEMPT.reset(token)
+        given = await attempted(number, ask(prompt, number))
         said = given if isinstance(given, str) else getattr(given, "text", None)
         text = readable(said) if isinstance(said, str) else ""
         try:
@@ -89,6 +85,15 @@ async def ask_json(
             {"role": "user", "content": f"Your answer {fault}. {form or ''}".rstrip()},
         ]
     raise Unusable(fault, text)
+
+
+async def attempted(number: int, work: Awaitable[T]) -> T:
+    """Return what comes of some work, which is a try of this number."""
+    token = ATTEMPT.set(number)
+    try:
+        return await work
+    finally:
+        ATTEMPT.reset(token)
 
 
 def _asks(model: Any, schema: dict[str, Any] | None) -> Ask:

@@ -17,6 +17,7 @@ from moothall.errors import BudgetExceeded, DefinitionError, HookError, JournalE
 from moothall.goal import format_goals
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.memory.memory import Memory
+from moothall.models.ask import attempted
 from moothall.models.base import answer_of, streamed
 from moothall.models.protocol import (
     Model,
@@ -185,7 +186,7 @@ class Run:
     async def turn(self) -> Reply | None:
         """Handle one answer of the model and its calls; return the reply, or None to continue."""
         agent, state, self._spent = self.agent, self.state, self.state.usage
-        given = await self.ask()
+        given = await attempted(state.unusable + 1, self.ask())
         answer = read_answer(given, self._ids, self.find, self.known)
         if answer.text:
             state.text = answer.text
