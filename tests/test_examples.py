@@ -14,7 +14,7 @@ from models.openai_server import OpenAIServer, Request, call, calls, text
 
 ROOT = Path(__file__).resolve().parent.parent
 # They have tests of their own.
-OWN = ("demo.py", "service.py", "studio.py")
+OWN = ("demo.py", "desk.py", "service.py", "studio.py")
 MODELS = sorted((ROOT / "examples" / "models").glob("*.py"))
 EXAMPLES = (
     *(p for p in sorted((ROOT / "examples").glob("*.py")) if p.name not in OWN),
