@@ -60,7 +60,7 @@ test-core: $(VENV)/.dev ## The quick part, without broker, database, browser and
 test-docs: weights $(VENV)/.dev $(VENV)/.docs ## The documentation: its programs run, its site is built strictly
 	@scripts/rabbitmq
 	@scripts/postgresql
-	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" tests/test_docs.py tests/test_site.py $(ARGS)
+	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" tests/test_docs.py tests/test_prose.py tests/test_site.py $(ARGS)
 
 test-all: check weights $(VENV)/.docs $(VENV)/.release build/corpora ## The same with the long tests: under an hour
 	@scripts/bubblewrap
