@@ -659,6 +659,7 @@ def test_a_recorded_town_goes_on(page: Page, studio: Studio) -> None:
     page.get_by_role("tab", name="Runs", exact=True).click()
     page.get_by_role("list", name="Runs").locator(f'[data-run="{first.id}"]').click()
     press(page, "Resume")
+    page.get_by_role("button", name="End it and go on").click()
     page.get_by_role("tab", name="Society", exact=True).click()
     expect(page.get_by_role("figure", name=re.compile(r"at home [4-6]\d\b"))).to_be_visible()
 

@@ -190,7 +190,7 @@ function showRound(view, number) {
   right.push(...human.flatMap((lane) => showLane(view, lane)));
   if (decision) right.push(h("div", { class: `s-decision ${decision.action}` }, h("h3", {}, SAID.get(decision.action) || decision.action),
     quote("Instruction", text(decision.new_instruction)), quote("Reasoning", decision.reasoning)));
-  else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, yours ? "You decide, below." : view.outline.job || view.outline.state === "running" ? "Waits for H's decision." : "Not decided yet: the run was stopped."));
+  else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, yours ? "You decide, on its card." : view.outline.job || view.outline.state === "running" ? "Waits for H's decision." : "Not decided yet: the run was stopped."));
   const left = [h("h2", {}, `Worker (R), round ${number}`), reactive[0] && number > 1 ? quote("Instruction", reactive[0].instruction) : null,
     ...reactive.flatMap((lane) => showLane(view, lane)), conclusion && !yours ? showConclusion(conclusion) : null];
   return h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left), h("div", { class: "s-lane" }, right));
