@@ -84,6 +84,7 @@ NAMES = (
     "DualActAgent",
     "DualActConfig",
     "DualActReply",
+    "Deadlock",
     "DuplicateAgent",
     "Elapsed",
     "Embedder",

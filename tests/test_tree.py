@@ -203,6 +203,7 @@ FLOORS = {
         "handler",
         "mailbox",
         "lanes",
+        "deadlock",
         "outcomes",
         "router",
         "watchdog",

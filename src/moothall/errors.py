@@ -101,6 +101,13 @@ class HopLimitExceeded(ActionError):
         super().__init__("HopLimitExceeded", text)
 
 
+class Deadlock(ActionError):
+    """Agents wait for each other, each in a request that the other cannot start."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("Deadlock", text)
+
+
 class InDoubt(ActionError):
     """The action had begun when its process ended: whether it took effect is not known."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conformance.conftest import WAIT_S, Kept, message, settle, waits
-from conformance.gate import Doer, Gate, handling
+from conformance.gate import Doer, Gate, Holder, handling
 from moothall import Agent, action
 from moothall.errors import ActionError, RequestTimeout
 
@@ -597,3 +597,65 @@ def test_requests_side_by_side_in_one_chain_are_handled_one_at_a_time(
         audit.gates[n].open()
     assert paid.result(timeout=WAIT_S) == [1, 3, 6]
     assert store.total == 6
+
+
+@pytest.mark.parametrize("ids", ("AB", "ABCD"))
+@pytest.mark.parametrize("concurrency", (1, 2))
+@pytest.mark.parametrize("form", ("do", "do_plainly"))
+def test_agents_that_wait_for_each_other_get_a_deadlock_and_go_on(
+    space: Any, ids: str, concurrency: int, form: str
+) -> None:
+    begun, together = threading.Semaphore(0), Gate()
+
+    async def ask(agent: Agent, to: str) -> Any:
+        begun.release()
+        await together
+        return await agent.ask(to, "echo", value=agent.id)
+
+    def ask_plainly(agent: Agent, to: str) -> Any:
+        begun.release()
+        together.wait()
+        return agent.ask(to, "echo", value=agent.id).result()
+
+    for id in ids:
+        space.add(Doer(id, ask, ask_plainly, concurrency=concurrency))
+    me = space.add(Agent("me"))
+    asked = [
+        me.ask(id, form, value=to)
+        for _ in range(concurrency)
+        for id, to in zip(ids, ids[1:] + ids[0], strict=True)
+    ]
+    for _ in asked:
+        assert begun.acquire(timeout=WAIT_S)
+    together.open()
+    ended = []
+    for each in asked:
+        try:
+            ended.append(each.result(timeout=WAIT_S))
+        except ActionError as error:
+            ended.append(f"{error.type}: {'wait for each other' in str(error)}")
+    assert {*ended} <= {"Deadlock: True", *ids}
+    assert 0 < ended.count("Deadlock: True") < len(ended)
+    assert me.ask("A", "echo", value="after").result(timeout=WAIT_S) == "after"
+
+
+def test_agent_that_waits_for_more_than_a_blocked_one_is_no_deadlock(space: Any) -> None:
+    async def first_of_both(agent: Agent, value: Any) -> Any:
+        asked = [asyncio.ensure_future(wait(agent.ask(to, "hold"))) for to in ("B", "C")]
+        done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        return done.pop().result()
+
+    async def wait(request: Any) -> Any:
+        return await request
+
+    space.add(Doer("A", first_of_both))
+    busy, free = space.add(Holder("B")), space.add(Holder("C"))
+    me = space.add(Agent("me"))
+    held = me.ask("B", "hold")
+    busy.begun.wait_for(1)
+    asked = me.ask("A", "do")
+    free.begun.wait_for(1)
+    free.gate("one").open()
+    assert asked.result(timeout=WAIT_S) == "one"
+    busy.gate("one").open()
+    assert held.result(timeout=WAIT_S) == "one"

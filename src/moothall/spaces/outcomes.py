@@ -17,6 +17,7 @@ from moothall.errors import (
     SpaceClosed,
 )
 from moothall.message import Envelope
+from moothall.spaces.deadlock import deadlock
 from moothall.spaces.delivery import (
     ANSWER,
     ASKING,
@@ -39,6 +40,9 @@ logger: logging.Logger = logging.getLogger("moothall.space")
 _BIG = 2**63
 UNTIMED_S = 0.025
 """How long requests are open before they get a timer; deadlines are accurate to about this."""
+
+_LOOK_S = 0.25
+"""How long after a request that a handler made has not ended it is asked whether it ever can."""
 
 _COUNT_S = 1.0
 """For how long warnings of one kind are counted, after the first is logged."""
@@ -67,6 +71,7 @@ class Outcomes:
         self.deadlines: int = 0  # how many requests have a timer that ends them
         self._untimed: dict[Delivery, float] = {}  # since when
         self._timing = False  # whether `_start_deadlines` is about to be called
+        self._looking = False  # whether `_look_for_deadlock` is about to be called
         self._warned: dict[str, int] = {}  # by kind: the warnings that the log does not have yet
         # The context of the loop's own work, which belongs to no handler.
         self._empty_context = Context()
@@ -248,6 +253,9 @@ class Outcomes:
         """Start the timers of requests that are still open: most end before they need one."""
         self._timing = False
         untimed, self._untimed = self._untimed, {}
+        if not self._looking and any(each.parent is not None for each in untimed):
+            self._looking = True
+            self.loop.call_later(_LOOK_S, self._look_for_deadlock, context=self._empty_context)
         for delivery, since in untimed.items():
             if delivery.timer is None and delivery.timeout is not None:
                 self.deadlines += 1
@@ -255,6 +263,16 @@ class Outcomes:
                 delivery.timer = self.loop.call_at(
                     until, self._expired, delivery, context=self._empty_context
                 )
+
+    def _look_for_deadlock(self) -> None:
+        """End a request of agents that wait for each other, and look again."""
+        self._looking = False
+        found = deadlock(list(self.mailboxes.values()))
+        if found is not None:
+            logger.warning("%s", found[1])
+            self.abort(*found)
+            self._looking = True
+            self.loop.call_soon(self._look_for_deadlock, context=self._empty_context)
 
     def _expired(self, delivery: Delivery) -> None:
         self.abort(delivery, RequestTimeout(f'no answer from "{delivery}" in {delivery.timeout} s'))
