@@ -71,7 +71,7 @@ class VirtualTimeError(MoothallError, RuntimeError):
     """A society was asked for an answer within a step; there, answers come in the next step."""
 
 
-# -- the caller: the outcomes of a request other than its value ------------------------------------
+# -- the caller: the outcomes of a request other than its value, and the limits that it set --------
 
 
 class RequestError(MoothallError):
@@ -94,25 +94,23 @@ class ActionError(RequestError):
         self.where = where
 
 
-class HopLimitExceeded(ActionError):
-    """A chain of requests, each made while handling the one before, grew past 32."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__("HopLimitExceeded", text)
-
-
-class Deadlock(ActionError):
-    """Agents wait for each other, each in a request that the other cannot start."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__("Deadlock", text)
-
-
-class InDoubt(ActionError):
-    """The action had begun when its process ended: whether it took effect is not known."""
+class _OfSpace(ActionError):
+    """What the space itself says of a call; its `type` is its class's name."""
 
     def __init__(self, text: str, where: str | None = None) -> None:
-        super().__init__("InDoubt", text, where)
+        super().__init__(type(self).__name__, text, where)
+
+
+class HopLimitExceeded(_OfSpace):
+    """A chain of requests, each made while handling the one before, grew past 32."""
+
+
+class Deadlock(_OfSpace):
+    """Agents wait for each other, each in a request that the other cannot start."""
+
+
+class InDoubt(_OfSpace):
+    """The action had begun when its process ended: whether it took effect is not known."""
 
 
 class InvalidArguments(RequestError):
@@ -149,9 +147,6 @@ class AgentStopped(RequestError):
 
 class SpaceClosed(RequestError):
     """The space was closed before the receiver answered."""
-
-
-# -- the caller: the limits that it set -----------------------------------------------------------
 
 
 class BudgetExceeded(MoothallError):
@@ -247,7 +242,7 @@ class TooManyThreads(MoothallError, RuntimeError):
     """A call needs a thread; all allowed threads are busy, or the system starts no more."""
 
 
-# -- the user who named a file or a command, or wrote a line ---------------------------------------
+# -- the user who named a file or a command, or wrote a line; at last, the model -------------------
 
 
 class FileError(MoothallError, OSError):
@@ -398,9 +393,6 @@ class SlashError(MoothallError, ValueError):
         super().__init__(f"column {column}: {reason}")
         self.column = column
         self.reason = reason
-
-
-# -- the model -------------------------------------------------------------------------------------
 
 
 class AskAgain(MoothallError):

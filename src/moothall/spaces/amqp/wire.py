@@ -16,6 +16,7 @@ from pydantic_core import from_json, to_json
 from moothall import errors
 from moothall.errors import (
     ActionError,
+    Deadlock,
     HopLimitExceeded,
     InDoubt,
     InvalidId,
@@ -305,6 +306,10 @@ _PLAIN: dict[str, type[RequestError]] = {
     and not issubclass(kind, ActionError)
 }
 
+_OF_SPACE: dict[str, type[HopLimitExceeded | InDoubt | Deadlock]] = {
+    kind.__name__: kind for kind in (HopLimitExceeded, InDoubt, Deadlock)
+}
+
 _LONGEST = 1000
 """The most characters of an error's type, and of where it was raised."""
 
@@ -333,8 +338,7 @@ def error_of(headers: dict[str, Any], args: dict[str, Any]) -> RequestError | No
     said = "" if text == type_ else text.removeprefix(f"{type_}: ")
     found = headers.get("where")
     where = found if isinstance(found, str) else None
-    if outcome == "HopLimitExceeded":
-        return HopLimitExceeded(said)
-    if outcome == "InDoubt":
-        return InDoubt(said, where)
+    of_space = _OF_SPACE.get(outcome) if isinstance(outcome, str) else None
+    if of_space is not None:
+        return of_space(said, where)
     return ActionError(type_, said, where)
