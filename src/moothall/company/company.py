@@ -17,6 +17,7 @@ from moothall.company.company_space import CompanySpace
 from moothall.company.door import routes
 from moothall.company.kinds import agent_of
 from moothall.company.metrics import Metrics
+from moothall.company.probe import LIVES_S, Probe, keep_watchdog, notify
 from moothall.company.scheduler import Call, LeftOpen, Scheduler
 from moothall.company.settings import AgentSettings, Settings, read_settings
 from moothall.company.supervisor import Supervised, Supervisor
@@ -97,11 +98,13 @@ class Company:
         self._supervisor = Supervisor(
             settings.restart.over(Supervisor().restart), changed=lambda part: self._changed.set()
         )
+        self._probe = Probe(self._loops, lambda: self._space.journal)
         self._metrics = Metrics(
             lambda: self._parts().values(),
-            self.space.statistics,
-            lambda: self._space.budgets,
+            self._statistics,
+            lambda: self._space.budgets if self._probe.journal_answers else {},
             lambda: self._space.connected,
+            self._probe,
         )
         self._gone: dict[str, asyncio.Event] = {}
         self._mistaken: dict[str, str] = {}  # agents of built-in kinds that cannot be made
@@ -155,9 +158,16 @@ class Company:
         )
         connected = self._space.connected
         said: dict[str, Any] = {
-            "live": self._failed is None,
-            "ready": all_run and connected is not False and not self._draining,
+            "live": self._failed is None and self._probe.held_s < LIVES_S,
+            "ready": (
+                all_run
+                and connected is not False
+                and not self._draining
+                and self._probe.loops_answer
+                and self._probe.journal_answers
+            ),
             "draining": self._draining,
+            "loops": self._probe.loops_answer,
             "agents": {
                 name: {
                     "state": each.state,
@@ -169,9 +179,21 @@ class Company:
                 for name, each in parts.items()
             },
         }
+        if self._space.journal is not None:
+            said["journal"] = self._probe.journal_answers
         if connected is not None:
             said["broker"] = {"connected": connected}
         return said
+
+    def _loops(self) -> list[asyncio.AbstractEventLoop]:
+        router = self.space._router
+        return [self._loop] if router is None else [self._loop, router.loop]
+
+    def _statistics(self) -> dict[str, Any]:
+        if self._probe.loops_answer:
+            found: dict[str, Any] = self.space.statistics()
+            return found
+        return {"agents": {}, "deadlines": 0}
 
     def metrics(self) -> str:
         """Return what `GET /metrics` says: OpenMetrics text."""
@@ -218,6 +240,8 @@ class Company:
             self._refuse([*self._mistaken.values()])
             if self._server is not None:
                 self._server.start()
+            self._task(keep_watchdog(self._probe))
+            notify("READY=1")
         except BaseException:
             await self._drain(0)
             raise
@@ -291,7 +315,7 @@ class Company:
         if given.token is None and needs_token(host):
             raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
         self._served = Served((), Callers(given.token), self.space)
-        made, open_paths = routes(self.health, self.metrics)
+        made, open_paths = routes(self.health, self.metrics, self._probe.ask)
         front = Front.of(given.public_url, given.proxies, given.origins)
         app = application(self._served, self._served.callers, self.name, made, open_paths, front)
         self._server = HTTPServer(app, host, port, self.settings.drain)
@@ -299,6 +323,7 @@ class Company:
     async def _drain(self, seconds: float) -> None:
         """Begin nothing new; let what runs end within some seconds; then end it."""
         self._draining = True
+        notify("STOPPING=1")
         until = self._loop.time() + seconds
 
         def left() -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.company.metrics import CONTENT_TYPE
@@ -19,11 +20,14 @@ _SHORT: Final = ("live", "ready")
 
 
 def routes(
-    said_of: Callable[[], dict[str, Any]], measured: Callable[[], str]
+    said_of: Callable[[], dict[str, Any]],
+    measured: Callable[[], str],
+    ask: Callable[[], Awaitable[None]],
 ) -> tuple[list[Any], tuple[str, ...]]:
     """Return the routes, and the paths that answer without a token: they say live and ready only.
 
     `/health` has the status 200 if the company is ready, else 503; `/health/live` if it is live.
+    `ask` finds out before each answer what does not answer.
     """
     from starlette.responses import JSONResponse, PlainTextResponse
     from starlette.routing import Route
@@ -36,13 +40,16 @@ def routes(
         return JSONResponse(said, code)
 
     async def health(request: Request) -> Response:
+        await ask()
         return answered(request, "ready")
 
     async def live(request: Request) -> Response:
+        await ask()
         return answered(request, "live")
 
-    def metrics(request: Request) -> Response:
-        return PlainTextResponse(measured(), media_type=CONTENT_TYPE)
+    async def metrics(request: Request) -> Response:
+        await ask()
+        return PlainTextResponse(await asyncio.to_thread(measured), media_type=CONTENT_TYPE)
 
     made = [
         Route(HEALTH, health, methods=["GET"]),

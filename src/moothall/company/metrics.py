@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from moothall.budget.limits import RESERVED
 from moothall.company.supervisor import State, Supervised
-from moothall.errors import MissingExtra
+from moothall.errors import JournalError, MissingExtra
 from moothall.spaces.delivery import Delivery
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from moothall.budget import Budget
+    from moothall.company.probe import Probe
     from moothall.reasoning.events import Event
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -33,6 +35,7 @@ class Metrics:
         statistics: returns what the space's `statistics` does
         budgets: returns the budgets, by name
         connected: returns whether the broker is connected; None without a broker
+        probe: says whether loops and journal answer
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class Metrics:
         statistics: Callable[[], dict[str, Any]],
         budgets: Callable[[], Mapping[str, Budget]],
         connected: Callable[[], bool | None],
+        probe: Probe,
     ) -> None:
         MissingExtra.unless("a company", "company", "prometheus_client")
         from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -49,6 +53,7 @@ class Metrics:
         self._statistics = statistics
         self._budgets = budgets
         self._connected = connected
+        self._probe = probe
         self._registry: CollectorRegistry = CollectorRegistry()
         given: dict[str, Any] = {"registry": self._registry}
         self._requests = Counter(
@@ -138,7 +143,14 @@ class Metrics:
                     value = each[key]
                     gauge.add_metric((id,), len(value) if isinstance(value, list) else value)
             yield gauge
-        yield from self._of_budgets()
+        with suppress(JournalError):  # it was lost since it was asked
+            yield from self._of_budgets()
+        for name, answer in (
+            ("loops", self._probe.loops_answer),
+            ("journal", self._probe.journal_answers),
+        ):
+            text = f"Whether the {name} answered within two seconds."
+            yield GaugeMetricFamily(f"moothall_{name}_up", text, value=float(answer))
         connected = self._connected()
         if connected is not None:
             yield GaugeMetricFamily(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -13,6 +16,8 @@ from moothall.cli.shared_options import usage
 from moothall.errors import GivenUp
 from moothall.text import escaped
 
+_LATE_S: Final = 5.0
+"""Seconds after the drain at which the process ends, whatever still runs."""
 _ENDINGS = (".yaml", ".yml")
 
 
@@ -48,6 +53,10 @@ async def _served(company: object) -> int:
         else:
             print_served(f"{company.name} drains, within {company.settings.drain:g} s.")
             company.stop()
+            # Even if an agent holds a loop: its runs have no end, and go on at the next start.
+            late = threading.Timer(company.settings.drain + _LATE_S, os._exit, (1,))
+            late.daemon = True
+            late.start()
         return True
 
     stop_on_signals(stop)
