@@ -28,9 +28,10 @@ from moothall import (
     OpenAIModel,
     ReActAgent,
     RecordedModel,
+    ScriptedModel,
     SQLiteMemory,
 )
-from moothall.errors import ModelError, RequestRefused
+from moothall.errors import DefinitionError, ModelError, RequestRefused
 from moothall.models import OpenAIEmbedder
 
 NOTE = {"type": "url_citation", "url_citation": {"url": "https://example.com"}}
@@ -244,3 +245,52 @@ def test_messages_requests_fit_anthropics_published_types() -> None:
         body = json.loads(json.dumps(request.body))
         for each in adapter.validate_python(body, strict=True)["messages"]:
             assert list(each["content"])
+
+
+# -- settings of one reply -------------------------------------------------------------------------
+
+
+def test_options_of_a_reply_go_with_its_requests_alone() -> None:
+    with OpenAIServer(text("Hi")) as server:
+        agent = ReActAgent("a", OpenAIModel("m", server.url, options={"top_p": 0.5}))
+        options = {"temperature": 0, "max_tokens": 9, "tool_choice": "none"}
+        agent.reply_sync("Hi", options=options)
+        agent.reply_sync("Hi")
+
+        async def streamed() -> None:
+            async with agent.stream("Hi", options={"seed": 7}) as parts:
+                assert [part async for part in parts][-1].reply.text == "Hi"
+
+        run(streamed())
+    first, second, third = (request.body for request in server.requests)
+    assert {name: first[name] for name in options} == options
+    assert (first["top_p"], second["max_tokens"]) == (0.5, 4096)
+    assert not {"temperature", "tool_choice", "seed"} & second.keys()
+    assert third["seed"] == 7
+
+
+def test_options_of_a_reply_reach_each_model_of_a_fallback() -> None:
+    with OpenAIServer(status(500, "busy")) as one, OpenAIServer(text("Hi")) as two:
+        models = [OpenAIModel("m", each.url, max_retries=0) for each in (one, two)]
+        agent = ReActAgent("a", FallbackModel(models))
+        assert agent.reply_sync("Hi", options={"temperature": 1}).text == "Hi"
+    assert [each.requests[0].body["temperature"] for each in (one, two)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    (
+        ({"messages": []}, "options= cannot set messages"),
+        ({"max_tokens": "9"}, "max_tokens must be"),
+        (5, "options= must be a dict"),
+    ),
+)
+def test_options_that_cannot_be_are_refused(options: Any, said: str) -> None:
+    agent = ReActAgent("a", OpenAIModel("m", "http://127.0.0.1:1/v1"))
+    with pytest.raises(DefinitionError, match=said):
+        agent.reply_sync("Hi", options=options)
+
+
+def test_a_model_without_a_server_takes_no_options() -> None:
+    with pytest.raises(DefinitionError, match="options= is for a model behind a server"):
+        ReActAgent("a", ScriptedModel(["Hi"])).reply_sync("Hi", options={"temperature": 0})

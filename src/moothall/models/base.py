@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from moothall import tracing
-from moothall.errors import ModelError
+from moothall.errors import ConfigError, ModelError
 from moothall.models.protocol import Model, ModelReply, ReasoningPiece, StreamPart, TextPiece
 from moothall.threads import awaited
 
@@ -206,6 +206,23 @@ async def heard(
             else:
                 given = part
     return given
+
+
+def with_options(model: Any, options: Mapping[str, Any] | None) -> Any:
+    """Return a model that sends more fields with each request; a model as it is without any.
+
+    Raises:
+        ConfigError: it sends no requests, or sets one of these fields itself
+    """
+    if not options:
+        return model
+    given = getattr(model, "_with_options", None)
+    if given is None:
+        raise ConfigError(
+            f"options= is for a model behind a server; {getattr(model, 'name', model)!r:.200} "
+            "takes none"
+        )
+    return given(options)
 
 
 def in_pieces(reply: ModelReply, by_word: bool = True) -> Iterator[StreamPart]:

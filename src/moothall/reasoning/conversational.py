@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, overload
@@ -90,6 +90,8 @@ class ConversationalAgent(Threaded):
             count as from outside (docs/provenance.md)
         **options: the options of `Agent`
     """
+
+    _takes_options: bool = False
 
     _gives: frozenset[str] = GIVEN
     """The stop reasons for which `say` returns the text."""
@@ -181,6 +183,7 @@ class ConversationalAgent(Threaded):
         *,
         deps: Any = None,
         budget: Budget | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Reply[Any]:
         """Answer.
 
@@ -202,6 +205,8 @@ class ConversationalAgent(Threaded):
                 this id is resumed, and one that has ended returns its reply again.
             deps: what actions find in their `Context` in this reply; defaults to the agent's own
             budget: what this reply may spend, within the agent's own budget
+            options: fields of the requests to the model in this reply, such as
+                `{"temperature": 0}`, for a model behind a server; a resumed run has none of them
 
         Raises:
             ConfigError: an argument is not valid, or the budget is not part of the agent's own
@@ -212,7 +217,14 @@ class ConversationalAgent(Threaded):
             JournalError: the journal cannot be used, or is damaged; once the run is under way, it
                 stops with the reason `error` instead
         """
-        return await self._reply_on_loop(ReplyRequest(text, schema, thread, run_id, deps, budget))
+        request = ReplyRequest(text, schema, thread, run_id, deps, budget)
+        return await self._reply_on_loop(self._optioned(request, options))
+
+    def _optioned(self, request: ReplyRequest, options: Mapping[str, Any] | None) -> ReplyRequest:
+        if options and not self._takes_options:
+            raise ConfigError(f"agent {self.id!r}: options= is for a ReActAgent")
+        request.options = options
+        return request
 
     @overload
     def reply_sync(
@@ -242,6 +254,7 @@ class ConversationalAgent(Threaded):
         *,
         deps: Any = None,
         budget: Budget | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Reply[Any]:
         """Call `reply` from a script, and wait for the answer.
 
@@ -249,8 +262,9 @@ class ConversationalAgent(Threaded):
             RuntimeError: called where an event loop is running, which it would block
         """
         refuse_on_loop(f"reply_sync of agent {self.id!r}", "reply(text)")
-        options: Any = {} if deps is None and budget is None else {"deps": deps, "budget": budget}
-        return asyncio.run(self.reply(text, schema, thread, run_id, **options))
+        given = {"deps": deps, "budget": budget, "options": options}
+        more: Any = {name: each for name, each in given.items() if each is not None}
+        return asyncio.run(self.reply(text, schema, thread, run_id, **more))
 
     @overload
     def stream(
@@ -280,6 +294,7 @@ class ConversationalAgent(Threaded):
         *,
         deps: Any = None,
         budget: Budget | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> ReplyStream[Reply[Any]]:
         """Answer, and stream the events of the reply.
 
@@ -296,7 +311,7 @@ class ConversationalAgent(Threaded):
             DefinitionError: the schema is not valid
         """
         request = ReplyRequest(text, schema, thread, run_id, deps, budget)
-        return ReplyStream(str(self.id), request, self._reply_on_loop)
+        return ReplyStream(str(self.id), self._optioned(request, options), self._reply_on_loop)
 
     @action(guard=())
     async def say(self, content: str, thread: str | None = None) -> str:

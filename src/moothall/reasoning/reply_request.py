@@ -30,6 +30,7 @@ class ReplyOptions(TypedDict, total=False):
 
     deps: Any
     budget: Budget | None
+    options: Mapping[str, Any] | None
 
 
 @runtime_checkable
@@ -78,6 +79,7 @@ class ReplyRequest:
         self.run_id: str = os.urandom(8).hex() if run_id is None else _text(run_id, "run_id")
         self.deps = deps  # for the `Context` of its actions; None for the agent's own
         self.budget = budget  # what it may spend; None for the agent's own budget
+        self.options: Mapping[str, Any] | None = None  # of the requests to its model
         self.emit: Callable[[Any], Any] | None = None  # where events go
         # Waits until the reader has seen the events; None without a reader to wait for.
         self.seen: Callable[[], Awaitable[None]] | None = None

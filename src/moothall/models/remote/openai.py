@@ -23,6 +23,7 @@ from moothall.models.remote.context_length import (
     stated_context,
 )
 from moothall.models.remote.http_model import AnswerReader, HeadersLike, HTTPModel, KeyLike
+from moothall.models.remote.remote import LENGTHS
 from moothall.models.remote.responses_format import (
     responses_fields,
     responses_input,
@@ -42,7 +43,6 @@ _OWN_FIELDS = frozenset(
     ("messages", "model", "n", "response_format", "stream", "stream_options", "tools")
 )
 _OF_RESPONSES = frozenset(("input", "model", "stream"))
-_LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
 _STREAM_USAGE = re.compile("stream_options|include_usage")
 _RESPONSES = re.compile(r"v1/responses")
@@ -130,7 +130,7 @@ class OpenAIModel(HTTPModel):
             self.own_fields = _OF_RESPONSES  # type: ignore[misc]
         given, about = server_of("OpenAIModel", base_url, provider)
         key = api_key or (None if base_url else key_of(provider))
-        limit = next((field for field in _LENGTHS if field in (options or {})), None)
+        limit = next((field for field in LENGTHS if field in (options or {})), None)
         if limit is not None and options is not None:
             max_tokens = options[limit]
         super().__init__(

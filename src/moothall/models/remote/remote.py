@@ -7,7 +7,8 @@ import os
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from copy import copy
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from moothall.arguments import check_integer, check_seconds
 from moothall.errors import (
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 # In the text of a refusal that is not for the request alone: another model may answer it.
 _ANOTHER_MAY = re.compile("model|api.?key|credit|billing|quota|policy|filter|safety", re.I)
+LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+"""The fields for the longest answer."""
 _UNASKED, _UNKNOWN = -1, 0  # of a context
 # In the text of a server that asks for a field which it has given.
 _WANTED_BACK = re.compile("must be|missing|required|pass(?:ed)? back", re.I)
@@ -112,6 +115,24 @@ class RemoteModel(Answering):
     @context_tokens.setter
     def context_tokens(self, tokens: int | None) -> None:
         self._context = tokens or _UNKNOWN
+
+    def _with_options(self, options: Mapping[str, Any]) -> Self:
+        """Return this model, over the same connections, with more fields in its requests."""
+        kind = type(self).__name__
+        if not isinstance(options, Mapping):
+            raise ConfigError(f"{kind}: options= must be a dict, got {options!r:.80}")
+        settable = {*LENGTHS, "temperature", "seed"}
+        if wrong := sorted(({*self.own_fields} - settable) & options.keys()):
+            raise DefinitionError(f"{kind}: options= cannot set {', '.join(wrong)}")
+        made, fields = copy(self), {**self._fields}
+        for name, value in options.items():
+            if name in LENGTHS:
+                check_integer(f"{kind}: options={name}", value)
+                name = next((each for each in LENGTHS if each in fields), name)
+                made.max_tokens = value
+            fields[name] = value
+        made._fields = fields
+        return made
 
     def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
         """Check that the request may leave this machine."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, Any, Self
 
 from moothall.arguments import check_function, check_text
 from moothall.errors import (
@@ -15,7 +16,7 @@ from moothall.errors import (
     ModelError,
     RequestRefused,
 )
-from moothall.models.base import Answering, Request, prepare
+from moothall.models.base import Answering, Request, prepare, with_options
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, StreamPart
 
@@ -92,6 +93,11 @@ class FallbackModel(Answering):
         known = [getattr(each, "context_tokens", None) for each in self.models]
         self.context_tokens = min(filter(None, known), default=None)
         return self.context_tokens
+
+    def _with_options(self, options: Mapping[str, Any]) -> Self:
+        made = copy(self)
+        made.models = tuple(with_options(each, options) for each in self.models)
+        return made
 
     async def _prepare(self, actions: list[Action] | None) -> None:
         for each in self.models:

@@ -113,6 +113,7 @@ class ReActAgent(RecordedAgent):
     """
 
     _kind = KIND
+    _takes_options = True
     _state_type = LoopState
     system_prompt: SystemPrompt | None = None
     max_iterations: int = MAX_ITERATIONS

@@ -18,14 +18,8 @@ from moothall.goal import format_goals
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.memory.memory import Memory
 from moothall.models.ask import attempted
-from moothall.models.base import answer_of, streamed
-from moothall.models.protocol import (
-    Model,
-    ModelReply,
-    ReasoningPiece,
-    TextPiece,
-    stated_usage,
-)
+from moothall.models.base import answer_of, streamed, with_options
+from moothall.models.protocol import Model, ModelReply, ReasoningPiece, TextPiece, stated_usage
 from moothall.reasoning.charging import begun, budgeted
 from moothall.reasoning.events import MessageAdded
 from moothall.reasoning.hooks import as_hooked, expect_answer, expect_messages, run_hooks
@@ -101,7 +95,7 @@ class Run:
         self.memory = memory
         self.thread: Thread = request.state
         self.budget: Budget | None = agent.budget if request.budget is None else request.budget
-        self.model: Model = agent.model
+        self.model: Model = with_options(agent.model, request.options)
         if self.budget is not None:
             self.model = budgeted(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
