@@ -17,7 +17,7 @@ from moothall.text import error_text, one_line
 from moothall.threads import is_async
 
 KINDS: Final = ("scale", "choice", "number", "text", "yes_no")
-_LONGEST: Final = 2_000  # how many characters a text answer has at most
+_LONGEST: Final = 1_500  # characters of a text answer: at 512 tokens a local model is cut off
 _REMEMBERED: Final = 1_000  # the tokens of what it remembers that a citizen's model is shown
 _HIDDEN: Final = (
     *("kin", "plan", "relations", "talks", "visits"),  # the prompt has them in words

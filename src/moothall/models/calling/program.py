@@ -112,11 +112,10 @@ class ProgramOfCalls(OneCall):
             names = " | ".join(f"call{line}_{n}" for n, _ in enumerate(functions))
             rules.append(f"call{line}: {names}")
             rules += [each.rules(line, n) for n, each in enumerate(functions)]
-        taken = "|".join(re.escape(each.name) for each in functions if "." not in each.name)
         # A name of a result is none of a function's, so that a function is called, not mentioned.
-        rules.append(
-            f"VAR: /[a-z_][a-z0-9_]{{0,30}}/ & ~/{'|'.join(filter(None, (ANSWER, taken)))}/"
-        )
+        taken = [re.escape(each.name) for each in functions if "." not in each.name]
+        taken += [ANSWER, "true", "false", "null", *keyword.kwlist]
+        rules.append(f"VAR: /[a-z_][a-z0-9_]{{0,30}}/ & ~/{'|'.join(taken)}/")
         start = "program"
         if answer is not None:
             # Alone, an answer has no results to fill in.
