@@ -37,9 +37,13 @@ PUBLISHED = frozenset().union(
 )
 
 
+NEWER = {names.AGENT_DURATION, names.WORKFLOW_DURATION, names.TOOL_DURATION}
+"""In the conventions' own repository, and not yet in this package."""
+
+
 def test_telemetry_names_are_those_of_the_published_conventions() -> None:
     ours = {name for name in texts(names) if DOTTED.fullmatch(name)}
-    of_others = {name for name in ours if not name.startswith("moothall.")}
+    of_others = {name for name in ours - NEWER if not name.startswith("moothall.")}
     assert len([name for name in of_others if name.startswith("gen_ai.")]) > 30
     assert of_others <= PUBLISHED
 

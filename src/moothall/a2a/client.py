@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
+from moothall import tracing
 from moothall.a2a.wire import CARD_PATH, COMPLETED, PAUSED, STATES, SUBMITTED, TERMINAL, VERSION
 from moothall.errors import ModelError
 from moothall.http import Client, HTTPError, Response
@@ -237,6 +238,8 @@ class Server:
     async def _asked(
         self, method: str, url: str, headers: dict[str, str], body: bytes | None, stream: bool
     ) -> Response:
+        if tracing.active is not None:
+            headers = {**tracing.active.stated(), **headers}
         try:
             response = await self._client.request(
                 method, url, headers=headers, body=body, stream=stream

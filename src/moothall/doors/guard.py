@@ -9,6 +9,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from moothall import tracing
 from moothall.a2a.wire import CARD_PATH
 from moothall.doors.callers import LOCAL, NOBODY, Callers, note_caller
 from moothall.doors.checks import (
@@ -117,7 +118,8 @@ class Guard:
             return
         if self._begin is not None:
             await self._begin()
-        await self.app(scope, again(body, receive), _unbuffered(send))
+        with tracing.joining(scope["headers"]):
+            await self.app(scope, again(body, receive), _unbuffered(send))
 
     def _check(self, scope: Scope, path: str) -> str:
         """Return the caller of a request; refuse a request without one."""

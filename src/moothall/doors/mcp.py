@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall import tracing
 from moothall.doors.callers import LOCAL, caller_of, sender_of
 from moothall.doors.checks import Message, Receive, Scope, Send
 from moothall.doors.mcp_job import Asked, Job
@@ -159,7 +160,10 @@ class MCPDoor:
         capabilities = ctx.session.client_capabilities
         can_ask = capabilities is not None and capabilities.elicitation is not None
         job = Job(sender, caller, params.name, params.arguments or {}, can_ask)
-        job.task = asyncio.create_task(self._done(job, id, action, args, meta))
+        # A session's task is not that of the request; a trace in `_meta` is the SDK's to continue.
+        stated = () if ctx.request is None or _in_meta(params) else ctx.request.headers.raw
+        with tracing.joining(stated):
+            job.task = asyncio.create_task(self._done(job, id, action, args, meta))
         job.task.add_done_callback(lambda task: job.news.put_nowait(None))
         return await self._followed(ctx, job)
 
@@ -315,6 +319,11 @@ class _Owned:
 def _caller(ctx: ServerRequestContext[Any]) -> str:
     """Return the caller; at the standard streams, it is the program that started this one."""
     return LOCAL if ctx.request is None else caller_of(ctx.request.scope)
+
+
+def _in_meta(params: types.CallToolRequestParams) -> bool:
+    """Whether a call states its trace in `_meta`."""
+    return bool(params.meta) and "traceparent" in dict(params.meta or {})
 
 
 def _refused(error: Exception) -> MCPError:

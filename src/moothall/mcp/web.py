@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+from moothall import tracing
 from moothall.errors import MCPServerError
 from moothall.http.network import check_allowed
 from moothall.mcp.process import MAX_LINE
@@ -51,7 +52,9 @@ async def over_http(
             await _say_status(response)
 
     async def state(request: httpx2.Request) -> None:
-        """Add the headers of this request."""
+        """Add the headers of this request, and the trace that its message states."""
+        if tracing.active is not None and request.method == "POST":
+            request.headers.update(_trace_in(request.content))
         if callable(headers):
             found = headers()
             given = await found if inspect.isawaitable(found) else found
@@ -69,6 +72,15 @@ async def over_http(
         streamable_http_client(url, http_client=client, max_sse_event_size=MAX_LINE) as streams,
     ):
         yield streams
+
+
+def _trace_in(body: bytes) -> dict[str, str]:
+    """Return the headers of the trace that a message states in `_meta`."""
+    try:
+        meta = json.loads(body)["params"]["_meta"]
+        return {each: str(meta[each]) for each in tracing.TRACE if each in meta}
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return {}
 
 
 async def _say_status(response: httpx2.Response) -> None:

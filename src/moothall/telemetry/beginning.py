@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,6 +78,22 @@ class Beginning:
             otel_context.attach(around)
 
         return enter
+
+    @contextmanager
+    def joined(self, headers: Mapping[str, str]) -> Iterator[None]:
+        """Make what begins in a `with` block part of the trace that a request states."""
+        token = otel_context.attach(_W3C.extract(headers, otel_context.get_current()))
+        try:
+            yield
+        finally:
+            otel_context.detach(token)
+
+    def stated(self) -> dict[str, str]:
+        """Return the headers by which a server of another process joins the current trace."""
+        scope, made = SCOPE.get(), dict[str, str]()
+        around = otel_context.get_current() if scope is None else scope.parent()
+        _W3C.inject(made, around)
+        return made
 
     def begin(
         self,

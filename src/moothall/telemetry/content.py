@@ -123,9 +123,19 @@ def provider_in(name: str) -> str | None:
     return _NAMED.get(head)
 
 
+def model_in(name: str) -> str:
+    """Return the provider's own name of a model, as tables of prices have it."""
+    head, _, rest = name.partition(":")
+    if head in ("http", "https"):
+        return name.partition("#")[2] or name
+    if head == "litellm":
+        return rest.partition("/")[2] or rest
+    return rest if rest and head in _NAMED else name
+
+
 def about_name(name: str) -> dict[str, Any]:
     """Return the attributes of a model of which only the name is known."""
-    found: dict[str, Any] = {names.REQUEST_MODEL: name}
+    found: dict[str, Any] = {names.REQUEST_MODEL: model_in(name)}
     provider = provider_in(name)
     if provider is not None:
         found[names.PROVIDER] = provider
@@ -136,7 +146,7 @@ def about_model(model: Any) -> dict[str, Any]:
     """Return the attributes of a model that are the same for each call."""
     found: dict[str, Any] = {
         names.PROVIDER: provider_of(model),
-        names.REQUEST_MODEL: str(getattr(model, "name", type(model).__name__)),
+        names.REQUEST_MODEL: model_in(str(getattr(model, "name", type(model).__name__))),
     }
     where = getattr(model, "base_url", None)
     return found | (_server(where) if isinstance(where, str) else {})

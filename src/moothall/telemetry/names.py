@@ -44,6 +44,8 @@ REQUEST_FIELDS: Final = {
     "presence_penalty": "gen_ai.request.presence_penalty",
 }
 """By the field of a request to a provider."""
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+RESPONSE_ID: Final = "gen_ai.response.id"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
@@ -88,6 +90,9 @@ STEP: Final = "moothall.step"
 
 # -- metrics ---------------------------------------------------------------------------------------
 DURATION: Final = "gen_ai.client.operation.duration"
+AGENT_DURATION: Final = "gen_ai.invoke_agent.duration"
+WORKFLOW_DURATION: Final = "gen_ai.invoke_workflow.duration"
+TOOL_DURATION: Final = "gen_ai.execute_tool.duration"
 TOKEN_USAGE: Final = "gen_ai.client.token.usage"
 TIME_TO_FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
 _FIRST_CHUNK_BUCKETS: Final = (
@@ -101,8 +106,13 @@ class _Metric(NamedTuple):
     buckets: tuple[float, ...]
 
 
+_SHORT: Final = tuple(0.01 * 2**n for n in range(14))
+_LONG: Final = tuple(0.1 * 2**n for n in range(16))
 METRICS: Final = {
-    DURATION: _Metric("s", "How long an operation took.", tuple(0.01 * 2**n for n in range(14))),
+    DURATION: _Metric("s", "How long an operation took.", _SHORT),
+    AGENT_DURATION: _Metric("s", "How long a reply of an agent took.", _LONG),
+    WORKFLOW_DURATION: _Metric("s", "How long a workflow took.", _LONG),
+    TOOL_DURATION: _Metric("s", "How long a call of an action took.", _SHORT),
     TOKEN_USAGE: _Metric(
         "{token}", "The tokens of a call of a model.", tuple(4**n for n in range(14))
     ),

@@ -67,7 +67,21 @@ class Telemetry(Messages):
         elsewhere = SpanKind.CLIENT if getattr(agent, "_elsewhere", False) else SpanKind.INTERNAL
         name, of_run = f"{operation} {id}", self._of_run(request, record)
         given: Any = {"kind": elsewhere, "conversation": thread, **of_run}
-        return self.begin(name, about, self._end_reply, **given)
+        named = (names.WORKFLOW_NAME, names.AGENT_NAME, names.REQUEST_MODEL)
+        own = {each: about[each] for each in named[kind not in names.WORKFLOWS :] if each in about}
+
+        def end(span: OpenSpan, result: Any, error: str | None) -> None:
+            error = self._end_reply(span, result, error)
+            self._took(span, operation, own, error)
+
+        return self.begin(name, about, end, **given)
+
+    def _took(
+        self, span: OpenSpan, operation: str, about: dict[str, Any], error: str | None
+    ) -> None:
+        """Record how long an operation took, under the name that it has in the conventions."""
+        more = {} if error is None else {names.ERROR_TYPE: error}
+        self.measure(span, f"gen_ai.{operation}.duration", span.seconds, {**about, **more})
 
     def _of_run(self, request: Any, record: Any) -> dict[str, Any]:
         """Return a recorded reply's ids, the context that it begins in, and its links."""
@@ -98,14 +112,19 @@ class Telemetry(Messages):
         if record is not NULL_RECORD:
             about[names.RUN_ID] = record.run_id
         title = f"{names.INVOKE_WORKFLOW} {name}"
-        return self.begin(title, about, **self._of_run(None, record))
+
+        def end(span: OpenSpan, result: Any, error: str | None) -> None:
+            self._took(span, names.INVOKE_WORKFLOW, {names.WORKFLOW_NAME: name}, error)
+
+        return self.begin(title, about, end, **self._of_run(None, record))
 
     def origin(self) -> str | None:
         """Return the context that a run joins even when another process resumes it, or None."""
         scope = SCOPE.get()
         return None if scope is None or scope.base is None else traceparent_of(scope.span)
 
-    def _end_reply(self, span: OpenSpan, result: Any, error: str | None) -> None:
+    def _end_reply(self, span: OpenSpan, result: Any, error: str | None) -> str | None:
+        """Say what came of a reply; return the type of its error, or None."""
         about: dict[str, Any] = {}
         reason = getattr(result, "stop_reason", None)
         if reason is not None:
@@ -124,6 +143,7 @@ class Telemetry(Messages):
                 span.scope.span.set_status(trace.Status(trace.StatusCode.ERROR))
         if about:
             span.scope.span.set_attributes(about)
+        return error
 
     # -- models ------------------------------------------------------------------------------------
 
@@ -157,6 +177,10 @@ class Telemetry(Messages):
             own = {**own, names.ERROR_TYPE: error}
         if hasattr(result, "finish_reason"):
             about |= content.spent(usage, result.finish_reason)
+            meta = getattr(result, "meta", None) or {}
+            for key, name in (("model", names.RESPONSE_MODEL), ("id", names.RESPONSE_ID)):
+                if isinstance(stated := meta.get(key), str):
+                    about[name] = stated
             if self._content:
                 about[names.OUTPUT_MESSAGES] = content.answer_of(result)
             for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
@@ -191,15 +215,19 @@ class Telemetry(Messages):
             names.TOOL_TYPE: "function",
             names.AGENT_NAME: str(agent.id),
         }
+        own = {key: about[key] for key in (names.TOOL_NAME, names.TOOL_TYPE, names.AGENT_NAME)}
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
             if self._content:
                 span.scope.span.set_attribute(names.TOOL_ARGUMENTS, content.as_text(call.args))
             result = call.result if result is None else result
+            failed = isinstance(result, dict) and result.get("error") is not None
+            error = content.type_in(result) if failed else error
+            self._took(span, names.EXECUTE_TOOL, own, error)
             if not isinstance(result, dict):
                 return
-            if result.get("error") is not None:
-                span.scope.span.set_attribute(names.ERROR_TYPE, content.type_in(result))
+            if failed:
+                span.scope.span.set_attribute(names.ERROR_TYPE, error)
                 span.scope.span.set_status(trace.Status(trace.StatusCode.ERROR))
             elif self._content:
                 value = content.as_text(result.get("result"))

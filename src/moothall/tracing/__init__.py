@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractContextManager, aclosing
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from moothall.message import Envelope
@@ -82,6 +82,14 @@ class Tracing(Protocol):
         """Return what makes the current span the current one of another task, to its end."""
         ...
 
+    def joined(self, headers: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Make what begins in a `with` block part of the trace that a request states."""
+        ...
+
+    def stated(self) -> dict[str, str]:
+        """Return the headers by which a server of another process joins the current trace."""
+        ...
+
     def origin(self) -> str | None:
         """Return the context that a run joins even when another process resumes it, or None."""
         ...
@@ -89,6 +97,19 @@ class Tracing(Protocol):
 
 active: Tracing | None = None
 """The telemetry, or None: nothing else is looked at then."""
+
+
+TRACE: Final[tuple[str, ...]] = ("traceparent", "tracestate")
+"""The headers of a trace."""
+
+
+def joining(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[None]:
+    """Return a `with` block whose spans belong to the trace that a request's headers state."""
+    if active is None:
+        return nullcontext()
+    named = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
+    given = {each: named[each] for each in TRACE if each in named}
+    return active.joined(given) if given else nullcontext()
 
 
 F = TypeVar("F", bound=Callable[..., Any])
