@@ -113,7 +113,7 @@ def call_of(
 
 def result_of(task: ResearchTask, given: dict[str, Any] | None) -> ResearchResult:
     """Return the result of a task from the recorded outcome of its call."""
-    made = ResearchResult(task.tool, task.args, task.reasoning)
+    made = ResearchResult(task.tool, task.args, task.reasoning, objective=task.objective)
     error, found = (given or {}).get("error"), (given or {}).get("result")
     if error is not None or not isinstance(found, dict):
         made.error = "it gave no result" if error is None else str(error)

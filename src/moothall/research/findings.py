@@ -113,6 +113,7 @@ class Resource:
         sections: where the parts of the content begin, in order; empty for a single part
         fetched_at: when it was read, as ISO 8601 with its offset; None if it was not
         publication: its authors, date and DOI, where they are known
+        objective: the topic that it was found for; empty for all of them
     """
 
     url: str
@@ -122,6 +123,7 @@ class Resource:
     sections: list[Section] = field(default_factory=list)
     fetched_at: str | None = None
     publication: Publication | None = None
+    objective: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -166,11 +168,13 @@ class ResearchTask:
         tool: the name of the tool
         args: its arguments
         reasoning: why Plan wants the call
+        objective: the topic that it is for; empty for all of them
     """
 
     tool: str
     args: dict[str, Any]
     reasoning: str
+    objective: str = field(default="", kw_only=True)
 
     @property
     def key(self) -> str:

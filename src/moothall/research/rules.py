@@ -18,6 +18,7 @@ from moothall.research.findings import (
     ResearchTask,
     is_place,
 )
+from moothall.research.pool import ResourcePool, passages_of
 from moothall.research.relevance import Index, titled
 from moothall.research.sentences import subject, terms, terms_of, words
 from moothall.research.writing.answers import words_of
@@ -71,11 +72,14 @@ def _for_objective(
     """Yield tasks that would help with an objective, the most useful first."""
     known = f"understood {round(100 * objective.expertise)} %"
     searches = (
-        ResearchTask(tool, {name: query}, f"{why} ({known}): {objective.topic}")
+        ResearchTask(
+            tool, {name: query}, f"{why} ({known}): {objective.topic}", objective=objective.topic
+        )
         for query, why in _queries(objective, index)
         for tool, name in taking(researcher.tools, "query")
     )
     readings = (
+        # What is read whole is for all of them.
         ResearchTask(tool, {name: each.url}, f"read what was found ({known}): {objective.topic}")
         for each in researcher.unread(researcher.max_tasks, objective.topic)
         for tool, name in _reader(researcher.tools, each.url)
@@ -138,16 +142,31 @@ def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
 
 def narrate(researcher: Workbench) -> Narrative:
     """Return the sentences that answer each objective, quoted and cited, the best first."""
-    passages = tuple(researcher.known_passages())
     parts = []
     several = len(researcher.objectives) + len(researcher.generated) > 1  # one is the title
     for objective in (*researcher.objectives, *researcher.generated):
-        found = answer(passages, objective.topic)
+        found = answer(_passages_for(researcher, objective), objective.topic)
         if found.is_found:
             headed = f"## {one_line(objective.topic, 200)}\n\n" if several else ""
             cited = [f"- {e.shown} [^{researcher.number_of(e.passage)}^]" for e in found.quotes]
             parts.append(headed + "\n".join(cited))
     return researcher.checked("\n\n".join(parts), by_rules=True)
+
+
+def _passages_for(researcher: Workbench, objective: Objective) -> tuple[Passage, ...]:
+    """Return what was read for an objective, and whole pages.
+
+    So the passages that searches for other objectives bring do not change its answer.
+    """
+    changes = researcher.progress.changes
+    found = ResourcePool(e for e in changes if e.objective in ("", objective.topic))
+    counted = ResourcePool(changes)
+    for each in researcher.resources.get_all():  # of an iteration that was cut off
+        if counted.find(each.url) is None:
+            found.add(each)
+    return tuple(
+        passage for each in found.get_all() if each.visited for passage in passages_of(each)
+    )
 
 
 def quoted(researcher: Workbench, passages: list[Passage], topics: list[str]) -> str:
@@ -161,10 +180,9 @@ def quoted(researcher: Workbench, passages: list[Passage], topics: list[str]) ->
 
 def evaluate(researcher: Workbench) -> Findings:
     """Rate objectives by how likely what is quoted answers them, and by its sources."""
-    passages = tuple(researcher.known_passages())
     remarks = []
     for objective in (*researcher.objectives, *researcher.generated):
-        found = answer(passages, objective.topic)
+        found = answer(_passages_for(researcher, objective), objective.topic)
         pages = {each.passage.url.partition("#")[0] for each in found.quotes}
         sources = min(len(pages), len({each.passage.sha256 for each in found.quotes}))
         share = 0.7 + 0.3 * min(sources / _SOURCES, 1.0)

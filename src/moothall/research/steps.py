@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from moothall.block import Block
@@ -78,7 +79,7 @@ class Update(Block):
         """Bring the pool up to date."""
         for result in researcher.results:
             for each in result.resources:
-                researcher.add(each)
+                researcher.add(replace(each, objective=result.objective))
             notes = researcher.progress.notes
             notes += [text for text in result.missing if text not in notes]
 

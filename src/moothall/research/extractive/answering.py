@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from moothall.research.extractive.asked import Asked
 from moothall.research.extractive.facts import Candidate, candidates
+from moothall.research.extractive.moment import NEVER, moment_of
 from moothall.research.extractive.needed import is_of_changes
 from moothall.research.extractive.quoting import Quote, quoted
 from moothall.research.findings import Passage
@@ -30,6 +31,8 @@ _LONG: Final = 10  # words of a question, from which on it has words that no ans
 _LACKING: Final = 0.3
 _UNSPACED_ODDS: Final = 1.5  # of pairs of characters, an answer has fewer than of words
 _HOW: Final = re.compile(r"(?i)\W*how\b")
+# What has a digit, and a word with a capital that begins no sentence.
+_VALUE: Final = re.compile(r"[\w.,:/-]*\d[\w/-]*|(?<=[\w,;(] )[A-ZÀ-ÖØ-Þ]\w*")
 _SIGNATURE: Final = re.compile(r"[\w\s*&:<>]*\w\([^()]*\)")
 
 # How much each fact of a sentence counts, as `python -m benchmarks.answers_fit` found from the
@@ -141,6 +144,8 @@ def chosen(index: Index, asked: Asked) -> list[tuple[Candidate, Quote]]:
         (_score(each.facts), place, each) for place, each in enumerate(candidates(index, asked))
     ]
     found.sort(key=lambda each: (-each[0], each[1]))
+    if asked.moment != NEVER:
+        found = [each for each in found if _is_of_moment(index, asked, each[2])]
     # Of who wrote it and when, what names somebody or a year, if anything does.
     if asked.needed.verb:
         found = [each for each in found if _bound(asked, each[2])] or found
@@ -163,7 +168,7 @@ def chosen(index: Index, asked: Asked) -> list[tuple[Candidate, Quote]]:
         quote = quoted(each, asked)
         if quote is None:
             continue
-        if any(_is_same(each, quote, *other) for other in made):
+        if any(_is_same(asked, each, quote, *other) for other in made):
             continue
         shared = shared or there
         made.append((each, quote))
@@ -212,11 +217,33 @@ def _is_told(candidate: Candidate, made: list[tuple[Candidate, Quote]]) -> bool:
     )
 
 
-def _is_same(each: Candidate, quote: Quote, told: Candidate, other: Quote) -> bool:
+def _is_of_moment(index: Index, asked: Asked, each: Candidate) -> bool:
+    """Return whether a sentence is of the month or year that the question names.
+
+    It has to be of what is asked as well: that another sentence is does not make it so.
+    """
+    there = each.says | each.under
+    about = next((t for t in asked.rarest if t in asked.restricted and t in index.known), None)
+    said = each.passage.text[slice(*each.window)]
+    return asked.moment.fits(moment_of(said)) and (about is None or about in there)
+
+
+def _is_same(asked: Asked, each: Candidate, quote: Quote, told: Candidate, other: Quote) -> bool:
     """Return whether two quotes say the same, such as a page and its text file.
 
-    What leads to both, as to items of one list, says nothing.
+    What leads to both, as to items of one list, says nothing. Two that differ in a number, a date
+    or a name are two facts, however alike their other words are.
     """
+    mine, theirs = ({*_VALUE.findall(of.text)} for of in (quote, other))
+    if mine - theirs and theirs - mine:
+        # In the same words of something else: of another service than the one that is asked for.
+        lacks = asked.weights.keys() & (told.says | told.under) - (each.says | each.under)
+        return bool(lacks) and _overlap(each, quote, told, other)
+    return _overlap(each, quote, told, other)
+
+
+def _overlap(each: Candidate, quote: Quote, told: Candidate, other: Quote) -> bool:
+    """Return whether two quotes have most of their words in common."""
     one, two = (Counter(of.text.casefold().split() + of.code.split()) for of in (quote, other))
     if each.lead and each.lead == told.lead and each.passage == told.passage:
         lead = Counter(each.passage.text[slice(*each.lead)].casefold().split())
