@@ -307,7 +307,9 @@ def test_a_town_is_read_by_layers_charts_its_log_and_its_checkpoints(
     expect(log).to_contain_text("The market is open tomorrow.")
     page.reload()
     expect(page.get_by_role("figure", name="model calls")).to_be_visible()
-    expect(charts).to_have_count(3)  # without a model, none of what falls back to a rule
+    expect(charts).to_have_count(
+        2
+    )  # neither fallbacks, without a model, nor all money, which stays
     town = studio.journal.runs()[-1].id
     press(page, "Branch")
     line = page.get_by_label("Checkpoint to go back to")
