@@ -1236,7 +1236,7 @@ def test_h_answers_itself_before_it_sees_what_r_says_and_code_decides() -> None:
     assert "| Yes, web-3 is running." in asked_of_h[1]
     first, second, third = reply.decisions
     assert (first.action, third.action) == (DecisionAction.CONTINUE, DecisionAction.TERMINATE)
-    assert "The results say: web-3 is stopped" in str(second.new_instruction)
+    assert "By the results: No, web-3 is not running." in str(second.new_instruction)
 
 
 def test_h_sends_r_another_way_if_it_was_told_the_same_before() -> None:

@@ -135,7 +135,7 @@ def _decision(
         what = f"Your answer says: {said}. The results of your calls do not show this."
         todo = "Call what shows it, or say that you do not know."
     else:
-        what = f"Your answer says: {said}. The results say: {own['results_say'].rstrip('.')}."
+        what = f"Your answer says: {said}. By the results: {own['answer'].rstrip('.')}."
         todo = "Look at the results again, do what is missing, and answer by them."
     return _sent_back(f"{what} {todo}", own["answer"], before)
 
