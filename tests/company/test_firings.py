@@ -226,7 +226,8 @@ schedules:
         assert len(fired) >= 2
         replies = {each.id: each for each in journal.runs(kind="ReActAgent")}
         for each in fired:
-            assert replies[f"{each.id}/reply"].thread == "schedule/morning"
+            at = each.id.partition("@")[2]
+            assert replies[f"{each.id}/reply"].thread == f"schedule/morning/{at}"
 
 
 def test_a_firing_that_fails_is_an_outcome_in_the_journal_and_the_metrics(

@@ -298,3 +298,17 @@ def test_session_of_one_caller_is_none_of_anothers(serve: Serve) -> None:
 def test_doors_with_a_wrong_argument_say_which(options: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=told), NativeSpace() as space:
         asgi(space.add(bot()), **options)
+
+
+def test_caller_behind_mcp_is_deleted_by_its_name_and_no_caller_whose_name_begins_so(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = ReActAgent("bot", ScriptedModel(["Good day."] * 2), journal=journal)
+        url = serve(asgi(agent, token={"ada": "t-ada", "ada-lovelace": "t-lovelace"}))
+        assert say(url, "mcp", "t-ada") == (True, "")
+        assert say(url, "mcp", "t-lovelace") == (True, "")
+        journal.delete(thread="mcp-ada")
+        (left,) = journal.runs()
+        assert left.thread is not None
+        assert left.thread.startswith("mcp-ada-lovelace/")

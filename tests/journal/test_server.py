@@ -366,3 +366,35 @@ def test_journal_damaged_on_the_server_says_so(near: str) -> None:
             server.execute("DROP TABLE entries")
         with pytest.raises(JournalError, match="it is damaged"):
             journal.entries("R")
+
+
+def test_session_that_is_ended_as_soon_as_it_begins_is_tried_again(
+    fragile: Server, near: str
+) -> None:
+    ended, over, told = 0, threading.Event(), []
+
+    def end() -> None:
+        nonlocal ended
+        with psycopg.connect(fragile.url(), autocommit=True) as administrator:
+            while not over.is_set():
+                ended += len(
+                    administrator.execute(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                        "WHERE application_name LIKE 'moothall%'"
+                    ).fetchall()
+                )
+
+    with Journal(near) as journal:
+        ending = threading.Thread(target=end)
+        ending.start()
+        try:
+            while ended < 50:
+                try:
+                    journal.runs()
+                except JournalError as error:  # as it was read
+                    told.append(str(error))
+        finally:
+            over.set()
+            ending.join()
+        assert all("was lost" in each or "cannot be used" in each for each in told)
+        assert journal.runs() == []

@@ -18,7 +18,7 @@ from moothall.company.door import routes
 from moothall.company.kinds import agent_of
 from moothall.company.metrics import Metrics
 from moothall.company.probe import LIVES_S, Probe, keep_watchdog, notify
-from moothall.company.scheduler import Call, LeftOpen, Scheduler
+from moothall.company.scheduler import Call, LeftOpen, Scheduler, ends_within
 from moothall.company.settings import AgentSettings, Settings, read_settings
 from moothall.company.supervisor import Supervised, Supervisor
 from moothall.errors import (
@@ -29,6 +29,7 @@ from moothall.errors import (
     JournalError,
     MissingExtra,
     MoothallError,
+    NoSuchRun,
     RequestError,
     RunHeld,
     RunMismatch,
@@ -50,8 +51,6 @@ _STOPPED_S: Final = 1.0
 """Seconds between two searches for firings whose process died, or that a person decided about."""
 
 _LOOK_S: Final = 0.01
-_LOOK_AT_S: Final = 0.5
-"""Seconds between two looks whether a firing's run waits for a person."""
 _STREAMS_S: Final = 1.0
 """Seconds that idle streams may stay open at the end."""
 
@@ -535,6 +534,18 @@ class Company:
         offer = agent.offers.get(call.action)
         return bool(agent._resumes(call.action) or (offer is not None and offer.idempotent))
 
+    def _thread_of(self, call: Call, run_id: str) -> str:
+        """Return the thread of a firing's reply: its own, or that of all firings."""
+        journal = self._space.journal
+        if journal is not None:
+            with suppress(NoSuchRun):  # its process died: it goes on in its thread
+                if (begun := journal.run(f"{run_id}/reply").thread) is not None:
+                    return begun
+        thread = f"schedule/{call.name}"
+        if self.settings.schedules[call.name].thread == "shared":
+            return thread
+        return f"{thread}/{run_id.rpartition('@')[2]}"
+
     async def _perform(self, call: Call, args: dict[str, Any], run_id: str) -> Any:
         """Make the call of a firing."""
         agent = self._agents.get(call.to)
@@ -543,13 +554,13 @@ class Company:
             # Its run has the firing's id, so that it goes on if the process dies.
             where = f"{call.to}.{call.action}"
             given = agent.offers[call.action].check(args, where)
-            thread = given.get("thread") or f"schedule/{call.name}"
+            thread = given.get("thread") or self._thread_of(call, run_id)
             run_id = f"{run_id}/reply"
             work = asyncio.ensure_future(
                 agent.reply(given["content"], thread=thread, run_id=run_id)
             )
             try:
-                if not await self._ends(work, agent, run_id, timeout):
+                if not await ends_within(timeout, work, agent, run_id):
                     raise LeftOpen(
                         f'no answer from "{where}" in {timeout:g} s; its run {run_id!r} goes on '
                         "after the next start"
@@ -562,30 +573,3 @@ class Company:
         sender = await self._space.sender(f"schedule.{call.name}")
         action = {"name": call.action, "args": args}
         return await sender.request({"id": run_id, "to": call.to, "action": action}, timeout, True)
-
-    async def _ends(
-        self, work: asyncio.Future[Any], agent: Any, run_id: str, seconds: float | None
-    ) -> bool:
-        """Wait for a reply; else cancel it, so that its run goes on at the next start.
-
-        The time for which its run waits for a person does not count.
-        """
-        journal = getattr(agent, "journal", None)
-        now = self._loop.time
-        try:
-            while seconds is None or seconds > 0:
-                since = now()
-                await asyncio.wait(
-                    (work,), timeout=None if seconds is None else min(seconds, _LOOK_AT_S)
-                )
-                if work.done():
-                    return True
-                if seconds is not None and not (journal is not None and journal._waits(run_id)):
-                    seconds -= now() - since
-            if journal is not None:
-                journal._leave(run_id)
-            return False
-        finally:
-            if not work.done():
-                work.cancel()
-                await asyncio.wait((work,))

@@ -35,6 +35,8 @@ _LONGEST_WAIT_S: Final = 30.0
 """Seconds after which the clock is read again, since it may be set and the machine may sleep."""
 
 _HELD_S: Final = 0.2
+_LOOK_AT_S: Final = 0.5
+"""Seconds between two looks whether a firing's run waits for a person."""
 _AHEAD: Final = timedelta(minutes=1)
 """How far a firing's time may lie ahead of the clock, which was not wrong then."""
 _LOOKED_AT: Final = 20
@@ -276,3 +278,31 @@ def _time_of(run_id: str) -> datetime | None:
 def _log_ahead(call: Call, at: datetime, now: datetime) -> None:
     text = "schedule %r fired for %s, which lies ahead of the clock (%s): the clock was wrong then"
     logger.warning(text, call.name, stamp(at), stamp(now.replace(microsecond=0)))
+
+
+async def ends_within(
+    seconds: float | None, work: asyncio.Future[Any], agent: Any, run_id: str
+) -> bool:
+    """Wait for a reply; else cancel it, so that its run goes on at the next start.
+
+    The time for which its run waits for a person does not count.
+    """
+    journal = getattr(agent, "journal", None)
+    now = asyncio.get_running_loop().time
+    try:
+        while seconds is None or seconds > 0:
+            since = now()
+            await asyncio.wait(
+                (work,), timeout=None if seconds is None else min(seconds, _LOOK_AT_S)
+            )
+            if work.done():
+                return True
+            if seconds is not None and not (journal is not None and journal._waits(run_id)):
+                seconds -= now() - since
+        if journal is not None:
+            journal._leave(run_id)
+        return False
+    finally:
+        if not work.done():
+            work.cancel()
+            await asyncio.wait((work,))

@@ -203,6 +203,7 @@ class ScheduleSettings(_Part):
     args: dict[str, Any] = Field(default_factory=dict)
     time_as: StrictStr | None = None
     timeout: Seconds = 3600.0
+    thread: Literal["own", "shared"] = "own"
 
     @model_validator(mode="after")
     def _has_times(self) -> ScheduleSettings:

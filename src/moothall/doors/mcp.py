@@ -282,7 +282,7 @@ class MCPDoor:
         if not session or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return None
         sender = sender_of("mcp", _caller(ctx))
-        return f"{sender}-{hashlib.sha256(session.encode()).hexdigest()[:16]}"
+        return f"{sender}/{hashlib.sha256(session.encode()).hexdigest()[:16]}"
 
     def _signed(self, name: str) -> str:
         """Return a thread's id, signed with this server's key."""

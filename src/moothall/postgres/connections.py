@@ -97,20 +97,23 @@ class Connections(Generic[E]):
 
     def _connected(self, deadline: float = 0.0, writes: bool = False) -> Connection:
         """Return a new connection; until the deadline, try again if the server is not there."""
+        settings = (f"{self._timeout * 1000:.0f}", f'"{self.address.schema}"')
         while True:
+            connection: Connection | None = None
             try:
-                connection: Connection = psycopg.connect(
+                connection = psycopg.connect(
                     **self.parameters(writes), autocommit=True, cursor_factory=psycopg.RawCursor
                 )
-                break
+                self._open.add(connection)
+                connection.execute(_SETTINGS, settings)
+                return connection
             except psycopg.OperationalError as error:
+                if connection is not None:  # its session was ended as soon as it began
+                    self._drop(connection)
                 refused = (error.sqlstate or "").startswith(_REFUSED)
                 if refused or time.monotonic() + PAUSE_S >= deadline:
                     raise self._fault(error) from None
                 time.sleep(PAUSE_S)  # noqa: TID251 - a server that restarts takes a while
-        self._open.add(connection)
-        connection.execute(_SETTINGS, (f"{self._timeout * 1000:.0f}", f'"{self.address.schema}"'))
-        return connection
 
     def _drop(self, connection: Connection) -> None:
         with suppress(psycopg.Error):

@@ -266,7 +266,7 @@ class Store(ABC):
         else:
             db.execute(_AT_END, (*values, state, run))
         if tally.said is not None:
-            (task,) = db.execute("SELECT task FROM runs WHERE number = ?", (run,)).fetchone()
+            (task,) = self._of_run(db, run, "task")
             self.describe(db, run, searched(task, tally.said))
         return sequence, sum
 
@@ -276,8 +276,18 @@ class Store(ABC):
 
     def end(self, db: Database, run: int) -> Place:
         """Return where a run ends."""
-        last, sum = db.execute("SELECT last, sum FROM runs WHERE number = ?", (run,)).fetchone()
+        last, sum = self._of_run(db, run, "last, sum")
         return last, bytes(sum)
+
+    def _of_run(self, db: Database, run: int, columns: str) -> Any:
+        row = db.execute(f"SELECT {columns} FROM runs WHERE number = ?", (run,)).fetchone()
+        if row is None:
+            raise JournalError(
+                self.name,
+                "a run that this program works on is not in it any more: it was replaced by an "
+                "older copy, such as a standby without the last commits; start the program again",
+            )
+        return row
 
     def sum_of(self, after: Place, path: str, kind: str, data: str, at: float) -> Place:
         """Return where a run ends after another entry, as `write` counts."""
@@ -290,7 +300,7 @@ class Store(ABC):
 
         At most `most` of them.
         """
-        end = db.execute("SELECT last, sum FROM runs WHERE number = ?", (run,)).fetchone()
+        end = self._of_run(db, run, "last, sum")
         last, sum = 0, b""
         if 0 < after <= end[0]:
             row = db.execute(
