@@ -1,6 +1,7 @@
 """Calls that one request needs: tasks of the Berkeley Function Calling Leaderboard.
 
-The tasks and their answers are those of the package `bfcl-eval` (Apache-2.0). A task is right if
+The tasks and their answers are those of the package `bfcl-eval` (Apache-2.0), of which only the
+data is read: `pip install --no-deps bfcl-eval==2026.3.23`. A task is right if
 the model makes exactly the calls that are asked for, with an accepted value for each argument;
 `irrelevance` is right without a call. A program's later calls get the result "done", without
 another question to the model. Every second task of the shuffled ones is shut: not looked at while
