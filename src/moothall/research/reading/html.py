@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 from unicodedata import normalize
@@ -164,16 +164,20 @@ def decoded(data: bytes, *stated: str | None) -> str:
     if b"\x1b$" in data[:_GUESSED_AT] and not any(stated):
         return data.decode("iso2022_jp", "replace")
     codecs_of = [_codec(each) for each in (*stated, "utf-8") if each]
-    guessed = (_guessed(data), "cp1252") if {*codecs_of} == {"utf-8"} else ()
-    charsets = (*codecs_of, *guessed)
-    known = [each for each in charsets if each]
-    for each in known:
+    for each in _tried(data, codecs_of):
         with suppress(UnicodeError):
             return data.decode(each)
         text = data.decode(each, "replace")
         if each == "utf-8" and len(_BEYOND_ASCII.findall(text)) > text.count("\ufffd"):
             return text
-    return data.decode(known[0], "replace")
+    return data.decode(next(filter(None, codecs_of)), "replace")
+
+
+def _tried(data: bytes, known: list[str | None]) -> Iterator[str]:
+    """Return the encodings to try; a guess only for what is stated nowhere, and is not UTF-8."""
+    yield from filter(None, known)
+    if {*known} == {"utf-8"}:
+        yield from filter(None, (_guessed(data), "cp1252"))
 
 
 def _guessed(data: bytes) -> str | None:
@@ -185,6 +189,7 @@ def _guessed(data: bytes) -> str | None:
     foreign = sum(map(len, _FOREIGN.findall(looked_at)))
     if not foreign or 2 * foreign < sum(each > 0x7F for each in looked_at):
         return None
+    MissingExtra.unless("reading text of an unknown encoding", "research", "charset_normalizer")
     from charset_normalizer import from_bytes
 
     best = from_bytes(looked_at).best()
