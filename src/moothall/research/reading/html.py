@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, NamedTuple
 from unicodedata import normalize
 from urllib.parse import urldefrag, urljoin
@@ -164,20 +165,15 @@ def decoded(data: bytes, *stated: str | None) -> str:
     if b"\x1b$" in data[:_GUESSED_AT] and not any(stated):
         return data.decode("iso2022_jp", "replace")
     codecs_of = [_codec(each) for each in (*stated, "utf-8") if each]
-    for each in _tried(data, codecs_of):
+    # A guess, only once nothing else fits.
+    guesses = (make() for make in (lambda: _guessed(data), lambda: "cp1252"))
+    for each in filter(None, chain(codecs_of, guesses if {*codecs_of} == {"utf-8"} else ())):
         with suppress(UnicodeError):
             return data.decode(each)
         text = data.decode(each, "replace")
         if each == "utf-8" and len(_BEYOND_ASCII.findall(text)) > text.count("\ufffd"):
             return text
     return data.decode(next(filter(None, codecs_of)), "replace")
-
-
-def _tried(data: bytes, known: list[str | None]) -> Iterator[str]:
-    """Return the encodings to try; a guess only for what is stated nowhere, and is not UTF-8."""
-    yield from filter(None, known)
-    if {*known} == {"utf-8"}:
-        yield from filter(None, (_guessed(data), "cp1252"))
 
 
 def _guessed(data: bytes) -> str | None:
