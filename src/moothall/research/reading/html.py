@@ -6,7 +6,6 @@ import codecs
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Any, NamedTuple
 from unicodedata import normalize
 from urllib.parse import urldefrag, urljoin
@@ -165,15 +164,16 @@ def decoded(data: bytes, *stated: str | None) -> str:
     if b"\x1b$" in data[:_GUESSED_AT] and not any(stated):
         return data.decode("iso2022_jp", "replace")
     codecs_of = [_codec(each) for each in (*stated, "utf-8") if each]
-    # A guess, only once nothing else fits.
-    guesses = (make() for make in (lambda: _guessed(data), lambda: "cp1252"))
-    for each in filter(None, chain(codecs_of, guesses if {*codecs_of} == {"utf-8"} else ())):
+    is_utf_8 = data.decode(errors="ignore").encode() == data
+    guessed = () if is_utf_8 or {*codecs_of} != {"utf-8"} else (_guessed(data), "cp1252")
+    known = [each for each in (*codecs_of, *guessed) if each]
+    for each in known:
         with suppress(UnicodeError):
             return data.decode(each)
         text = data.decode(each, "replace")
         if each == "utf-8" and len(_BEYOND_ASCII.findall(text)) > text.count("\ufffd"):
             return text
-    return data.decode(next(filter(None, codecs_of)), "replace")
+    return data.decode(known[0], "replace")
 
 
 def _guessed(data: bytes) -> str | None:
@@ -185,7 +185,6 @@ def _guessed(data: bytes) -> str | None:
     foreign = sum(map(len, _FOREIGN.findall(looked_at)))
     if not foreign or 2 * foreign < sum(each > 0x7F for each in looked_at):
         return None
-    MissingExtra.unless("reading text of an unknown encoding", "research", "charset_normalizer")
     from charset_normalizer import from_bytes
 
     best = from_bytes(looked_at).best()
