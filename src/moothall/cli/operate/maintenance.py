@@ -20,6 +20,7 @@ from moothall.cli.shared_options import (
 from moothall.cli.values import Age, FileToWrite, Whole
 from moothall.errors import ConfigError, MoothallError, TelemetryError
 from moothall.journal import Deleted, Journal
+from moothall.journal.stop_reason import ENDED
 from moothall.postgres import is_url
 from moothall.telemetry import export_otlp
 from moothall.text import counted, escaped
@@ -218,7 +219,10 @@ def compact(journal: str | None) -> int:
 @journal_option("The journal.")
 @click.option("--jsonl", metavar="PATH", type=FileToWrite(), help="The file to write.")
 @click.option("--otlp", metavar="URL", help="The OpenTelemetry collector to send spans to.")
-def export(run_id: str, journal: str | None, jsonl: str | None, otlp: str | None) -> int:
+@click.option("--move", is_flag=True, help="Delete the run here once the file is written.")
+def export(
+    run_id: str, journal: str | None, jsonl: str | None, otlp: str | None, move: bool
+) -> int:
     """Write the run with this ID to a file of JSON lines, or send its spans.
 
     The first line is about the run; then come its large values and its entries. The spans are
@@ -234,10 +238,23 @@ def export(run_id: str, journal: str | None, jsonl: str | None, otlp: str | None
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if jsonl is None and otlp is None:
         raise click.UsageError("name what to make: --jsonl PATH, or --otlp URL")
+    if move and jsonl is None:
+        raise click.UsageError("--move needs --jsonl PATH: the run goes on from that file")
     with opened(journal) as found:
         if jsonl is not None:
             with usage():
+                state = found.run(run_id).state
+                if move and state in ("running", "waiting"):
+                    raise ConfigError(f"run {run_id!r} is worked on: end its process, then move it")
                 found.export(run_id, jsonl)
+            if move:
+                found.delete(run_id)
+            elif state not in ENDED:
+                click.echo(
+                    f"run {escaped(run_id)} is not over: resume it or its copy, never both, since "
+                    "each would act; --move deletes it here",
+                    err=True,
+                )
         if otlp is not None:
             try:
                 sent = export_otlp(found, run_id, otlp)
