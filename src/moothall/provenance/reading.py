@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from moothall.jsonvalue import json_line
@@ -25,6 +25,8 @@ Found = tuple[Any, tuple[str, ...]]
 class Reading(Protocol):
     """A tool call, which may ask agents that have read something from outside."""
 
+    name: str
+    foreign: dict[str, Any]
     begun: bool
     read: tuple[str, ...]
     beside: tuple[Found, ...]
@@ -34,6 +36,8 @@ class Reading(Protocol):
 class MemberReading:
     """A turn of a member that is no agent of moothall, and may ask some."""
 
+    name: str = ""
+    foreign: dict[str, Any] = field(default_factory=dict)
     begun: bool = True
     read: tuple[str, ...] = ()
     beside: tuple[Found, ...] = ()
@@ -90,6 +94,22 @@ def is_adrift() -> bool:
         return False
     thread = threading.current_thread()
     return thread is not threading.main_thread() and not thread.name.startswith(_OURS)
+
+
+def given_beside(content: Any) -> list[str]:
+    """Return where a text comes from that a thread without context gives an agent.
+
+    It is from outside if a call under way was given a part of it from there.
+    """
+    if not is_adrift():
+        return []
+    said = fold(" ".join(texts_in(content)))
+    calls = [call for _, call in [*_underway.values()] if call.begun]
+    return [
+        f"what {call.name} was given"
+        for call in calls
+        if any(len(each) > 3 and fold(each) in said for each in texts_in(call.foreign))
+    ]
 
 
 class Beside:

@@ -500,7 +500,7 @@ class ConversationalAgent(Threaded):
         handling = CURRENT.get()
         threads = self._kept
         thread = request.state = threads.take(request.thread)
-        if outer or handling is not None or thread.texts is not None:
+        if outer or handling is not None or thread.texts is not None or is_adrift():
             note_content(request, self)
         turns = thread.turns
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.

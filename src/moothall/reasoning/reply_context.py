@@ -14,7 +14,7 @@ from moothall.agent import CURRENT, Agent
 from moothall.errors import ConfigError, RequestCancelled
 from moothall.message import REPLYING, address
 from moothall.provenance import Texts, sources_of, union
-from moothall.provenance.reading import READ
+from moothall.provenance.reading import READ, given_beside
 from moothall.reasoning.thread import Thread, thread_of_sender
 
 if TYPE_CHECKING:
@@ -254,6 +254,7 @@ def sources_told_to(agent: Any, sender: str) -> list[str]:
 def note_content(request: ReplyRequest, agent: Any) -> None:
     """Keep in a request where its content comes from."""
     request.outside, request.on_behalf = sources_of_asker(agent)
+    request.outside = request.outside or given_beside(request.content)
     texts = request.state.texts
     if texts is not None:
         texts.on_behalf = request.on_behalf

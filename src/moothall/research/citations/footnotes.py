@@ -125,7 +125,7 @@ def marked(markdown: str) -> str:
     made, at = "", 0
     for start, end in _without_source(markdown):
         line = markdown[markdown.rfind("\n", 0, start) + 1 : start]
-        said = markdown[start:end].rstrip()
+        said = _AFTER.sub(" ", markdown[start:end]).rstrip()
         # A row of a table, and what leads in to a list, say nothing by themselves.
         if any(map(str.isalnum, said)) and "|" not in line and not said.endswith(":"):
             made, at = f"{made}{markdown[at:end].rstrip()} {NO_SOURCE}", end
