@@ -163,7 +163,6 @@ NAMES = (
     "Report",
     "RequestCancelled",
     "RequestError",
-    "RequestRefused",
     "RequestTimeout",
     "ResearchResult",
     "ResearchTask",

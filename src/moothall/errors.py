@@ -215,7 +215,9 @@ class MCPServerError(MoothallError, ConnectionError):
 
 
 class ModelError(MoothallError):
-    """A model could not answer."""
+    """A model could not answer; `status` is its server's, if the server refused the request."""
+
+    status: int | None = None
 
 
 class TelemetryError(MoothallError):
@@ -228,10 +230,6 @@ class WeightsError(ModelError):
 
 class ContextOverflow(ModelError):
     """A prompt does not fit the model's context; nothing was cut."""
-
-
-class RequestRefused(ModelError):
-    """A server refused a request as wrong (status 400 or 422); another try would end the same."""
 
 
 class RemoteForbidden(ModelError):

@@ -38,7 +38,7 @@ def agent_of(model: Any) -> ReActAgent:
 
 def test_unknown_context_keeps_what_the_reply_has_read(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[int] = []
-    with OpenAIServer(reads(seen)) as server, caplog.at_level(logging.WARNING):
+    with OpenAIServer(reads(seen)) as server, caplog.at_level(logging.INFO):
         agent = agent_of(OpenAIModel("qwen3-32b", server.url))
         assert agent.reply_sync("Compare pages 1 to 4.").detail == ""
         agent.reply_sync("Again")

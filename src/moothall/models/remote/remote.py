@@ -16,13 +16,13 @@ from moothall.errors import (
     ContextOverflow,
     DefinitionError,
     ModelError,
-    RequestRefused,
 )
 from moothall.http import retry_after_s, tried
 from moothall.http.network import check_allowed
 from moothall.models.base import Answering, Request
 from moothall.models.chat_answer import (
     KEPT_FIELDS,
+    Passing,
     RefusedCall,
     overflows,
     refused_call,
@@ -43,8 +43,6 @@ from moothall.models.settings import check_key, check_sampling
 if TYPE_CHECKING:
     from moothall.models.remote.rate_limit import RateLimit
 
-# In the text of a refusal that is not for the request alone: another model may answer it.
-_ANOTHER_MAY = re.compile("model|api.?key|credit|billing|quota|policy|filter|safety", re.I)
 LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 """The fields for the longest answer."""
 _UNASKED, _UNKNOWN = -1, 0  # of a context
@@ -173,6 +171,8 @@ class RemoteModel(Answering):
                     or self._forms.refused(form, request, said)
                     or self._adapting.version != version  # as another request was refused, too
                 ):
+                    if isinstance(error, Passing | RefusedCall):
+                        raise ModelError(said) from None
                     raise
 
     def _adapts(self, said: str, content: bytes) -> bool:
@@ -229,8 +229,6 @@ class RemoteModel(Answering):
             return ContextOverflow(self._hidden(f"{reason}; nothing was cut"))
         if (refused := refused_call(body)) is not None:
             return RefusedCall(self._hidden(reason), refused)
-        if status in (400, 422) and not _ANOTHER_MAY.search(reason.partition(str(status))[2]):
-            return RequestRefused(self._hidden(f"{reason}{tried(tries)}"))
         if status in (401, 403):
             reason += f"; check {self.where_key}"
         elif status == 404 or 300 <= status < 400:
@@ -238,7 +236,9 @@ class RemoteModel(Answering):
             reason += f"; check the name of the model{where}"
         elif status == 429 and (wait_s := retry_after_s(headers)):
             reason += f"; it asks to wait {wait_s:.0f} s"
-        return ModelError(self._hidden(f"{reason}{tried(tries)}"))
+        error = ModelError(self._hidden(f"{reason}{tried(tries)}"))
+        error.status = status
+        return error
 
     def _lost(self, reason: str) -> ModelError:
         """Return the error for a request without an answer."""

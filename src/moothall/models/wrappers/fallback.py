@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from copy import copy
@@ -14,7 +15,6 @@ from moothall.errors import (
     DefinitionError,
     MissingExtra,
     ModelError,
-    RequestRefused,
 )
 from moothall.models.base import Answering, Request, prepare, with_options
 from moothall.models.names import model as named
@@ -25,14 +25,17 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.models")
 
+# In the text of a refusal that is not of the request alone.
+_OF_THE_MODEL = re.compile("model|api.?key|credit|billing|quota|policy|filter|safety", re.I)
+
 
 class FallbackModel(Answering):
     """Asks models one after the other until one answers.
 
     If a model raises `ModelError`, the next one is asked: no network, a limit, a prompt too long
     for it, a call that `MOOTHALL_OFFLINE=1` forbids. The same holds if a model's extra is not
-    installed. A request that the server refuses as wrong (`RequestRefused`) is a fault of the
-    program and ends the call; `when=` decides otherwise. Each time a warning is logged. In a
+    installed. A request that the server refuses as wrong (status 400 or 422) is a fault of
+    the program and ends the call; `when=` decides otherwise. Each time a warning is logged. In a
     stream, the next model is asked only before the first piece.
 
     Cancelling ends the call. Any other exception passes through: it is a fault of the program,
@@ -135,4 +138,6 @@ class FallbackModel(Answering):
 
 def _may_help(error: Exception) -> bool:
     """Return whether another model may answer what this one did not."""
-    return not isinstance(error, RequestRefused)
+    if getattr(error, "status", None) not in (400, 422):
+        return True
+    return _OF_THE_MODEL.search(str(error).partition("the server answered")[2]) is not None

@@ -17,6 +17,7 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 _ASK_S = 5.0
 _LEAST_CHARS = 200
 """How many characters of each result are shown even in a small context."""
+_ASSUMED = f"{ASSUMED_CONTEXT:,} tokens are assumed: state context_tokens="
 _ASKED: WeakSet[Any] = WeakSet()
 """The models whose servers do not say how much they read."""
 
@@ -40,23 +41,23 @@ async def fit(model: Any, memory: Any, agent: str) -> None:
                 await find()
         if model.context_tokens is None:
             _ASKED.add(model)
-            logger.warning(
-                "agent %r: nobody says how much model %s reads at once; %s tokens are assumed: "
-                "state context_tokens=",
+            logger.info(
+                "agent %r: nobody says how much model %s reads at once; %s",
                 agent,
                 model.name,
-                f"{ASSUMED_CONTEXT:,}",
+                _ASSUMED,
             )
     memory.max_tokens, memory.reply_tokens = bounds_of(model)
 
 
-def left_out(memory: Any, agent: str) -> str:
-    """Return what the model no longer read of a reply, in words; empty if it read all."""
+def left_out(detail: str, memory: Any, agent: str, model: Any) -> str:
+    """Return a reply's detail, with what the model no longer read of the reply, if anything."""
     if not (count := getattr(memory, "left_out", 0)):
-        return ""
+        return detail
     said = f"{counted(count, 'earlier message')} of this reply did not fit the model's memory"
-    logger.warning("agent %r: %s", agent, said)
-    return said
+    known = getattr(model, "context_tokens", None) is not None
+    logger.warning("agent %r: %s", agent, said if known else f"{said}; {_ASSUMED}")
+    return f"{detail}; {said}" if detail else said
 
 
 def result_chars(model: Any, most: int, results: int) -> int:

@@ -590,5 +590,5 @@ class Run:
             value = state.text if self.schema is None else None
         messages: Any = state.messages
         made = (state.text, value, messages, state.steps, state.usage)
-        detail = "; ".join(filter(None, (stop.detail, left_out(self.memory, self.id))))
+        detail = left_out(stop.detail, self.memory, self.id, self.model)
         return Reply(*made, reason, detail, stop.error, self.request.run_id)
