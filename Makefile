@@ -70,6 +70,10 @@ test-all: check weights $(VENV)/.docs $(VENV)/.release build/corpora ## The same
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" $(ARGS)
 
 bench: $(VENV)/.bench build/corpora weights ## Measure beside peers, and print the figures as JSON lines
+	@scripts/rabbitmq >&2
+	@scripts/postgresql >&2
+	@scripts/chromium >&2
+	@scripts/python-doc >&2
 	@$(RUN) -m benchmarks $(ARGS)
 
 check: $(VENV)/.dev ## Format, lint and strict types, ours and users', without changing anything
