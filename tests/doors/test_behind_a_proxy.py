@@ -106,6 +106,7 @@ def test_card_needs_no_token_and_may_be_kept() -> None:
             assert found.status_code == 200
             assert "bearer" in found.json()["securitySchemes"]
             assert found.headers["cache-control"] == "public, max-age=300"
+            assert found.headers["last-modified"].endswith("GMT")
             again = await client.get(CARD, headers={"if-none-match": found.headers["etag"]})
             assert (again.status_code, again.content) == (304, b"")
             assert (await client.post(CARD)).status_code == 401

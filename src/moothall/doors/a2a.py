@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
+from email.utils import formatdate
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,6 +61,7 @@ class A2ADoor:
         self._title = title
         self._has_token = has_token
         self._front = front
+        self._since = formatdate(usegmt=True)
         self._tasks = Tasks(served, has_token)
 
     def routes(self) -> list[Any]:
@@ -139,7 +141,12 @@ class A2ADoor:
             card["securityRequirements"] = [{"schemes": {"bearer": {"list": []}}}]
         body = as_json(card)
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        headers = {"etag": tag, "cache-control": _KEPT, "vary": "host"}
+        headers = {
+            "etag": tag,
+            "last-modified": self._since,
+            "cache-control": _KEPT,
+            "vary": "host",
+        }
         if tag in request.headers.get("if-none-match", ""):
             return Response(None, 304, headers)
         return Response(body, 200, headers, "application/json")
