@@ -240,6 +240,42 @@ def test_a_file_that_was_edited_is_from_outside_also_after_a_restart(tmp_path: P
     assert asked[-1] == "send"
 
 
+def test_guarded_value_that_a_person_permitted_leaves_later_results_the_programs() -> None:
+    paid: list[str] = []
+
+    @action(outside=True, idempotent=True)
+    def read_mail() -> str:
+        """Read the mail."""
+        return "The rent goes to DE89370400440532013000."
+
+    @action(idempotent=True)
+    def find_contact(name: str) -> str:
+        """Return an address of the contacts."""
+        return "anna@shop.example"
+
+    @action(guard=("to",))
+    def pay(to: str) -> str:
+        """Pay."""
+        paid.append(to)
+        return "paid"
+
+    asked: list[str] = []
+    person = CallbackApprover(lambda request: asked.append(request.args["to"]) is None)
+    model = ScriptedModel(
+        [
+            call("read_mail"),
+            call("pay", to="DE89370400440532013000"),
+            call("find_contact", name="Anna"),
+            call("pay", to="anna@shop.example"),
+            "Done.",
+        ]
+    )
+    agent = ReActAgent("a", model, actions=[read_mail, find_contact, pay], approver=person)
+    assert agent.reply_sync("Pay the rent, and Anna.").text == "Done."
+    assert asked == ["DE89370400440532013000"]
+    assert paid == ["DE89370400440532013000", "anna@shop.example"]
+
+
 def test_what_the_program_said_before_a_tool_kept_something_is_still_its_own() -> None:
     pad, desk = Pad(), Desk("Note that it rains.")
 

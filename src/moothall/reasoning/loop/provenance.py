@@ -202,7 +202,9 @@ def trace(call: RequestedCall, texts: Texts) -> None:
     call.origins, call.from_outside = known, tuple(from_outside)
     if call.derived:
         outside = [name for name, each in known.items() if any(o.kind == "outside" for o in each)]
-        call.foreign = {name: call.args[name] for name in outside}
+        # A guarded value is executed only once a person has permitted it: then it is known.
+        asked = outside if guarded is None else guarded
+        call.foreign = {name: call.args[name] for name in outside if name not in asked}
 
 
 def begins(call: RequestedCall, texts: Texts) -> None:
