@@ -75,7 +75,7 @@ class TokenBoundedMemory(Memory):
         super()._start_empty()
         self._sizes: list[int] = []
         self._tokens = 0
-        self.left_out = 0
+        self.left_out: int = 0
         self._task = -1  # the index of the last user message
 
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them

@@ -78,7 +78,7 @@ class Texts:
         self._whole: dict[Key, str] = {}  # values of results that are the program's as a whole
         self._written = ""  # what the model had actions of the program write or work on
         self._written_keys: set[Key] = set()
-        self.changed = False  # whether an action may have kept something from outside
+        self.changed: bool = False  # whether an action may have kept something from outside
 
     # -- what comes in -----------------------------------------------------------------------------
 

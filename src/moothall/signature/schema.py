@@ -46,7 +46,7 @@ class SchemaValidator:
 
     def __init__(self, schema: dict[str, Any]) -> None:
         try:
-            self.schema = copy_json(schema)
+            self.schema: dict[str, Any] = copy_json(schema)
         except NotJSON as error:
             raise WrongSchema(str(error)) from None
         self._work = Work(self.schema)

@@ -64,7 +64,8 @@ class SQLiteFile(Generic[E]):
         if not is_path(path):
             article = "an" if kind[0] in "aeiou" else "a"
             raise ConfigError(f"{article} {kind}'s path must be the name of a file, got {path!r}")
-        self.name = name = os.fspath(path)
+        self.name: str = os.fspath(path)
+        name = self.name
         self._at = os.path.abspath(name)
         self.path: Path = Path(self._at)
         self._log = f"{os.path.realpath(self._at)}-wal"

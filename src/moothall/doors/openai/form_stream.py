@@ -21,7 +21,7 @@ class FormStream:
         self._form, self._send, self._whole = form, send, whole
         self._said: dict[Kind, str] = {}  # of the turn
         self._ended: set[Kind] = set()  # what was said in the turn before
-        self.begun = False
+        self.begun: bool = False
         self._wrote = math.inf
 
     async def piece(self, text: str, kind: Kind) -> None:

@@ -39,7 +39,8 @@ class Adapting:
     def __init__(self, id_length: int = 0, answer_before_user: bool = False) -> None:
         self._exact, self._most = id_length, 0
         self._answers = answer_before_user
-        self._signs = self._reasons = self.blind = False
+        self._signs = self._reasons = False
+        self.blind: bool = False
         self.version: int = 0
 
     def refused(self, said: str) -> bool:

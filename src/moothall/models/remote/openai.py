@@ -165,7 +165,7 @@ class OpenAIModel(HTTPModel):
         self._encrypts = True
         self._account: dict[str, str] = {}
         named = "MOOTHALL_KEY of a command" if base_url else PROVIDERS[provider].key
-        self.where_key = f"api_key=, or {named}" if named else "api_key="
+        self.where_key: str = f"api_key=, or {named}" if named else "api_key="
         if provider == "openai" and not base_url:  # like the key, they are for OpenAI's server
             of_account = {header: os.environ.get(name) for header, name in _ACCOUNT.items()}
             self._account = {header: value for header, value in of_account.items() if value}

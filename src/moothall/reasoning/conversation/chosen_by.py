@@ -90,7 +90,7 @@ class ChosenBy(Order):
         check_boolean("ChosenBy: may_end=", may_end)
         self._model = model
         self.prompt = prompt
-        self.about = roles_of(about, "ChosenBy")
+        self.about: dict[str, str] = roles_of(about, "ChosenBy")
         self.repeat = repeat
         self.may_end = may_end
 

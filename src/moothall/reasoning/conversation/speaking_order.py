@@ -199,7 +199,7 @@ class HandOver(Order):
         check_boolean("HandOver: stay=", stay)
         self.stay = stay
         self.first: str | None = None if first is None else address(first)
-        self.about = roles_of(about, "HandOver")
+        self.about: dict[str, str] = roles_of(about, "HandOver")
 
     def check(self, agents: dict[str, Any]) -> None:
         """Refuse ids that name no participant, and participants with an action of the same name."""

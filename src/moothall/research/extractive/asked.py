@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Set
 from itertools import pairwise
 from typing import Final
 
-from moothall.research.extractive.moment import asked_moment
+from moothall.research.extractive.moment import Moment, asked_moment
 from moothall.research.extractive.needed import MADE, VERSION, Needed, asks_for_licence, needed
 from moothall.research.extractive.question import EXACT, STRONG, Kind, kind_of
 from moothall.research.relevance import Index
@@ -88,7 +88,8 @@ class Asked:
         weak = {term for word in light for term in terms_of(word)}
         for term in weak & self.weights.keys():
             self.weights[term] *= _CLASS
-        self.moment, rest = asked_moment(question)
+        moment, rest = asked_moment(question)
+        self.moment: Moment = moment
         self.restricted: Set[str] = {*terms(subject(rest))} - weak  # words beside the moment
         self.total: float = sum(self.weights.values()) or 1.0
         self.pairs: list[tuple[str, str]] = [*pairwise(dict.fromkeys(terms(subject(question))))]
