@@ -264,7 +264,7 @@ async def test_resume_runs_without_a_journal_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="'desk' has no journal="):
         await agent.resume_runs()
     agent.journal = tmp_path / "journal"
-    with pytest.raises(DefinitionError, match="deps= must be a function of the run, got 'ada'"):
+    with pytest.raises(DefinitionError, match='deps= must be a function, got "ada"'):
         await agent.resume_runs(deps="ada")
     with pytest.raises(DefinitionError, match="concurrency"):
         await agent.resume_runs(concurrency=0)

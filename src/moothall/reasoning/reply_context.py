@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -72,7 +73,7 @@ A door removes its entry after the request.
 class _UnderWay:
     """The task of a reply, and whether `cancel_run` has cancelled it."""
 
-    task: asyncio.Task[Any]
+    task: weakref.ref[asyncio.Task[Any]]  # a dropped reply ends when it is collected
     stopped: bool = False
 
 
@@ -87,7 +88,7 @@ def under_way(run_id: str) -> Iterator[None]:
     if task is None or run_id in _UNDER_WAY:
         yield
         return
-    mine = _UNDER_WAY[run_id] = _UnderWay(task)
+    mine = _UNDER_WAY[run_id] = _UnderWay(weakref.ref(task))
     try:
         yield
     except asyncio.CancelledError:
@@ -109,16 +110,17 @@ def cancel_run(run_id: str) -> bool:
     Return False if none is under way in this process.
     """
     mine = _UNDER_WAY.get(run_id)
-    if mine is None:
+    task = None if mine is None else mine.task()
+    if mine is None or task is None:
         return False
 
     def cancel() -> None:
         if _UNDER_WAY.get(run_id) is mine and not mine.stopped:  # else its task does other work
             mine.stopped = True
-            mine.task.cancel()
+            task.cancel()
 
     with suppress(RuntimeError):  # its loop has ended
-        mine.task.get_loop().call_soon_threadsafe(cancel)
+        task.get_loop().call_soon_threadsafe(cancel)
     return True
 
 

@@ -257,8 +257,6 @@ def answers(
     else:
         name, args = "response", {"data": value, "original_message_id": id}
     meta = None if tracing.active is None else tracing.active.answering(delivery)
-    if name == "say":  # its arguments have no place for what it answers
-        about = {"original_message_id": id, "thread": envelope.thread}
-        told = {key: value for key, value in about.items() if value is not None}
-        meta = {**(meta or {}), **told} or None
+    if name == "say" and id is not None:  # its arguments have no place for it
+        meta = {**(meta or {}), "original_message_id": id}
     return Envelope(sender, to, name, args, None, meta, envelope.thread), id

@@ -6,11 +6,14 @@ import ctypes
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, nullcontext
+from typing import Any, Final
 
 from moothall.sqlite.held import Held, Identity
 from moothall.threads import guard, in_child
+
+_CLOSE_S: Final = 5.0
+"""How long closing a file waits for others that open it."""
 
 OPENING = guard()
 OPEN: set[SQLiteConnection] = set()
@@ -71,9 +74,8 @@ class SQLiteConnection(sqlite3.Connection):
             OPEN.discard(self)
             used = self.identity in ABANDONED or has_open(self.identity)
             held = None if used else HELD.pop(self.identity, None)
-        if held is not None:
-            held.release()
-        super().close()
+        with nullcontext() if held is None else held.closing(_CLOSE_S):
+            super().close()
         if held is not None:
             with OPENING:
                 if self.identity not in HELD and held.hold_again():

@@ -13,7 +13,8 @@ import os
 import sqlite3
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -27,6 +28,8 @@ Identity: TypeAlias = tuple[int, int] | None
 
 _WRITER: Final = 0x40000200
 """The byte behind them that who writes has locked."""
+_GATE: Final = 0x40000201
+"""The next one: locked by who opens the file, until it is held, and alone by who closes it."""
 _INDEX_USED: Final = 128
 """The byte of `-shm` that SQLite locks while it has the file open."""
 _WRITES: Final = range(120, 121)
@@ -69,7 +72,11 @@ class Held:
             self._file = os.open(path, _FLAGS)
             # From here on nobody removes -wal and -shm.
             deadline = time.monotonic() + seconds
+            if OPEN_FILE_LOCKS:
+                _wait(self._file, fcntl.F_RDLCK, _GATE, 1, deadline)
             _wait(self._file, fcntl.F_RDLCK, *_USED, deadline)
+            if OPEN_FILE_LOCKS:
+                set_lock(self._file, fcntl.F_UNLCK, _GATE)
             self._shm, made = _opened(f"{path}-shm")
             if made:
                 owned_as(f"{path}-shm", path)
@@ -131,6 +138,22 @@ class Held:
             for fd, first, count in self._shared():
                 fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, count, first)
                 set_lock(fd, fcntl.F_UNLCK, first, count)
+
+    @contextmanager
+    def closing(self, seconds: float) -> Iterator[None]:
+        """Have nobody open the file while SQLite removes the files beside it.
+
+        SQLite's own lock may be dropped meanwhile, as by a copy that this process makes.
+        """
+        if OPEN_FILE_LOCKS:
+            with suppress(sqlite3.OperationalError):
+                _wait(self._file, fcntl.F_WRLCK, _GATE, 1, time.monotonic() + seconds)
+        self.release()
+        try:
+            yield
+        finally:
+            if OPEN_FILE_LOCKS:
+                set_lock(self._file, fcntl.F_UNLCK, _GATE)
 
     def hold_again(self) -> bool:
         """Hold the file again, after `release`, if another part of this process has it open."""
