@@ -63,7 +63,7 @@ def test_the_page_is_a_notebook_that_runs(tmp_path: Path, monkeypatch: pytest.Mo
     outputs = executed(cells, tmp_path, monkeypatch)
     seen = [shown(each) for each in outputs]
     assert not [each for each in outputs for one in each if one.output_type == "error"]
-    reply, printed, runs, run, dual, space, report, day, results, frame = seen
+    reply, printed, runs, run, dual, space, report, day, results, curve, frame = seen
     assert "There are <strong>3</strong> pears." in reply
     assert "in_stock" in reply
     assert "pears-1" in reply
@@ -80,6 +80,7 @@ def test_the_page_is_a_notebook_that_runs(tmp_path: Path, monkeypatch: pytest.Mo
     assert day.endswith("[picture]")
     assert "mean [95 %]" in results
     assert "&quot;citizens&quot;: 40" in results
+    assert curve.endswith("[picture]")
     assert "Name: value" in frame
 
 

@@ -55,6 +55,6 @@ def test_on_a_phone_the_line_to_write_in_is_at_the_end_of_the_screen(
     page = open_page()
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function(
-        "innerHeight - document.querySelector('.s-write').getBoundingClientRect().bottom < 60"
+        "innerHeight - document.querySelector('.s-write')?.getBoundingClientRect().bottom < 60"
     )
     expect(page.get_by_role("button", name="Send")).to_be_in_viewport()
