@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from conformance.memory import call, result, said, user
@@ -377,6 +377,7 @@ def test_a_text_is_never_a_query_language(told: SQLiteMemory, text: str) -> None
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text())
+@example(text="\u0300 \u0301")
 def test_any_text_finds_itself(told: SQLiteMemory, text: str) -> None:
     told.add_memory(user(f"{text} unmistakable"))
     found = told.recall(f"{text} unmistakable", 1000)

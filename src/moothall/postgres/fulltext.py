@@ -45,15 +45,15 @@ def query_words(text: str, most: int) -> list[str]:
     for word in pieces(text):
         # A pair of neighbours stands for both.
         found += [left + right for left, right in pairwise(word)] or word
-    return distinct(map(_plain, found), most)
+    return distinct(filter(None, map(_plain, found)), most)
 
 
 def _words(text: str) -> Iterator[str]:
+    """Yield the words of a text; what consists of accents alone is none."""
     for word in pieces(text):
         for place, piece in enumerate(word):
-            yield _plain(piece)
-            if place:
-                yield _plain(word[place - 1] + piece)
+            both = (piece, word[place - 1] + piece) if place else (piece,)
+            yield from filter(None, map(_plain, both))
 
 
 def _plain(word: str) -> str:
