@@ -54,7 +54,7 @@ def test_on_a_phone_the_line_to_write_in_is_at_the_end_of_the_screen(
 ) -> None:
     page = open_page()
     page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_function(
-        "innerHeight - document.querySelector('.s-write')?.getBoundingClientRect().bottom < 60"
-    )
     expect(page.get_by_role("button", name="Send")).to_be_in_viewport()
+    line = page.locator(".s-write").bounding_box()
+    assert line is not None
+    assert 844 - (line["y"] + line["height"]) < 60
