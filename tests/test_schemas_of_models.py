@@ -98,7 +98,7 @@ def test_every_list_says_what_it_lists(asked: list[dict[str, Any]]) -> None:
             assert any("description" in one for one in described), each
 
 
-def test_what_is_decided_comes_after_a_text(asked: list[dict[str, Any]]) -> None:
+def test_model_schema_has_its_decision_after_a_text(asked: list[dict[str, Any]]) -> None:
     decided = {"action", "B_is", "is_over", "blocks", "tool"}
     seen = set()
     for each in asked:

@@ -359,7 +359,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_is_written_after_its_own_process_has_read_the_files_outlives_a_kill(
+def test_sqlite_write_after_own_process_read_the_files_outlives_a_kill(
     tmp_path: Path,
 ) -> None:
     done = subprocess.run(
