@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from models.openai_server import OpenAIServer, text
 from moothall import ReActAgent, ScriptedModel
 from moothall.errors import ConfigError
 from moothall.orders.simulate import SimulateOrder
@@ -522,14 +523,26 @@ def test_town_routes_survey_pay_change_and_locate(studio: Studio) -> None:
     assert [value for value, _ in last["counts"]] == [True, False]
     assert sum(number for _, number in last["counts"]) == 4
     assert survey(citizens=0) == "citizens: Input should be greater than or equal to 1"
-    assert survey() == "there is no model: choose which state stands for the answer"
+    assert survey() == "name a model, or choose which state stands for the answer"
     for few in (["a"], ["a", " "], ["a", "b", "a"]):
         told = survey(by="opinion art", kind="choice", choices=few)
         assert "write two choices or more, each once" in told
     asked(studio, "interview", {"citizen": "3", "question": "How are you?"})
+    with OpenAIServer(text('{"answer": "Fine."}'), text('{"answer": true}')) as server:
+        model = f"{server.url}#m"
+        asked(studio, "interview", {"citizen": "3", "question": "And now?", "model": model})
+        survey(citizens=1, model=model)
+    by_model = asked(studio, "log")["said"][:2]
+    assert by_model[1]["answer"] == "Fine."
+    assert [each.get("source") or each["sources"] for each in by_model] == [{"model": 1}, "model"]
+    assert "there is no model 'nonesuch'" in survey(citizens=1, model="nonesuch")
     said = asked(studio, "log")["said"]
-    assert [each["kind"] for each in said] == ["interview", *["survey"] * 4]
-    assert f"I am {citizen('3')['name']}." in said[0]["answer"]
+    assert [each["kind"] for each in said] == [
+        "survey",
+        *["interview"] * 2,
+        *["survey"] * 4,
+    ]
+    assert f"I am {citizen('3')['name']}." in said[2]["answer"]
     name = citizen("3")["name"]
     found = asked(studio, f"find?name=%20{name[:2].upper()}")
     assert ["3", name, citizen("3")["status"]["home"]] in found
@@ -557,7 +570,7 @@ def test_town_routes_survey_pay_change_and_locate(studio: Studio) -> None:
         "fnull is null",
     ]
     before = frame(studio)[0]
-    assert before["changes"] == 5 + 7
+    assert before["changes"] == 7 + 7
     asked(studio, "control", {"speed": 10})
     assert (frame(studio)[0]["speed"], frame(studio)[0]["step"]) == (10, 1)
     asked(studio, "control", {"do": "step"})

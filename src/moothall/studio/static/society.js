@@ -100,9 +100,11 @@ export function mount(root) {
   const who = h("div", { class: "s-person" });
   const card = h("div", { class: "s-person" });
   const question = h("input", { class: "s-input", maxlength: 2000, placeholder: "Ask it a question", "aria-label": "Question to the citizen" });
+  const named = (label) => h("input", { class: "s-input", size: 14, maxlength: 200, placeholder: "the town’s own model", "aria-label": label });
+  const [model, modelOfAll] = [named("Model that answers for the citizen"), named("Model that answers for all")];
   const ask = h("form", { class: "s-row", hidden: true, onsubmit: attempt(async () => {
-    if (question.value.trim()) await sent(question, (asked) => post("interview", { citizen, question: asked.trim() }));
-  }) }, question, h("button", { class: "s-button" }, "Interview"));
+    if (question.value.trim()) await sent(question, (asked) => post("interview", { citizen, question: asked.trim(), model: model.value }));
+  }) }, question, model, h("button", { class: "s-button" }, "Interview"));
   const answers = h("div", { class: "s-answers" });
   const labelled = (label, input) => h("label", {}, h("span", {}, label), input);
   const field = (attrs = {}) => h("input", { class: "s-input", ...attrs });
@@ -136,14 +138,14 @@ export function mount(root) {
   const many = field({ type: "number", min: 1, value: "100" });
   const results = h("div", { class: "s-answers" });
   const survey = h("form", { class: "s-fields", onsubmit: attempt(async () => {
-    await post("survey", { text: asked.value, kind: kind.value, choices: kind.value === "choice" ? choices.value.split(",") : [], by: by.value, citizens: Number(many.value) });
+    await post("survey", { text: asked.value, kind: kind.value, choices: kind.value === "choice" ? choices.value.split(",") : [], by: by.value, model: modelOfAll.value, citizens: Number(many.value) });
     asking.open = false; // so that what was answered is in sight
     await showLog();
     const made = results.firstElementChild;
     made.tabIndex = -1;
     made.focus({ preventScroll: true });
     made.scrollIntoView({ block: "nearest" });
-  }) }, labelled("Question", asked), labelled("Type of answer", kind), choosing, h("div", {}, labelled("Without a model, answered from", by), h("p", { class: "s-soft" }, "A rule does not read the question: the state you choose stands for the answer, its upper half for yes.")), labelled("How many citizens", many), h("button", { class: "s-button" }, "Ask"));
+  }) }, labelled("Question", asked), labelled("Type of answer", kind), choosing, labelled("Model", modelOfAll), h("div", {}, labelled("Without a model, answered from", by), h("p", { class: "s-soft" }, "A rule does not read the question: the state you choose stands for the answer, its upper half for yes.")), labelled("How many citizens", many), h("button", { class: "s-button" }, "Ask"));
   choosing.hidden = true;
   const asking = h("details", {}, h("summary", {}, "Ask citizens a question"), survey);
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from os import environ
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel
 from pydantic import Field as Checked
 
 from moothall.errors import ConfigError
+from moothall.orders.named_models import made_model
 from moothall.studio.towns.town import MOST
 
 if TYPE_CHECKING:
+    from moothall.models.protocol import Model
     from moothall.society.society import Society
     from moothall.society.survey import Respondent
 
@@ -20,7 +23,25 @@ _LISTED: Final = 200
 """The most answers that a page lists."""
 
 
-class AskedAll(BaseModel):
+class ByModel(BaseModel):
+    """A question of a page, and the model that answers for citizens; the town's own if empty."""
+
+    model: str = Checked("", max_length=200)
+
+    def chosen(self) -> Model | None:
+        """Return the model that the page names; ConfigError or ModelError if it is of no use."""
+        name = self.model.strip()
+        return made_model(name, environ.get("MOOTHALL_KEY")) if name else None
+
+
+class Asked(ByModel):
+    """A question of a page to one citizen."""
+
+    citizen: str
+    question: str = Checked(min_length=1, max_length=2_000)
+
+
+class AskedAll(ByModel):
     """A survey of one question that a page requests."""
 
     text: str = Checked(min_length=1, max_length=2_000)
@@ -33,15 +54,17 @@ class AskedAll(BaseModel):
         """Ask several citizens, between two steps; return what a page shows of it."""
         from moothall.society.survey import Question, Survey
 
-        if not self.by and not has_model:
-            raise ConfigError("there is no model: choose which state stands for the answer")
+        model = self.chosen()
+        if not self.by and model is None and not has_model:
+            raise ConfigError("name a model, or choose which state stands for the answer")
         choices = tuple(each.strip() for each in self.choices if each.strip())
         if self.kind == "choice" and len({*choices}) < max(2, len(choices)):
             raise ConfigError("write two choices or more, each once, with commas between them")
         question = Question("answer", self.text, self.kind, choices, by=_rule(self, choices))
         ids = [*society.books.where]
         every = max(1, len(ids) // self.citizens)
-        answers = await society.survey(Survey(self.text, [question]), ids[::every][: self.citizens])
+        whom = ids[::every][: self.citizens]
+        answers = await society.survey(Survey(self.text, [question]), whom, model=model)
         counts = Counter(each.value for each in answers)
         offered = {"scale": range(1, 6), "yes_no": (True, False), "choice": choices}[self.kind]
         values = [*offered, *(counts.keys() - {*offered})]  # also what nobody has chosen

@@ -20,7 +20,7 @@ from moothall.orders.simulate import SimulateOrder, check
 from moothall.studio.page import Field, Form, Tab, WouldEnd
 from moothall.studio.towns.changes import Change
 from moothall.studio.towns.experiments import Experiments
-from moothall.studio.towns.survey import AskedAll
+from moothall.studio.towns.survey import Asked, AskedAll
 from moothall.studio.towns.town import MOST, Town, with_head
 from moothall.threads import guard
 
@@ -41,13 +41,6 @@ class Control(BaseModel):
 
     do: Literal["play", "pause", "step"] | None = None
     speed: Literal[0, 1, 2, 4, 10] | None = None
-
-
-class Asked(BaseModel):
-    """A question of a page to one citizen."""
-
-    citizen: str
-    question: str = Checked(min_length=1, max_length=2_000)
 
 
 class Beside(BaseModel):
@@ -310,7 +303,7 @@ class SocietyTab(Tab):
     async def interview(self, asked: Asked) -> None:
         """Ask one citizen, between two steps."""
         town, society = self._living()
-        said = await society.interview(asked.citizen, asked.question)
+        said = await society.interview(asked.citizen, asked.question, model=asked.chosen())
         told = {"answer": str(said), "source": said.source, "reason": said.reason}
         town.note({"kind": "interview", **asked.model_dump(), **told})
 
