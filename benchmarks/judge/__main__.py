@@ -29,7 +29,7 @@ from benchmarks.judge.public import Pair
 from benchmarks.judge.written import pairs as written
 from moothall.research import support
 from moothall.research.citations import fault, features, judge
-from moothall.research.sentences import terms
+from moothall.text.terms import terms
 
 _DATA = Path(__file__).resolve().parent.parent / "data"
 TABLE = _DATA / "judge.csv.gz"

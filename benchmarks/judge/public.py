@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from moothall.research.sentences import terms
+from moothall.text.terms import terms
 
 
 class Pair(NamedTuple):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Set
 from functools import lru_cache
 from typing import NamedTuple
 
 from moothall.research.findings import Passage
-from moothall.research.sentences import subject, terms, words
+from moothall.text.ranking import Ranking
+from moothall.text.terms import subject, terms, words
 
 RELEVANT = 0.34
 """A passage with less than this share of an objective's words, by weight, says nothing about it."""
-# Imagined passages without any of the words, which are counted beside the known ones: these were
-# searched for, so an objective's words are more frequent in them than elsewhere.
-_BEYOND = 300
-_K1, _B = 1.2, 0.6
+_BEYOND = 300  # imagined passages beside the known ones, which were searched for
 _TITLE = 2  # the weight of a word of the title, against 1 for the text
 
 
@@ -29,32 +26,22 @@ class Found(NamedTuple):
 
 
 class Index:
-    """An index of passages by their words.
-
-    The score is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009), with
-    the words of the title beside those of the text.
-    """
+    """An index of passages by the words of their texts and titles."""
 
     def __init__(self, passages: Iterable[Passage]) -> None:
         self.passages: list[Passage] = list(
             {each.sha256 + each.url: each for each in passages}.values()
         )
-        self._counts = [_counted(titled(each), each.text) for each in self.passages]
-        self._among: Counter[str] = Counter()
-        for counts in self._counts:
-            self._among.update(counts.keys())
-        self._mean = sum(map(Counter.total, self._counts)) / max(len(self._counts), 1)
+        self._ranking = Ranking([_counted(titled(p), p.text) for p in self.passages], _BEYOND)
 
     @property
     def known(self) -> Set[str]:
         """The words that any passage has."""
-        return self._among.keys()
+        return self._ranking.among.keys()
 
     def weight(self, term: str) -> float:
         """Return how much a word says: the rarer it is, the more."""
-        count = self._among[term]
-        without = len(self.passages) + _BEYOND - count
-        return math.log(1 + (without + 0.5) / (count + 0.5))
+        return self._ranking.weight(term)
 
     def weights(self, text: str) -> dict[str, float]:
         """Return the words of a question with their weights."""
@@ -68,18 +55,12 @@ class Index:
         spelled = [] if query.isupper() else words(query)
         names = {term for word in spelled if word[1:].isupper() for term in terms(word)}
         found = []
-        for place, counts in enumerate(self._counts):
-            there = [term for term in weights if term in counts]
-            if not there:
-                continue
-            length = _K1 * (1 - _B + _B * counts.total() / self._mean)
-            score = sum(weights[t] * counts[t] * (_K1 + 1) / (counts[t] + length) for t in there)
+        for place, score, there in self._ranking.best(weights)[:limit]:
             share = sum(weights[t] for t in there) / whole
             if len(there) == 1 < len(weights) and there[0] not in names:
                 share = 0.0
-            found.append((score, -place, share))
-        found.sort(reverse=True)
-        return [Found(self.passages[-p], score, share) for score, p, share in found[:limit]]
+            found.append(Found(self.passages[place], score, share))
+        return found
 
     def best(self, queries: Iterable[str]) -> dict[Passage, float]:
         """Return the passages that have any word of some texts, each with its highest score."""

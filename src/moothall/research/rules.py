@@ -20,9 +20,9 @@ from moothall.research.findings import (
 )
 from moothall.research.pool import ResourcePool, passages_of
 from moothall.research.relevance import Index, titled
-from moothall.research.sentences import subject, terms, terms_of, words
 from moothall.research.writing.answers import words_of
 from moothall.text import one_line
+from moothall.text.terms import subject, terms, terms_of, words
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench

@@ -6,13 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from moothall.jsonvalue import readable
+from moothall.text.scripts import UNSPACED
 
-# Scripts written without spaces, in which a "word" of the index would be a whole sentence: each
-# character is indexed as a word, and a word of the query is several in a row.
-UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-)
+# In scripts without spaces a "word" of the index would be a whole sentence: each character is
+# indexed as a word, and a word of the query is several in a row.
 _UNSPACED = re.compile(f"([{UNSPACED}])")
 _WORD = re.compile(r"[\w\u0300-\u036f]+")  # with the marks of letters that are written apart
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from moothall.research.sentences import FOOTNOTE, STOP_WORDS, WORD, listed, normal, stem, terms_of
+from moothall.research.sentences import FOOTNOTE
+from moothall.text.terms import STOP_WORDS, WORD, listed, normal, stem, terms_of
 
 
 class Number(NamedTuple):

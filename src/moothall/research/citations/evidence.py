@@ -16,8 +16,9 @@ from moothall.research.citations.claims import (
     knows,
     plain,
 )
-from moothall.research.sentences import STOP_WORDS, sentences, stem, terms_of, words
+from moothall.research.sentences import sentences
 from moothall.text import shorten
+from moothall.text.terms import STOP_WORDS, stem, terms_of, words
 
 _NEGATION_MORE = "has a negation that the passage lacks"
 _NEGATION_LESS = "lacks a negation that the passage has"

@@ -12,7 +12,7 @@ from moothall.research.citations.lexicon import ALIKE
 from moothall.research.citations.parsed import Sentence, Stored
 from moothall.research.citations.quantities import Date, Quantity
 from moothall.research.citations.units import Comparison
-from moothall.research.sentences import listed
+from moothall.text.terms import listed
 
 _ALREADY: Final = listed("the both these those all between")  # two groups
 _FOLLOWS: Final = {(">=", ">"), ("<=", "<"), (">=", "="), ("<=", "=")}

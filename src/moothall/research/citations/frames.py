@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from moothall.research.citations.lexicon import CONVERSE, OPPOSED
 from moothall.research.citations.matching import Unit, word_at
 from moothall.research.citations.parsed import Sentence, Stored
-from moothall.research.sentences import listed
+from moothall.text.terms import listed
 
 _BEING: Final = listed("was were is are been be being got get gets")
 _BEFORE_VERBS: Final = listed(

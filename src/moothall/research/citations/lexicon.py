@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moothall.research.sentences import listed, stem
+from moothall.text.terms import listed, stem
 
 # One group of words of nearly the same meaning a line; a word may stand in several.
 _ALIKE: Final = """

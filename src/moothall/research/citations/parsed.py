@@ -11,7 +11,8 @@ from moothall.research.citations.claims import LIGHT, SOURCES, is_negation, plai
 from moothall.research.citations.lexicon import ALIKE, BACKWARD, DENYING, OPPOSED
 from moothall.research.citations.quantities import Date, Quantity, found
 from moothall.research.citations.units import MONTHS
-from moothall.research.sentences import STOP_WORDS, WORD, listed, sentences, stem, terms_of
+from moothall.research.sentences import sentences
+from moothall.text.terms import STOP_WORDS, WORD, listed, stem, terms_of
 
 BEGINNING: Final = 5
 """Words with this many first letters in common count as nearly the same."""

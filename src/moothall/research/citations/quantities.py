@@ -18,7 +18,7 @@ from moothall.research.citations.units import (
     Comparison,
     unit_of,
 )
-from moothall.research.sentences import listed
+from moothall.text.terms import listed
 
 
 class Quantity(NamedTuple):

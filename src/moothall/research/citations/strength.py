@@ -9,7 +9,7 @@ from moothall.research.citations import lexicon
 from moothall.research.citations.lexicon import CONVERSE, OPPOSED
 from moothall.research.citations.matching import Unit, near, word_at
 from moothall.research.citations.parsed import Sentence, Stored
-from moothall.research.sentences import listed
+from moothall.text.terms import listed
 
 _WEAK: Final = listed("will would shall can")
 _EXCEPTING: Final = listed("unless except excluding only")

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from moothall.provenance.values import MONTHS_BY_NAME
 from moothall.research.citations.claims import COUNTS, SCALES
-from moothall.research.sentences import listed
+from moothall.text.terms import listed
 
 Comparison: TypeAlias = Literal["=", ">", ">=", "<", "<=", "~"]
 

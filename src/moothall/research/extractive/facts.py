@@ -22,7 +22,7 @@ from moothall.research.extractive.windows import (
 )
 from moothall.research.findings import Passage
 from moothall.research.relevance import Index, titled
-from moothall.research.sentences import terms
+from moothall.text.terms import terms
 
 PASSAGES: Final = 30  # the best of an index, whose sentences are looked at
 _OPTIONS: Final = 60  # the same for an option, as a passage explains many

@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
 from moothall.research.extractive.question import Kind
-from moothall.research.sentences import terms, terms_of
+from moothall.text.terms import terms, terms_of
 
 # Who wrote it: the verbs of a question, and one of those that must then stand beside a name.
 _WROTE: Final = (

@@ -12,8 +12,8 @@ from moothall.research.extractive.facts import Candidate
 from moothall.research.extractive.units import Unit
 from moothall.research.extractive.windows import LONGEST
 from moothall.research.findings import Passage
-from moothall.research.sentences import terms
 from moothall.research.writing.safe_markdown import has_html
+from moothall.text.terms import terms
 
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
 _COMMENTED: Final = re.compile(r"\n[ \t]*#[ \t]+")  # the next line of a comment

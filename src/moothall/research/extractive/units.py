@@ -8,13 +8,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from moothall.research.extractive.blocks import ASSIGNED, literals, settings
-from moothall.research.sentences import (
-    COLUMNS,
-    UNDERLINED,
-    adornments,
-    comments,
-    sentences,
-)
+from moothall.research.sentences import COLUMNS, UNDERLINED, adornments, comments, sentences
 
 _CODE: Final = re.compile(
     r">>> |(?:[({\[:=]\n[ \t]|;\n)(?![^;{}=]*\.$)|\n[ \t]*(?:[)}\]]|#(?! )|//)"

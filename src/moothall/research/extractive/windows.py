@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from moothall.research.extractive.asked import Asked
 from moothall.research.extractive.units import NUMBERED, Unit, units
-from moothall.research.sentences import terms
+from moothall.text.terms import terms
 
 LONGEST: Final = 400  # characters of a window
 NOTHING: Final[frozenset[str]] = frozenset()

@@ -7,8 +7,8 @@ from itertools import pairwise
 from sqlite3 import Connection
 from typing import Final
 
-from moothall.research.sentences import is_stop_word, other_spelling, subject
 from moothall.sqlite.fulltext import any_of, distinct, query_words
+from moothall.text.terms import is_stop_word, other_spelling, subject
 
 QUERY_WORDS: Final = 32
 """How many different words of a question are used; more would add nothing."""

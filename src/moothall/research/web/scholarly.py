@@ -18,10 +18,10 @@ from moothall.http.addresses import address_check
 from moothall.research.findings import Publication, Resource
 from moothall.research.reading.html import plain
 from moothall.research.scope import Scope
-from moothall.research.sentences import is_stop_word
 from moothall.research.web.fetching import USER_AGENT, checked, status_text
 from moothall.sqlite.fulltext import distinct, query_words
 from moothall.text import one_line
+from moothall.text.terms import is_stop_word
 
 ARXIV: Final = "https://export.arxiv.org/api/query"
 CROSSREF: Final = "https://api.crossref.org/works"
