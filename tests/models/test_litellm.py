@@ -483,7 +483,7 @@ def test_litellm_parameter_that_a_provider_lacks_is_named_before_sending() -> No
 
 def test_a_provider_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MOOTHALL_OFFLINE")
-    with pytest.raises(ModelError, match=r"^litellm:nobody/m: litellm knows no provider 'nobody'$"):
+    with pytest.raises(ModelError, match=r"^litellm:nobody/m: litellm knows no such provider$"):
         run(LiteLLMModel("nobody/m", base_url="http://127.0.0.1:9").complete(user("Hi")))
 
 
@@ -536,16 +536,10 @@ def test_offline_a_provider_is_not_called() -> None:
             run(asked.complete(user("Hi")))
 
 
-def test_offline_a_provider_that_may_call_others_is_not_called() -> None:
-    asked = LiteLLMModel("vertex_ai/m", KEY, base_url="http://127.0.0.1:9")
-    with pytest.raises(RemoteForbidden, match="vertex_ai may call others than base_url="):
-        run(asked.complete(user("Hi")))
-
-
 def test_offline_links_are_not_fetched() -> None:
     picture = {"type": "image_url", "image_url": {"url": "http://192.0.2.1/a.png"}}
     with OpenAIServer(messages_format.text("ok")) as server:
-        with pytest.raises(RemoteForbidden, match="links in blocks of content"):
+        with pytest.raises(RemoteForbidden, match=r"forbids calls to 192\.0\.2\.1"):
             run(anthropic(server).complete([{"role": "user", "content": [picture]}]))
         assert server.requests == []
 
@@ -554,10 +548,10 @@ def test_offline_links_are_not_fetched() -> None:
 def test_offline_a_redirect_to_another_machine_is_not_followed(
     make: Callable[..., LiteLLMModel],
 ) -> None:
-    with OpenAIServer(http(b"", 307, {"Location": "http://192.0.2.1/v1"})) as server:
-        with pytest.raises(RemoteForbidden, match=r"forbids calls to 192\.0\.2\.1"):
-            run(make(server).complete(user("Hi")))
-        assert len(server.requests) == 1
+    redirect = http(b"", 307, {"Location": "http://192.0.2.1/v1"})
+    refused = pytest.raises(RemoteForbidden, match=r"forbids calls to 192\.0\.2\.1")
+    with OpenAIServer(redirect) as server, refused:
+        run(make(server).complete(user("Hi")))
 
 
 @pytest.mark.parametrize("provider", ("openai", "anthropic"))

@@ -156,7 +156,8 @@ class Client:
     the `connections` does not count. `check_address` is called with the host, its port and an
     address before each connection, and refuses by raising a `MoothallError`, which ends the request
     unless the host has another address. With `check_address` no proxy is used, since it would look
-    up names itself. `where` is the server's name in errors, instead of the URL.
+    up names itself. `where` is the server's name in errors, instead of the URL. A subclass that
+    sends requests by another library defines `_session` and `_send`.
     """
 
     def __init__(
@@ -320,17 +321,20 @@ class Client:
                 if opened or isinstance(error, aiohttp.ClientConnectorError):
                     raise
 
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> _Here:
-        """Return a new session of the running loop, which closes the session when the loop ends."""
+    def _session(self) -> aiohttp.ClientSession:
         import aiohttp
 
-        session = aiohttp.ClientSession(
+        return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0, socket_factory=partial(_socket, self._check_address)
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_S, self.timeout_s)),
         )
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> _Here:
+        """Return a new session of the running loop, which closes the session when the loop ends."""
+        session = self._session()
         keeper = _keep(session)
         with self._lock:
             for other in [other for other in self._held if other.is_closed()]:

@@ -146,11 +146,4 @@ class AnthropicModel(HTTPModel):
         base, mark, query = self.base_url.partition("?")
         url = f"{base.removesuffix('/v1')}/v1/messages{mark}{query}"
         body = content[:-1] + b', "stream": true}' if stream else content
-        headers = await self._headers()
-        response = await self._client.request(
-            "POST", url, headers=headers, body=body, stream=stream
-        )
-        if not 200 <= response.status < 300:
-            text = response.content.decode("utf-8", "replace")
-            raise self._refused(response.status, text, response.headers, response.tries)
-        return response
+        return await self._sent_to(url, body, stream)

@@ -118,19 +118,24 @@ class HTTPModel(RemoteModel):
         """Send a request; return the response if it is an answer, else raise ModelError."""
         raise NotImplementedError
 
+    async def _sent_to(self, url: str, body: bytes | None, stream: bool = False) -> Response:
+        """Send a request to an address; raise ModelError if the server refuses it."""
+        headers, method = await self._headers(), "GET" if body is None else "POST"
+        response = await self._client.request(
+            method, url, headers=headers, body=body, stream=stream
+        )
+        if 200 <= response.status < 300:
+            return response
+        text = response.content.decode("utf-8", "replace")
+        raise self._refused(response.status, text, response.headers, response.tries)
+
     async def _posted(self, url: str, body: Any) -> Any:
         """Return the JSON that the server answers to a request of another kind."""
         check_allowed(url, self.name)
-        data = json.dumps(body, allow_nan=False).encode()
         try:
-            response = await self._client.request(
-                "POST", url, headers=await self._headers(), body=data
-            )
+            response = await self._sent_to(url, json.dumps(body, allow_nan=False).encode())
         except HTTPError as error:
             raise self._lost(str(error)) from None
-        if not 200 <= response.status < 300:
-            text = response.content.decode("utf-8", "replace")
-            raise self._refused(response.status, text, response.headers, response.tries)
         return parsed(response.content, f"{self.name}: the answer")
 
     def _reader(self, content: bytes, calls_before: int) -> AnswerReader:

@@ -243,21 +243,19 @@ class OpenAIModel(HTTPModel):
         """Send a request; a stream again without a count of its tokens, if that is refused."""
         is_response = _is_response(content)
         path = "/responses" if is_response else "/chat/completions"
-        url, headers = joined_url(self.base_url, path), await self._headers()
+        url = joined_url(self.base_url, path)
         while True:
             counted = stream and self._streams_usage and not is_response
             more = b', "stream": true' if stream else b""
             more += b', "stream_options": {"include_usage": true}' if counted else b""
-            body = content[:-1] + more + b"}"
-            response = await self._client.request(
-                "POST", url, headers=headers, body=body, stream=stream
-            )
-            if 200 <= response.status < 300:
-                return response
-            text = response.content.decode("utf-8", "replace")
-            if not (counted and response.status in (400, 422) and _STREAM_USAGE.search(text)):
-                raise self._refused(response.status, text, response.headers, response.tries)
-            self._streams_usage = False
+            try:
+                return await self._sent_to(url, content[:-1] + more + b"}", stream)
+            except ModelError as error:
+                if not (
+                    counted and error.status in (400, 422) and _STREAM_USAGE.search(str(error))
+                ):
+                    raise
+                self._streams_usage = False
 
 
 def _is_response(content: bytes) -> bool:
