@@ -23,10 +23,11 @@ from moothall.reasoning.checked_parts import (
     memory_part,
 )
 from moothall.reasoning.record import NULL_RECORD
-from moothall.reasoning.reply_context import Replying, within
+from moothall.reasoning.reply_context import Replying
 from moothall.reasoning.thread import Thread
 from moothall.reasoning.threaded import Threaded
 from moothall.text import shorten
+from moothall.threads import within
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.budget.amounts import KINDS
 from moothall.budget.limits import USD
+from moothall.threads import within
 
 if TYPE_CHECKING:
     from moothall.budget.budget import Budget
@@ -31,11 +32,8 @@ class Bill:
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Put what models reserve in this context on this bill, and on no other."""
-        token = _OPEN.set(self)
-        try:
+        with within(_OPEN, self):
             yield
-        finally:
-            _OPEN.reset(token)
 
     def json(self) -> dict[str, Any]:
         """Return what was settled or is still reserved, as JSON data."""

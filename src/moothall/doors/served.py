@@ -30,7 +30,7 @@ from moothall.reasoning.threaded import Threaded
 from moothall.spaces.delivery import ASKERS, HEARERS, PAYERS, REQUEST, RUNNING, Delivery, of_chain
 from moothall.spaces.native import NativeSpace
 from moothall.text import escaped, shown_lines
-from moothall.threads import WORKERS, called, guard
+from moothall.threads import WORKERS, called, guard, reset
 
 _IDLE_S: Final = 3600.0
 """Seconds without a request after which a sender is removed, with its threads."""
@@ -295,7 +295,7 @@ class Served:
         try:
             yield
         finally:
-            CURRENT.reset(before)
+            reset(before)
             for known in (self._calls, ASKERS, PAYERS):
                 known.pop(id, None)
             self._busy -= Counter((sender,))

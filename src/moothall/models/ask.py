@@ -11,6 +11,7 @@ from moothall.errors import DefinitionError, InvalidArguments
 from moothall.jsonvalue import Unreadable, readable
 from moothall.models.base import answer_of
 from moothall.text import cut
+from moothall.threads import within
 
 T = TypeVar("T")
 Messages: TypeAlias = list[dict[str, Any]]
@@ -89,11 +90,8 @@ async def ask_json(
 
 async def attempted(number: int, work: Awaitable[T]) -> T:
     """Return what comes of some work, which is a try of this number."""
-    token = ATTEMPT.set(number)
-    try:
+    with within(ATTEMPT, number):
         return await work
-    finally:
-        ATTEMPT.reset(token)
 
 
 def _asks(model: Any, schema: dict[str, Any] | None) -> Ask:

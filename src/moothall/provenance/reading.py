@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from moothall.jsonvalue import json_line
 from moothall.provenance.origin import sources_within
 from moothall.provenance.values import fold, texts_in
+from moothall.threads import reset
 
 _OURS: Final = "moothall"
 """How the names of our threads begin: they carry the context of whoever gave them work."""
@@ -60,7 +61,7 @@ def execute(call: Reading) -> Token[Reading | None]:
 
 def executed(call: Reading, token: Token[Reading | None], result: Any) -> None:
     """End it; what was read beside it counts as read by it if the result has words of that."""
-    READ.reset(token)
+    reset(token)
     _underway.pop(id(call), None)
     if call.beside:
         words = {*_words(json_line(result))}
@@ -123,7 +124,7 @@ class Beside:
 
     def end(self) -> None:
         """Give what was read to each call that has begun before this and has not ended."""
-        READ.reset(self._token)
+        reset(self._token)
         if self._reading.read:
             for number, call in [*_underway.values()]:
                 if call.begun and number < self._number:

@@ -58,7 +58,7 @@ from moothall.reasoning.stream import ReplyStream
 from moothall.reasoning.thread import Interruption, Thread, steer
 from moothall.reasoning.threaded import Threaded
 from moothall.spaces.delivery import PAYERS
-from moothall.threads import refuse_on_loop
+from moothall.threads import refuse_on_loop, reset
 from moothall.workflow import AgentOptions
 
 if TYPE_CHECKING:
@@ -534,10 +534,7 @@ class ConversationalAgent(Threaded):
             if beside is not None:
                 beside.end()
             self._release(thread)
-            try:
-                REPLYING.reset(token)
-            except ValueError:
-                pass  # a coroutine that never finished is closed in another context
+            reset(token)
 
     async def _traced_reply(
         self, answer: Callable[[ReplyRequest], Awaitable[Reply]], request: ReplyRequest

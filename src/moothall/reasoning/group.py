@@ -22,10 +22,10 @@ from moothall.reasoning.record import NULL_RECORD, Record, Step, dumped, loaded
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply import Step as Called
-from moothall.reasoning.reply_context import JOINED, note_member, within
+from moothall.reasoning.reply_context import JOINED, note_member
 from moothall.reasoning.state import REPLY, opened, state
 from moothall.reasoning.thread import Threads
-from moothall.threads import awaited, is_cancelled
+from moothall.threads import awaited, is_cancelled, within
 
 if TYPE_CHECKING:
     from moothall.action import Action

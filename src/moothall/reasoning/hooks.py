@@ -14,10 +14,10 @@ from moothall.jsonvalue import copy_json
 from moothall.models.protocol import ModelReply, Usage
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Record
 from moothall.reasoning.reply import Reply, Stop
-from moothall.reasoning.reply_context import ONCE, deps_of, within
+from moothall.reasoning.reply_context import ONCE, deps_of
 from moothall.reasoning.reply_request import ReplyRequest, check_changed, checked_content
 from moothall.text import nearest
-from moothall.threads import is_cancelled
+from moothall.threads import is_cancelled, within
 
 if TYPE_CHECKING:
     from moothall.budget import Budget

@@ -28,6 +28,7 @@ from moothall.reasoning.state import loaded as loaded
 from moothall.reasoning.step import NULL_STEP as NULL_STEP
 from moothall.reasoning.step import Past as Past
 from moothall.reasoning.step import Step as Step
+from moothall.threads import is_closing
 
 if TYPE_CHECKING:
     from moothall.journal import Journal, Part
@@ -266,7 +267,7 @@ class Record(ReadRecord[S]):
         It does not if the cause is that a coroutine is closed: the garbage collector may do that,
         in a thread that holds what the writer waits for.
         """
-        self._part.run.commit_now(wait=not isinstance(cause, GeneratorExit))
+        self._part.run.commit_now(wait=cause is None or not is_closing(cause))
         self._has_committed()
 
     @property

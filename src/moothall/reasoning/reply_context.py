@@ -146,17 +146,6 @@ def thread_of_caller(agent: Any, thread: str | None) -> str | None:
     return thread if within is None else within.thread_for(agent, thread)
 
 
-@contextmanager
-def within(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """Set a context variable within a `with` block."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):  # a coroutine that never finished is closed in another context
-            variable.reset(token)
-
-
 def approver_of_group(agent: Agent) -> Approver | None:
     """Return the approver of the group that asked an agent; None without one."""
     replying = [each.agent for each in REPLYING.get()]

@@ -17,7 +17,7 @@ from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, Step, Stop
 from moothall.reasoning.state import dumped
 from moothall.text import error_text, log_failure
-from moothall.threads import guard
+from moothall.threads import guard, is_closing
 
 if TYPE_CHECKING:
     from moothall.reasoning.read_record import ReadRecord
@@ -111,10 +111,11 @@ async def guarded(
             cut_off = Stop("cancelled", error_text(error))
             record.note_end("cancelled", **over(stopped(cut_off)))
         try:
-            if isinstance(error, Exception | asyncio.CancelledError):
+            awaits = isinstance(error, Exception | asyncio.CancelledError) and not is_closing(error)
+            if awaits:
                 await record.commit()
             else:
-                record.commit_now(error)  # nothing can be awaited here
+                record.commit_now(error)
         except MoothallError as lost:  # also an error of the memory: raise what stopped the run
             logger.error("run %r: its end is not kept: %s", record.run_id, lost)
         raise

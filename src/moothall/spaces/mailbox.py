@@ -32,6 +32,7 @@ from moothall.spaces.delivery import (
 )
 from moothall.spaces.handler import Offer, ask_permission, handle, text_of, traced
 from moothall.spaces.request import waiting
+from moothall.threads import reset
 from moothall.workflow import not_found
 
 T = TypeVar("T")
@@ -146,7 +147,7 @@ class Mailbox:
                     raise
                 raise router.stopped_error(self.id) from None
             finally:
-                CURRENT.reset(before)
+                reset(before)
                 router.settle(delivery, None, None)
 
         with waiting(handling, delivery):

@@ -18,6 +18,7 @@ from opentelemetry.trace import Span, Status, StatusCode
 from moothall.telemetry import names
 from moothall.telemetry.ids import span_id_of
 from moothall.text import log_failure
+from moothall.threads import reset
 
 logger: logging.Logger = logging.getLogger("moothall.telemetry")
 
@@ -81,7 +82,7 @@ class Scope:
         try:
             yield
         finally:
-            _reset(token)
+            reset(token)
 
 
 class OpenSpan:
@@ -109,8 +110,8 @@ class OpenSpan:
     def leave(self, entered: tuple[Token[Any], Token[Any]]) -> None:
         """Make it the parent no more."""
         ours, theirs = entered
-        _reset(theirs)
-        _reset(ours)
+        reset(theirs)
+        reset(ours)
 
     def piece(self) -> None:
         """Note that a piece of a streamed answer has come."""
@@ -139,11 +140,3 @@ class OpenSpan:
             span.end()
         except Exception as failure:  # of a processor: what is traced goes on
             log_failure(logger, "a span could not be ended", failure)
-
-
-def _reset(token: Token[Any]) -> None:
-    """Reset a context variable, without OpenTelemetry's `detach`, which logs what is no fault."""
-    try:
-        token.var.reset(token)
-    except ValueError:
-        pass  # a coroutine that never finished is closed in another context

@@ -1,5 +1,8 @@
 """Threads: workers, waiting across threads and loops, locks, and what a forked child renews."""
 
+from moothall.threads.closing import is_closing as is_closing
+from moothall.threads.closing import reset as reset
+from moothall.threads.closing import within as within
 from moothall.threads.locks import guard as guard
 from moothall.threads.locks import in_child as in_child
 from moothall.threads.locks import renewed as renewed

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
+from moothall.threads.closing import is_closing
 from moothall.threads.locks import guard, in_child
 
 T = TypeVar("T")
@@ -163,9 +164,10 @@ async def side_by_side(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            if not task.cancelling():  # a second one would cut its cleanup off
-                task.cancel()
-        await asyncio.wait(tasks)
+    except BaseException as error:
+        if not is_closing(error):
+            for task in tasks:
+                if not task.cancelling():  # a second one would cut its cleanup off
+                    task.cancel()
+            await asyncio.wait(tasks)
         raise

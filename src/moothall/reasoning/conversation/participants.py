@@ -22,10 +22,10 @@ from moothall.reasoning.loop.recording import catch_up_models
 from moothall.reasoning.read_record import of_group
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.reply import Content, Reply, Utterance
-from moothall.reasoning.reply_context import ONCE, within
+from moothall.reasoning.reply_context import ONCE
 from moothall.reasoning.resume import ReplayOffsets
 from moothall.text import error_text, log_failure
-from moothall.threads import awaited, side_by_side
+from moothall.threads import awaited, side_by_side, within
 
 if TYPE_CHECKING:
     from moothall.budget import Budget

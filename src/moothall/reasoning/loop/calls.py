@@ -35,7 +35,7 @@ from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.state import Codec
 from moothall.text import cut, log_failure
-from moothall.threads import is_cancelled, side_by_side
+from moothall.threads import is_cancelled, reset, side_by_side
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -114,7 +114,7 @@ class Calls:
             late = DeadlineExceeded("the time of the run was over while its actions were executed")
             raise Stop.at_limit(late) from error
         finally:
-            LIMIT.reset(token)
+            reset(token)
             held._ledger.settle(held, (0, 0, 0, sum(call.begun for call in self.wanted)))
 
     @property

@@ -24,7 +24,7 @@ from moothall.reasoning.loop.provenance import note_of, questions, trace
 from moothall.reasoning.record import NULL_STEP, Step
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.text import log_failure
-from moothall.threads import called
+from moothall.threads import called, reset
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
@@ -126,7 +126,7 @@ async def permits(
         log_failure(logger, failure, error)
         return False
     finally:
-        ASKED.reset(token)
+        reset(token)
 
 
 def rewrite(call: RequestedCall, args: dict[str, Any], texts: Texts | None) -> dict[str, Any]:
