@@ -139,7 +139,7 @@ closed("from outside in", lambda task: task.get_coro().close())  # as the collec
 """
 
 
-@pytest.mark.parametrize("kind, state", [("model", "cancelled"), ("action", "in_doubt")])
+@pytest.mark.parametrize(("kind", "state"), (("model", "cancelled"), ("action", "in_doubt")))
 def test_the_end_of_a_reply_that_is_collected_while_the_journal_is_written_is_kept(
     tmp_path: Path, kind: str, state: str
 ) -> None:

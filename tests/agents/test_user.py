@@ -162,6 +162,7 @@ def test_the_end_of_the_input_waits_no_longer_than_it_is_told(space: NativeSpace
         space.add(ann)
         ann.run_sync(patience)
         assert shown.getvalue() == told
+        space.remove(ann.id)  # the next one waits for Slow alone
     release.set()
     ann, shown = user("Hello!")
     space.add(ann)
@@ -189,13 +190,14 @@ def test_the_end_of_the_input_waits_for_what_is_approved(space: NativeSpace) -> 
         space.add(ann)
         ann.run_sync(patience)
         assert shown.getvalue() == told
+        space.remove(ann.id)  # the next one waits for Careful alone
 
 
 def test_the_end_of_the_input_waits_for_an_agent_of_another_process(broker: Broker) -> None:
     class Busy(Agent):
         @action
         async def work(self) -> str:
-            for _ in range(50):
+            for _ in range(10):
                 await self.ask("Busy", "help")
             return "worked"
 

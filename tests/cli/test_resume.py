@@ -82,7 +82,7 @@ def test_in_doubt_it_says_what_is_and_what_to_do(folder: Path) -> None:
 
 def test_interrupted_in_a_command_it_names_the_ways_to_decide(folder: Path) -> None:
     os.mkfifo(folder / "alive")
-    command = ("run_command", {"command": "echo begun >alive; echo ran >>log.txt; sleep 300"})
+    command = ("run_command", {"command": "echo ran >>log.txt; echo begun >alive; sleep 300"})
     with OpenAIServer(does(command), streamed("Well.")) as server:
         with at_terminal(*act(server), cwd=folder) as terminal:
             terminal.until("Permit this? [y/N/always] ")

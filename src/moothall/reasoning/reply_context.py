@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moothall.agent import CURRENT, Agent
 from moothall.errors import ConfigError, RequestCancelled
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from moothall.reasoning.reply import Reply
     from moothall.reasoning.reply_request import ReplyRequest
     from moothall.reasoning.thread import Turns
-
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
