@@ -249,6 +249,7 @@ FLOORS = {
         "events",
         "stream",
         "threaded",
+        "sub_agents",
         "conversational",
         "recorded_agent",
         "group",

@@ -49,6 +49,8 @@ class ReplyingOptions(AgentOptions, total=False):
 
     shared: bool
     trusted: Iterable[str | int]
+    max_depth: int
+    max_nested_model_calls: int
 
 
 class Workflow:

@@ -314,6 +314,30 @@ def talk(folder: Path, journal: Journal, effects: Effects) -> Conversation:
     return Conversation(members, until=MaxTurns(4), id="talk", journal=journal)
 
 
+def tree(folder: Path, journal: Journal, effects: Effects) -> ReActAgent:
+    """Two calls of one answer ask the same agent, each in a conversation of its own."""
+
+    async def work(messages: list[dict[str, Any]], _: Any) -> ModelReply:
+        task = next(each["content"] for each in messages if each["role"] == "user")
+        n = int(task.split()[-1])
+        done = sum(message["role"] == "tool" for message in messages)
+        if done == 0:
+            return says(call(1, "transfer", n), call(2, "look", n))
+        return says(call(3, "post", n)) if done == 2 else says(text=f"moved {n}")
+
+    clerk = ReActAgent("clerk", ScriptedModel(work), actions=tools(effects))
+    script = [
+        says(*(Call(f"c{n}", "clerk", {"text": f"Move {n}"}) for n in (1, 2))),
+        says(call(3, "post", 3)),
+        says(text="All is moved."),
+    ]
+    actions = [clerk.as_action(fresh=True), *tools(effects)]
+    memory = remembering(folder)
+    return ReActAgent(
+        "teller", ScriptedModel(script), actions=actions, memory=memory, journal=journal
+    )
+
+
 PROGRAMS: dict[str, Callable[[Path, Journal, Effects], Any]] = {
     "react": react,
     "dual": dual,
@@ -321,6 +345,7 @@ PROGRAMS: dict[str, Callable[[Path, Journal, Effects], Any]] = {
     "steered": steered,
     "spent": react,
     "talk": talk,
+    "tree": tree,
 }
 THREADS = {
     **dict.fromkeys(PROGRAMS, ("default",)),

@@ -153,6 +153,7 @@ NAMES = {
     "steered": "an agent: the user interrupts it",
     "spent": "an agent: its budget is spent, it goes on with a larger one",
     "talk": "a conversation of two agents",
+    "tree": "an agent that asks another twice at once, each in a fresh conversation",
 }
 
 
@@ -171,6 +172,7 @@ SOME = {
     ("steered", "after"): 6,
     ("spent", "before"): 9,
     ("talk", "after"): 9,
+    ("tree", "before"): 9,
 }
 
 

@@ -904,8 +904,8 @@ def test_agents_that_ask_each_other_for_ever_are_stopped() -> None:
 
     thinker, _ = agent(deeper, actions=[think])
     reply = thinker.reply_sync("go")
-    assert len(depth) == 32
-    assert "within 32 replies" in reply.text
+    assert len(depth) == 8
+    assert "9 agents deep" in reply.text
     thinker.model.answers = [say("ok")]  # type: ignore[attr-defined]
     assert thinker.reply_sync("go").text == "ok"
 
@@ -1456,7 +1456,7 @@ def test_replies_within_replies_have_an_end() -> None:
 
     thinker = ReActAgent("a", ScriptedModel(answer), actions=[deeper])
     reply = thinker.reply_sync("go")
-    assert (deep, reply.steps[0].result["result"]) == (32, "fine")
+    assert (deep, reply.steps[0].result["result"]) == (8, "fine")
 
 
 def test_an_approver_changes_no_arguments() -> None:

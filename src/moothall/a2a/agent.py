@@ -137,13 +137,20 @@ class A2AAgent(ConversationalAgent):
         said: str = await super().say(content, thread)
         return said
 
-    def as_action(self, name: str | None = None, description: str | None = None) -> Action:
+    def as_action(
+        self,
+        name: str | None = None,
+        description: str | None = None,
+        *,
+        fresh: bool = False,
+        fork: bool = False,
+    ) -> Action:
         """Return an action that asks this agent, as that of every replying agent.
 
         The other house takes what it is told for the words of its user. So after something was
         read from outside, addresses in the text are asked for.
         """
-        made = super().as_action(name, description)
+        made = super().as_action(name, description, fresh=fresh, fork=fork)
         made.addresses = ("text",)
         return made
 

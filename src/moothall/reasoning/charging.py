@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.agent import CURRENT
 from moothall.budget.bill import Bill, charged_json
 from moothall.budget.limits import picodollars, used_up
 from moothall.errors import BudgetExceeded, ConfigError
+from moothall.message import REPLYING
 from moothall.models.base import answer_of, heard
 from moothall.models.protocol import Usage
 from moothall.reasoning.checked_parts import check_part
@@ -87,6 +88,33 @@ def spending(entries: Iterable[Entry]) -> Spending:
     return spent
 
 
+MAX_NESTED_MODEL_CALLS: Final = 500
+"""How many model calls the agents beneath one reply may make together without any budget."""
+
+
+def called_each_other(replies: Iterable[Any]) -> str:
+    """Return which agent called which, in words."""
+    return " called ".join(f"{each.agent.id!r}" for each in replies)
+
+
+def count_unbounded() -> None:
+    """Count a model call that no budget bounds, if its agent was called by an action of another."""
+    replies = REPLYING.get()
+    if not replies or replies[-1].depth == 1:
+        return
+    around = [each for each in replies if each.open]
+    root = around[0]
+    most: int = getattr(root.agent, "max_nested_model_calls", MAX_NESTED_MODEL_CALLS)
+    if root.calls >= most:
+        raise BudgetExceeded(
+            f"the agents beneath one reply of agent {root.agent.id!r} have made {root.calls} model "
+            f"calls, and without a budget no more are allowed: {called_each_other(around)}; give "
+            f"agent {root.agent.id!r} a budget=, or raise its max_nested_model_calls=",
+            "model_calls",
+        )
+    root.calls += 1
+
+
 async def begun(
     step: Step, budget: Budget | None, model: Any, *asked: Any, args: Any = None
 ) -> AbstractContextManager[None]:
@@ -123,6 +151,8 @@ async def completed(
     tell: Callable[[TextPiece | ReasoningPiece], object] | None = None,
 ) -> Any:
     """Ask a model once its reservation is recorded; return its answer, and tell its pieces."""
+    if budget is None:
+        count_unbounded()
     model = budgeted(model, budget)
     # Pass a schema only if there is one: a user's own model may not have the parameter.
     more = {} if schema is None else {"schema": schema}
@@ -229,6 +259,12 @@ def budget_of(member: Any, budget: Budget | None) -> Budget | None:
     """Return the budget that a member uses in a reply with this budget, or None."""
     had: Budget | None = getattr(member, "budget", None)
     return had if budget is None or (had is not None and had.is_part_of(budget)) else budget
+
+
+def budget_in_call(agent: Any, budget: Budget | None) -> Budget | None:
+    """Return the caller's budget for an agent that an action asks; None if it keeps its own."""
+    own: Budget | None = getattr(agent, "budget", None)
+    return None if budget is None or (own is not None and not budget.is_part_of(own)) else budget
 
 
 def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:

@@ -13,14 +13,17 @@ from typing_extensions import TypeVar
 from moothall import tracing
 from moothall.action import Action, action
 from moothall.agent import CURRENT, leads_to
-from moothall.arguments import check_boolean
-from moothall.context import Context
-from moothall.errors import ConfigError, HopLimitExceeded
+from moothall.arguments import check_boolean, check_integer
+from moothall.errors import ConfigError
 from moothall.jsonvalue import readable
 from moothall.message import REPLYING
 from moothall.provenance import OUTSIDE
 from moothall.provenance.reading import READ, Beside, is_adrift
-from moothall.reasoning.charging import budget_of_caller, check_reply_budget
+from moothall.reasoning.charging import (
+    MAX_NESTED_MODEL_CALLS,
+    budget_of_caller,
+    check_reply_budget,
+)
 from moothall.reasoning.hooks import (
     NO_HOOKS,
     Hook,
@@ -35,16 +38,15 @@ from moothall.reasoning.record import NULL_RECORD
 from moothall.reasoning.reply import GIVEN, Reply, gives
 from moothall.reasoning.reply_context import (
     JOINED,
+    MAX_DEPTH,
     ONCE,
     RUNS_NAMED,
     Replying,
     approver_of_group,
     checked_trusted,
     note_content,
-    own_reply,
     sources_of_asker,
     tell_caller,
-    thread_of_caller,
     under_way,
 )
 from moothall.reasoning.reply_request import (
@@ -55,6 +57,7 @@ from moothall.reasoning.reply_request import (
     thread_id,
 )
 from moothall.reasoning.stream import ReplyStream
+from moothall.reasoning.sub_agents.asking import asking
 from moothall.reasoning.thread import Interruption, Thread, steer
 from moothall.reasoning.threaded import Threaded
 from moothall.spaces.delivery import PAYERS
@@ -71,9 +74,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NESTED = 32
-"""How deep replies may be nested, each called by an action of the one before."""
-
 
 class ConversationalAgent(Threaded):
     """An agent that replies: one reply at a time in each thread, several threads concurrently.
@@ -88,14 +88,22 @@ class ConversationalAgent(Threaded):
             each line of a message marked with its sender
         trusted: the ids of agents in other processes whose messages count as the user's; else they
             count as from outside (docs/provenance.md)
+        max_depth: how many agents deep one of its replies may go, each called by an action of the
+            one before, itself included
+        max_nested_model_calls: how many model calls the agents beneath one of its replies may make
+            together, as far as no budget bounds them
         **options: the options of `Agent`
     """
 
     _takes_options: bool = False
 
+    max_depth: int = MAX_DEPTH
+    max_nested_model_calls: int = MAX_NESTED_MODEL_CALLS
     _gives: frozenset[str] = GIVEN
     """The stop reasons for which `say` returns the text."""
     _hooks: Hooks = NO_HOOKS
+    _begins_with: bool = False
+    """Whether a conversation with it can begin with messages."""
     _records: bool = False
     """Whether its replies can be recorded."""
     _elsewhere: bool = False
@@ -107,6 +115,8 @@ class ConversationalAgent(Threaded):
         *,
         shared: bool = False,
         trusted: Iterable[str | int] = (),
+        max_depth: int = MAX_DEPTH,
+        max_nested_model_calls: int = MAX_NESTED_MODEL_CALLS,
         **options: Unpack[AgentOptions],
     ) -> None:
         super().__init__(id, **options)
@@ -115,6 +125,12 @@ class ConversationalAgent(Threaded):
             self.shared = True
         if trusted != ():
             self.trusted: frozenset[str] = checked_trusted(trusted, id)
+        if max_depth != MAX_DEPTH:
+            check_integer(f"agent {id!r}: max_depth=", max_depth)
+            self.max_depth = max_depth
+        if max_nested_model_calls != MAX_NESTED_MODEL_CALLS:
+            check_integer(f"agent {id!r}: max_nested_model_calls=", max_nested_model_calls, low=0)
+            self.max_nested_model_calls = max_nested_model_calls
 
     # -- what a subclass defines -------------------------------------------------------------------
 
@@ -328,7 +344,14 @@ class ConversationalAgent(Threaded):
         reply = await self.reply(content, thread=in_thread, run_id=self._run_of_message())
         return self._said(reply)
 
-    def as_action(self, name: str | None = None, description: str | None = None) -> Action:
+    def as_action(
+        self,
+        name: str | None = None,
+        description: str | None = None,
+        *,
+        fresh: bool = False,
+        fork: bool = False,
+    ) -> Action:
         """Return an action that asks this agent, for `actions=[…]` of another one.
 
         It is asked in the thread of the reply that calls it, which is a conversation of its own,
@@ -338,27 +361,18 @@ class ConversationalAgent(Threaded):
         Args:
             name: the action's name; defaults to the agent's id
             description: what a model reads of it: what this agent is good for
+            fresh: whether each call is a conversation of its own, which ends with its answer.
+                Several calls of one answer then run at the same time. A journal of the caller
+                records each as a part of the caller's run, so that it is resumed and deleted with
+                that run
+            fork: the same, and the conversation begins with the caller's messages, those before
+                the answer that calls it; for a `ReActAgent`
 
         Raises:
             DefinitionError: the name is not a text
+            ConfigError: `fresh` or `fork` is not a boolean, or `fork` is not possible
         """
-
-        async def ask(text: str, context: Context) -> str:
-            caller, budget = own_reply(context.agent), context.budget
-            own = getattr(self, "budget", None)
-            if budget is not None and own is not None and not budget.is_part_of(own):
-                budget = None
-            given = {
-                "thread": thread_of_caller(self, None),
-                "deps": None if caller is None else caller.deps,
-                "budget": budget,
-            }
-            options: Any = {key: value for key, value in given.items() if value is not None}
-            return self._said(await self.reply(text, **options))
-
-        id = str(self.id)
-        named = id if name is None else name
-        return Action(named, ask, description or f"Ask the agent {id}.", guard=())
+        return asking(self, name, description, fresh=fresh, fork=fork)
 
     def _said(self, reply: Reply) -> str:
         """Return the text of a reply; raise its error if nobody may have the text."""
@@ -476,7 +490,7 @@ class ConversationalAgent(Threaded):
         joined = JOINED.get()
         if joined is not None and joined[0] is self:
             # They apply to this reply alone, not to nested ones.
-            _, request.record, request.offered = joined
+            _, request.record, request.offered, request.before = joined
             JOINED.set(None)
         if request.budget is not None:
             check_reply_budget(self, request.budget)
@@ -492,22 +506,19 @@ class ConversationalAgent(Threaded):
     async def _in_turn(self, request: ReplyRequest) -> Reply:
         """Reply in the thread's turn."""
         outer = REPLYING.get()
-        if len(outer) >= _NESTED:
-            raise HopLimitExceeded(
-                f"agent {self.id!r} is to reply within {len(outer)} replies, each called by an "
-                "action of the one before"
-            )
+        mine = Replying(self, request.thread, request=request)
+        if outer:
+            mine.nest(outer)
         handling = CURRENT.get()
         threads = self._kept
         thread = request.state = threads.take(request.thread)
         if outer or handling is not None or thread.texts is not None or is_adrift():
             note_content(request, self)
-        turns = thread.turns
+        turns = mine.turns = thread.turns
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
         nested = (outer and any(each.turns is turns and each.open for each in outer)) or (
             turns.handling is not None and leads_to(turns.handling, handling)
         )
-        mine = Replying(self, request.thread, turns, request)
         token = REPLYING.set((*outer, mine))
         answer = partial(reply_with_hooks, self) if self._hooks else self._respond
         if tracing.active is not None and not self._records:

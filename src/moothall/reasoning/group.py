@@ -22,7 +22,7 @@ from moothall.reasoning.record import NULL_RECORD, Record, Step, dumped, loaded
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply import Step as Called
-from moothall.reasoning.reply_context import JOINED, note_member
+from moothall.reasoning.reply_context import JOINED, Joined, note_member
 from moothall.reasoning.state import REPLY, opened, state
 from moothall.reasoning.thread import Threads
 from moothall.threads import awaited, is_cancelled, within
@@ -201,7 +201,7 @@ async def ask_member(
         return reply
 
     if getattr(agent, "_records", False):
-        its = (agent, record.member(part, str(agent.id), **about), offered)
+        its = Joined(agent, record.member(part, str(agent.id), **about), offered)
         with within(JOINED, its):
             reply = await _request(agent, content, options, request, emit)
         note_member(request, agent, reply)

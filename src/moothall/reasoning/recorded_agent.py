@@ -248,6 +248,7 @@ class RecordedAgent(ConversationalAgent):
                 logger.warning("%s; resuming its fork, run %r", error, request.run_id)
                 part = await self._begin(journal, request)
                 record = self._begun(part, request)
+            request.recorded = record if part is not None else None
             if tracing.active is None or ended(record):  # a run that had ended has its span
                 return await self._work(request, record)
             span = tracing.active.reply(self, request, record)

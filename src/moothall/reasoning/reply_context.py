@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from moothall.agent import CURRENT, Agent
-from moothall.errors import ConfigError, RequestCancelled
+from moothall.errors import ConfigError, HopLimitExceeded, RequestCancelled
 from moothall.message import REPLYING, address
 from moothall.provenance import Texts, sources_of, union
 from moothall.provenance.reading import READ, given_beside
+from moothall.reasoning.charging import called_each_other
 from moothall.reasoning.thread import Thread, thread_of_sender
 
 if TYPE_CHECKING:
@@ -27,15 +28,37 @@ if TYPE_CHECKING:
     from moothall.reasoning.thread import Turns
 
 
+MAX_DEPTH: Final = 8
+"""How many agents deep a reply may go, each called by an action of the one before."""
+
+
 @dataclass(slots=True, eq=False)
 class Replying:
     """A reply that runs. A background task of one of its tools may see it after its end."""
 
     agent: Agent
     thread: str | None
-    turns: Turns  # the lock of the thread, which the reply holds
+    turns: Turns | None = None  # the lock of the thread, which the reply holds
     request: ReplyRequest | None = None  # None for a chat agent, whose answers are not runs
     open: bool = True  # False after its end
+    depth: int = 1  # how many agents deep it is, each called by an action of the one before
+    calls: int = 0  # how many model calls the agents beneath it have made without a budget
+
+    def nest(self, outer: tuple[Replying, ...]) -> None:
+        """Set how deep it is within the replies around it; HopLimitExceeded if that is too deep."""
+        around = [each for each in outer if each.open]
+        if not around:
+            return
+        by, root = around[-1], around[0].agent
+        of_group = any(each is self.agent for each in getattr(by.agent, "_member_agents", ()))
+        self.depth = by.depth + (not of_group)
+        most: int = getattr(root, "max_depth", MAX_DEPTH)
+        if self.depth > most:
+            raise HopLimitExceeded(
+                f"agent {self.agent.id!r} would reply {self.depth} agents deep, and {most} are the "
+                f"most: {called_each_other([*around, self])}; raise max_depth= of agent "
+                f"{root.id!r} if that is meant"
+            )
 
     def thread_for(self, agent: Agent, thread: str | None = None) -> str | None:
         """Return the thread of another agent in which this reply asks it.
@@ -50,10 +73,20 @@ class Replying:
         return thread_of_sender(str(self.agent.id), its if thread is None else f"{its}/{thread}")
 
 
-Joined: TypeAlias = "tuple[Agent, Part | None, tuple[Action, ...]]"
+class Joined(NamedTuple):
+    """What another agent's reply states of the next reply of an agent that it asks."""
+
+    agent: Agent
+    part: Part | None = None  # the part of its run that records the reply
+    offered: tuple[Action, ...] = ()  # actions that the agent gets besides
+    before: Sequence[dict[str, Any]] = ()  # the messages that the agent's thread begins with
+
 
 JOINED: ContextVar[Joined | None] = ContextVar("moothall_joined", default=None)
-"""The member that a group asks, the part that records its reply, and the actions that it gets."""
+"""The agent that a group, or a call, asks."""
+
+FRESH: ContextVar[bool] = ContextVar("moothall_fresh", default=False)
+"""Whether the threads of this context end with their reply, so that no file keeps them."""
 
 ONCE: ContextVar[tuple[str, int] | None] = ContextVar("moothall_told_once", default=None)
 """The run and the number of the message that an agent observes; None outside a recorded run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_checkable
 
 from moothall.errors import ConfigError, DefinitionError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from moothall.journal import Part
     from moothall.memory.memory import Memory
     from moothall.provenance import Texts
+    from moothall.reasoning.record import Record
     from moothall.reasoning.reply import Reply
     from moothall.reasoning.thread import Thread
 
@@ -85,6 +86,8 @@ class ReplyRequest:
         self.seen: Callable[[], Awaitable[None]] | None = None
         self.state: Thread  # the thread, set before its turn
         self.record: Part | None = None  # the part of another's run that records it
+        self.recorded: Record[Any] | None = None  # the record of this reply
+        self.before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
         self.offered: tuple[Action, ...] = ()  # extra actions for its model in this reply
         self.must_call = False  # whether the answer must call one of these
         self.thoughts: list[str] | None = None  # gets the reasoning of each answer of its model

@@ -189,6 +189,12 @@ class Threaded(Agent):
         if self._kept.release(thread) and thread.id is not None:
             self._drop_in_members(thread.id)
 
+    def _end_thread(self, thread: str) -> None:
+        """Drop a thread that nobody comes back to."""
+        self._kept.drop(thread)
+        self._forget_memory(thread)
+        self._drop_in_members(thread)
+
     def _drop_in_members(self, thread: str) -> None:
         for member in getattr(self, "_member_agents", ()):
             if isinstance(member, Threaded):

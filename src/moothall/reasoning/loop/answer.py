@@ -138,6 +138,7 @@ class RequestedCall:
     args: dict[str, Any] = field(default_factory=dict)  # as JSON data; empty if unreadable
     action: Action | None = None
     kwargs: dict[str, Any] = field(default_factory=dict)  # the arguments for the function
+    key: str = ""  # that of its step in the run's record; empty without one
     fault: str | None = None  # what is wrong with the call
     repaired: str = ""  # what of its arguments was spelled otherwise
     begun: bool = False  # whether its execution has begun

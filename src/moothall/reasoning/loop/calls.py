@@ -34,6 +34,7 @@ from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.state import Codec
+from moothall.reasoning.sub_agents.asking import doubts_of_asked
 from moothall.text import cut, log_failure
 from moothall.threads import is_cancelled, reset, side_by_side
 
@@ -58,6 +59,7 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
         for past in record.past(f"{iteration}.")
         if past.in_doubt
     ]
+    doubts += doubts_of_asked(record, iteration)
     if not doubts:
         return ""
     were = "was" if len(doubts) == 1 else "were"
@@ -162,7 +164,8 @@ class Call:
     @property
     def may_repeat(self) -> bool:
         """Return whether its action may run again if nobody knows whether it took effect."""
-        return self._wanted.action is not None and self._wanted.action.idempotent is True
+        action = self._wanted.action
+        return action is not None and (action.idempotent is True or action._resumes is not None)
 
     @property
     def _named(self) -> tuple[str, int, str, str]:
@@ -193,6 +196,7 @@ class Call:
         if record is NULL_RECORD:  # the faster way
             result = await self._execute(NULL_STEP)
         else:
+            self._wanted.key = self.key
             result = await record.step(
                 self.key,
                 self._execute,

@@ -42,8 +42,10 @@ from moothall.reasoning.loop.run import Run
 from moothall.reasoning.record import Record
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply import Reply
+from moothall.reasoning.reply_context import FRESH
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.state import memory_state, opened, restore_memory, state
+from moothall.reasoning.sub_agents.asking import restore_asked
 from moothall.reasoning.thread import Thread, Threads
 from moothall.reasoning.threaded import describe
 from moothall.workflow import ReplyingOptions, block_actions
@@ -114,6 +116,7 @@ class ReActAgent(RecordedAgent):
 
     _kind = KIND
     _takes_options = True
+    _begins_with = True
     _state_type = LoopState
     system_prompt: SystemPrompt | None = None
     max_iterations: int = MAX_ITERATIONS
@@ -246,7 +249,7 @@ class ReActAgent(RecordedAgent):
         if given is None:  # atomic: several OS threads may be here at once
             given = self.__dict__.setdefault("_memory", self._bounded())
         made: Memory = memory_of_thread(given, thread, self.id)
-        return made
+        return self._bounded() if FRESH.get() and getattr(made, "_in_file", False) else made
 
     def _end_run(self, key: str, thread: str | None) -> None:
         memory = self._kept.get(thread).memory
@@ -350,6 +353,8 @@ class ReActAgent(RecordedAgent):
             check_system_prompt(self.system_prompt, self.id)
         if request.memory is None:
             request.memory = self._memory_of(request.state)
+        for each in request.before:
+            request.memory.add_memory(each)
 
     async def _get_ready(self) -> None:
         registry = self.actions
@@ -371,6 +376,12 @@ class ReActAgent(RecordedAgent):
         if record.begun is not None:
             memory = self._memory_of(self._kept.get(record.begun["thread"]))
             catch_up(self, record, memory, budget_of(self, budget))
+            await restore_asked(record, budget_of(self, budget), self._registered)
+
+    def _registered(self, name: str) -> Action | None:
+        """Return its own action of a name."""
+        found = self.actions.get_action(name)
+        return None if found is None else as_action(found)
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
         memory = self._memory_of(thread)

@@ -20,7 +20,7 @@ from moothall.memory.memory import Memory
 from moothall.models.ask import attempted
 from moothall.models.base import answer_of, streamed, with_options
 from moothall.models.protocol import Model, ModelReply, ReasoningPiece, TextPiece, stated_usage
-from moothall.reasoning.charging import begun, budgeted
+from moothall.reasoning.charging import begun, budgeted, count_unbounded
 from moothall.reasoning.events import MessageAdded
 from moothall.reasoning.hooks import as_hooked, expect_answer, expect_messages, run_hooks
 from moothall.reasoning.loop import results
@@ -55,6 +55,7 @@ from moothall.reasoning.reply import Reply, Step, Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.resume import ended, guarded
 from moothall.reasoning.state import ANSWER
+from moothall.reasoning.sub_agents.asking import restore_asked
 from moothall.text import counted, error_message, log_failure
 from moothall.threads import awaited, is_cancelled
 
@@ -126,11 +127,11 @@ class Run:
                 self.thread.underway = None
             self.thread.unheard.extend(steering.told)  # what came after the last turn
         with suppress(Stop):  # its memory failed
-            self._resume()
+            await self._resume()
         return as_it_ended(record, self.schema)
 
     async def _resumed(self) -> Reply:
-        self._resume()
+        await self._resume()
         return await self._reply()
 
     async def _reply(self) -> Reply:
@@ -267,7 +268,7 @@ class Run:
 
     # -- going on ----------------------------------------------------------------------------------
 
-    def _resume(self) -> None:
+    async def _resume(self) -> None:
         """Continue from the recorded state; restore memory, model and budget."""
         record = self.record
         record.at_end = partial(mark_known, record, self.agent._model, self.budget)
@@ -280,6 +281,7 @@ class Run:
         if self.emit is not None:
             tell_past(self.id, self.request, record.entries())
         catch_up(self.agent, record, self.memory, self.budget)
+        await restore_asked(record, self.budget, self.action)
 
     # -- being interrupted -------------------------------------------------------------------------
 
@@ -388,6 +390,8 @@ class Run:
             return await self._answer(prompt)
 
     async def _answer(self, prompt: list[dict[str, Any]]) -> Any:
+        if self.budget is None:
+            count_unbounded()
         actions = self.shown.actions or None
         schema = None if self.schema is None else self.schema.json
         given: Any = None

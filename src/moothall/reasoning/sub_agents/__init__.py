@@ -1,0 +1,1 @@
+"""Agents that other agents ask by an action."""

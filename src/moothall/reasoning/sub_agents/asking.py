@@ -1,0 +1,154 @@
+"""The action by which one agent asks another: in a conversation that goes on, or in a fresh one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from moothall.action import Action
+from moothall.arguments import check_boolean
+from moothall.context import Context
+from moothall.errors import ConfigError
+from moothall.journal.doubt import in_doubt
+from moothall.jsonvalue import as_json
+from moothall.message import REPLYING
+from moothall.provenance.reading import READ
+from moothall.reasoning.charging import budget_in_call
+from moothall.reasoning.reply_context import (
+    FRESH,
+    JOINED,
+    Joined,
+    own_reply,
+    thread_of_caller,
+)
+from moothall.reasoning.thread import thread_of_sender
+from moothall.threads import within
+
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+    from moothall.journal import Part
+    from moothall.reasoning.record import Record
+    from moothall.reasoning.reply_request import ReplyRequest
+
+
+def asking(
+    agent: Any, name: str | None, description: str | None, *, fresh: bool, fork: bool
+) -> Action:
+    """Return the action that asks an agent; `as_action` documents it."""
+    for option, given in (("fresh", fresh), ("fork", fork)):
+        check_boolean(f"agent {agent.id!r}: as_action: {option}=", given)
+    if fork and not agent._begins_with:
+        raise ConfigError(
+            f"agent {agent.id!r}: as_action: fork=True is for a ReActAgent, whose conversation can "
+            f"begin with messages; a {type(agent).__name__} takes fresh=True"
+        )
+    is_fresh = fresh or fork
+
+    async def ask(text: str, context: Context) -> str:
+        caller = own_reply(context.agent)
+        deps = None if caller is None else caller.deps
+        budget = budget_in_call(agent, context.budget)
+        if not is_fresh:
+            thread = thread_of_caller(agent, None)
+            reply = await agent.reply(text, **_stated(thread=thread, deps=deps, budget=budget))
+            return str(agent._said(reply))
+        read: Any = READ.get()
+        call = read if getattr(read, "action", None) is made else None
+        thread = _thread_of_call(caller, call)
+        before: Sequence[dict[str, Any]] = ()
+        if fork and caller is not None and caller.memory is not None:
+            before = caller.memory.get_memories()
+        part = None
+        if caller is not None and call is not None and call.key and agent._records:
+            part, before = _recorded_in(caller.recorded, call.key, agent, before)
+        with _passing(agent, thread), within(JOINED, Joined(agent, part, (), before)):
+            reply = await agent.reply(text, **_stated(thread=thread, deps=deps, budget=budget))
+        return str(agent._said(reply))
+
+    id = str(agent.id)
+    made = Action(
+        id if name is None else name, ask, description or f"Ask the agent {id}.", guard=()
+    )
+    if is_fresh and agent._records:
+        made._resumes = agent
+    return made
+
+
+def _stated(**options: Any) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def _thread_of_call(caller: ReplyRequest | None, call: Any) -> str:
+    """Return the thread of one call: below the caller's, so that what deletes that finds it."""
+    if caller is None or call is None:
+        return f"call/{os.urandom(8).hex()}"
+    own = sha256(f"{caller.run_id}\n{call.key or call.id}".encode(errors="surrogatepass"))
+    its = caller.thread
+    if its is None:
+        asker = next(each.agent for each in reversed(REPLYING.get()) if each.request is caller)
+        return thread_of_sender(str(asker.id), own.hexdigest()[:12])
+    made = f"{its}/{own.hexdigest()[:12]}"
+    return made if len(made) <= 255 else f"sha256:{sha256(made.encode()).hexdigest()}"
+
+
+def _recorded_in(
+    record: Record[Any] | None, key: str, agent: Any, before: Sequence[dict[str, Any]]
+) -> tuple[Part | None, Sequence[dict[str, Any]]]:
+    """Return the part of the caller's run that records a call, and the messages it begins with."""
+    if record is None:
+        return None, before
+    id = str(agent.id)
+    name = f"{key}/{id}"
+    known = record.members.get(name)
+    if known is not None:  # it was cut off: it goes on with what it had
+        kept = known.get("before")
+        return record.member(name, id), () if kept is None else json.loads(record.kept(kept))
+    about = {}
+    if before:
+        text = json.dumps(as_json(before), ensure_ascii=False, sort_keys=True)
+        about["before"] = record.keep(text.encode(errors="surrogatepass"))
+    return record.member(name, id, **about), before
+
+
+@contextmanager
+def _passing(agent: Any, thread: str) -> Iterator[None]:
+    """Have a thread end with this block, with all that the process keeps of it."""
+    with ExitStack() as stack:
+        stack.callback(agent._end_thread, thread)
+        stack.enter_context(within(FRESH, True))
+        yield
+
+
+async def restore_asked(
+    record: Record[Any], budget: Budget | None, find: Callable[[str], Action | None]
+) -> None:
+    """Charge a budget for the agents that ended calls of a resumed run have asked."""
+    for name, data in record.members.items():
+        past = record.find(name.partition("/")[0])
+        if past is None or past.state != "ended":  # one that goes on restores itself
+            continue
+        action = find(str(past.about.get("action")))
+        agent = None if action is None else action._resumes
+        part = record.member(name, data["agent"])
+        begun = (
+            next((each.data for each in part.past if each.kind == "begun"), None) if part else None
+        )
+        if agent is None or part is None or begun is None:
+            continue
+        with _passing(agent, begun["thread"]):
+            await agent._restore(part, budget_in_call(agent, budget))
+
+
+def doubts_of_asked(record: Record[Any], iteration: int) -> list[str]:
+    """Return the calls in doubt of the agents that the calls of an answer have asked."""
+    paths = [record._part.part(n).path for n in record.members if n.startswith(f"{iteration}.")]
+    if not paths:
+        return []
+    known = record._part.run.past
+    found = [of for of in known if any(of == path or of.startswith(f"{path}/") for path in paths)]
+    entries = sorted((each for of in found for each in known[of]), key=lambda each: each.sequence)
+    return [str(each) for each in in_doubt(entries)]
