@@ -37,7 +37,7 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 from benchmarks.broker import Broker
 from benchmarks.measure import emit, installed, side_by_side
 from moothall import Agent, AMQPOptions, AMQPSpace, action
-from moothall.spaces.amqp.connection import Connection
+from moothall.spaces.amqp.link.connection import Connection
 
 BODY = b'{"from":"caller","to":"echo","action":{"name":"ping","args":{"n":1}}}'
 WINDOW = 1_000

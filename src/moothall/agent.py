@@ -114,7 +114,7 @@ class Mailbox(Protocol):
 class AnySpace(Protocol):
     """What an agent's program may do with the agent's space; `Space` documents it."""
 
-    def add(self, agent: A) -> A:
+    def add(self, agent: A, *, shared: bool = False) -> A:
         """Add an agent."""
 
     def remove(self, agent: Agent | str | int) -> None:

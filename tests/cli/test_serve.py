@@ -214,9 +214,20 @@ def test_an_id_is_of_one_process(serve: Callable[..., Program], me: Agent) -> No
             assert second.end() == 1
         assert second.errors[-1] == (
             "moothall: an agent 'Calculator' is in another process of this exchange, and ids are "
-            "unique: give this one another id, or end that process"
+            "unique: give this one another id, or end that process, or add each with shared=True"
         )
         assert me.ask("Calculator", "add", a=1, b=2).result(WAIT_S) == 3
+
+
+def test_serve_shared_id_is_served_by_several_processes_until_the_last_stops(
+    serve: Callable[..., Program], me: Agent
+) -> None:
+    with serve("my_agents:Calculator", "--shared") as first:
+        assert first.line().startswith("Calculator is served")
+        with serve("my_agents:Calculator", "--shared") as second:
+            assert second.line().startswith("Calculator is served")
+            assert me.ask("Calculator", "add", a=1, b=2).result(WAIT_S) == 3
+        assert me.ask("Calculator", "add", a=2, b=2).result(WAIT_S) == 4
 
 
 def test_an_agent_that_cannot_be_added_is_told_in_a_line(serve: Callable[..., Program]) -> None:

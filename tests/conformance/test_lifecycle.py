@@ -735,3 +735,27 @@ def test_an_unserializable_message_changes_nothing(space: Any) -> None:
 def test_a_space_with_what_is_no_approver_is_refused_at_once(make_space: Any, wrong: Any) -> None:
     with pytest.raises(DefinitionError, match=r"a method approve\(request\)"):
         make_space(approver=wrong)
+
+
+def test_shared_agent_is_alone_in_its_process_and_answers_as_any_other(space: Any) -> None:
+    doer = space.add(Doer("doer"), shared=True)
+    with pytest.raises(DuplicateAgent):
+        space.add(Doer("doer"), shared=True)
+    me = space.add(Recorder("me"))
+    assert me.ask("doer", "help").result(timeout=WAIT_S) == doer.ask("doer", "help").result(WAIT_S)
+    space.remove("doer")
+    with pytest.raises(AgentNotFound):
+        me.ask("doer", "help").result(timeout=WAIT_S)
+
+
+def test_shared_must_be_a_boolean(space: Any) -> None:
+    with pytest.raises(DefinitionError, match="shared= must be True or False"):
+        space.add(Agent("agent"), shared=2)
+
+
+def test_statistics_everywhere_count_the_processes_that_have_each_agent(space: Any) -> None:
+    space.add(Agent("one"))
+    space.add(Agent("two"), shared=True)
+    nothing = {"waiting": 0, "handling": [], "asking": 0, "processes": 1}
+    found = space.statistics(everywhere=True)
+    assert found == {"agents": {"one": nothing, "two": nothing}, "deadlines": 0}

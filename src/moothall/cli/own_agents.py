@@ -152,10 +152,10 @@ def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Age
         raise click.BadParameter(str(error), param_hint=f"'{param}'") from None
 
 
-def add_agent(space: Space, agent: Agent) -> None:
+def add_agent(space: Space, agent: Agent, **how: Any) -> None:
     """Add the user's own agent to a space; DefinitionError if its `after_add` fails."""
     try:
-        space.add(agent)
+        space.add(agent, **how)
     except MoothallError:
         raise
     except Exception as error:

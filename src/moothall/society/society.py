@@ -257,10 +257,10 @@ class Society(Experiments):
         self._as_agents()
         super().observe(callback, everywhere=everywhere)
 
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self, *, everywhere: bool = False) -> dict[str, Any]:
         """Return what waits and what each agent is doing, as every space does."""
         self._as_agents()
-        return super().statistics()
+        return super().statistics(everywhere=everywhere)
 
     def _row_name(self, id: str) -> str:
         population = self.population

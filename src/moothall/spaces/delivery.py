@@ -88,6 +88,7 @@ class Delivery:
     recorder: Any = None  # the `Recorder` that records and answers it, if it came over a broker
     key: str = ""  # its idempotency key, over a broker
     call_chain: tuple[str, ...] | None = None  # keys of other processes' handlers that wait for it
+    deliveries: int = 0  # how often it came to processes of a shared agent that died
     wait: bool = False  # whether a request waits for an agent that is not there yet
     span: Any = None  # of its handling, if that is traced
     read: tuple[str, ...] = ()  # the outside sources that its handling has read

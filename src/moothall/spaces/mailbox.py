@@ -48,6 +48,7 @@ class Mailbox:
     agent: Agent
     space: Any
     router: RouterPort
+    shared: bool = False  # whether other processes may handle messages to this id, too
     id: str = field(init=False)
     start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = field(init=False)
     before: bool = field(init=False)  # whether the agent overrides `before_action`

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from moothall.agent import CURRENT, Agent, overrides
 from moothall.approval import Approver, check_approver
-from moothall.arguments import check_function, check_integer, names_checked
+from moothall.arguments import check_boolean, check_function, check_integer, names_checked
 from moothall.errors import DefinitionError, DuplicateAgent, SpaceClosed
 from moothall.message import Envelope, address
 from moothall.spaces.delivery import CALLBACK, RUNNING, Delivery
@@ -69,12 +69,18 @@ class Space:
 
     # -- the public calls --------------------------------------------------------------------------
 
-    def add(self, agent: A) -> A:
+    def add(self, agent: A, *, shared: bool = False) -> A:
         """Add an agent to the space.
 
         In a thread without a running event loop, this waits for the agent's `after_add` and raises
         its error. Waiting would block a running loop: there, `after_add` runs later, before any
         message is handled, and its error is logged.
+
+        Args:
+            agent: the agent
+            shared: whether other processes may add an agent of this id, too, with `shared=True`.
+                Each message to it is handled by one of them, the first that is free; messages of
+                one sender may be handled side by side. In a space of one process it is the only one
 
         Returns:
             the agent
@@ -91,14 +97,17 @@ class Space:
         if not hasattr(agent, "id"):
             kind = type(agent).__name__
             raise DefinitionError(f"a {kind} has no id: its __init__ calls super().__init__(id)")
+        check_boolean("add: shared=", shared)
         agent._before_add()
         router = self._start()
-        self._settle_in(self._add(agent, router), waits=not loop_is_running())
+        mailbox = self._add(agent, router)
+        mailbox.shared = shared
+        self._settle_in(mailbox, waits=not loop_is_running())
         return agent
 
-    async def aadd(self, agent: A) -> A:
+    async def aadd(self, agent: A, *, shared: bool = False) -> A:
         """Add an agent as `add` does in a thread: wait for its `after_add`, and raise its error."""
-        return await asyncio.to_thread(self.add, agent)
+        return await asyncio.to_thread(self.add, agent, shared=shared)
 
     def remove(self, agent: Agent | str | int, *, drain: bool = False) -> None:
         """Remove an agent from the space.
@@ -310,16 +319,30 @@ class Space:
                 return
         self._thread.stop()
 
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self, *, everywhere: bool = False) -> dict[str, Any]:
         """Return what waits in the space and what each agent is doing.
+
+        Args:
+            everywhere: whether to count the agents of all processes, where there are several, which
+                takes a moment, and what waits for them at the broker
 
         Returns:
             `agents`: by id, how many messages are `waiting`, the actions being `handling`, and how
-            many are `asking` for approval; `deadlines`: how many requests have a deadline running
+            many are `asking` for approval, and `everywhere` how many `processes` have an agent of
+            this id; `deadlines`: how many requests of this process have a deadline running
+
+        Raises:
+            RuntimeError: `everywhere`, where an event loop is running: `await
+                asyncio.to_thread(…)` there
         """
         router = self._router
+        if everywhere:
+            refuse_on_loop("statistics", "asyncio.to_thread(space.statistics, everywhere=True)")
         if router is None or self._closed:
             return {"agents": {}, "deadlines": 0}
+        if everywhere:
+            agents = self._thread.run(self._count_everywhere).result()
+            return {"agents": agents, "deadlines": router.pending}
 
         def count() -> dict[str, Any]:
             agents = {id: each.statistics() for id, each in list(router.mailboxes.items())}
@@ -327,6 +350,11 @@ class Space:
 
         found: dict[str, Any] = count() if on_a_space() else self._thread.call(count)
         return found
+
+    async def _count_everywhere(self) -> dict[str, Any]:
+        assert self._router is not None
+        here = self._router.mailboxes.items()
+        return {id: each.statistics() | {"processes": 1} for id, each in here}
 
     def __enter__(self) -> Self:
         return self

@@ -22,7 +22,8 @@ def main(options: dict[str, Any]) -> None:
 
     def do(what: str, given: dict[str, Any]) -> Any:
         if what == "add":
-            space.add(Worker(notes=notes, **given))
+            shared = given.pop("shared", False)
+            space.add(Worker(notes=notes, **given), shared=shared)
         elif what == "remove":
             space.remove(given["id"])
         elif what == "busy":

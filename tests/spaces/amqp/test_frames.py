@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pika.connection import Connection as Pikas
 
 from moothall.spaces.amqp import wire
-from moothall.spaces.amqp.connection import Connection
+from moothall.spaces.amqp.link.connection import Connection
 from moothall.spaces.amqp.wire import Outbound
 
 SHORT = st.text(max_size=60)

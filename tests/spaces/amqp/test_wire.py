@@ -53,7 +53,7 @@ def test_wire_read_returns_the_sent_envelope() -> None:
     found = came()
     assert (found.key, found.kind, found.reply_to) == ("key", wire.REQUEST, "me")
     assert found.envelope == MESSAGE
-    assert found.beside == {"hops": 1, "call_chain": (), "timeout": 300}
+    assert found.beside == {"hops": 1, "call_chain": (), "timeout": 300, "deliveries": 0}
     assert found.raw[0].headers is None  # most have none
     assert found.raw[0].delivery_mode == 2  # kept by a broker that is stopped
 
@@ -62,15 +62,16 @@ def test_wire_read_returns_the_sent_envelope() -> None:
 @pytest.mark.parametrize("chain", ((), ("one",), ("one", "two")))
 def test_wire_read_returns_hops_and_call_chain(hops: int, chain: tuple[str, ...]) -> None:
     found = came(hops=hops, call_chain=chain, within="r")
-    assert found.beside == {"hops": hops, "call_chain": chain, "timeout": 300}
+    usual = {"timeout": 300, "deliveries": 0}
+    assert found.beside == {"hops": hops, "call_chain": chain, **usual}
     assert found.envelope == MESSAGE._replace(within="r")
 
 
 def test_wire_read_returns_thread_and_original_of_an_answer() -> None:
     found = came(wire.ANSWER, original_id="", thread="t")
-    assert found.beside == {"original_id": ""}
+    assert found.beside == {"original_id": "", "deliveries": 0}
     assert found.envelope == MESSAGE._replace(thread="t")
-    assert came(wire.SEND, thread="t", within="r").beside == {}
+    assert came(wire.SEND, thread="t", within="r").beside == {"deliveries": 0}
 
 
 @pytest.mark.parametrize("timeout", (None, 300, 5, 2.5, 0, 0.0, 1e12, float("inf")))

@@ -139,6 +139,7 @@ def serve_over_broker(
     id: str | None,
     place: Place,
     inbox: str | None,
+    shared: bool,
     journal: str | None,
     grace: float,
     on_mismatch: str,
@@ -154,10 +155,12 @@ def serve_over_broker(
     with recorded((served,), journal, agents[0]):
         log_to_stderr()
         space = place.space(inbox=inbox, grace=grace)
-        return asyncio.run(_serve(served, space, place, grace))
+        return asyncio.run(_serve(served, space, place, grace, shared))
 
 
-async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> int:
+async def _serve(
+    agent: Agent, space: AMQPSpace, place: Place, grace: float, shared: bool
+) -> int:
     stopped = asyncio.Event()
     serving = False
 
@@ -170,7 +173,7 @@ async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> 
 
     stop_on_signals(stop)
     try:
-        await asyncio.to_thread(add_agent, space, agent)
+        await asyncio.to_thread(add_agent, space, agent, shared=shared)
         serving = True
         id = escaped(str(agent.id))
         address = place.options().address

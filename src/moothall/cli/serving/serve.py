@@ -96,6 +96,11 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
     type=FileToWrite(),
     help="File in which this process remembers messages.  [default: in memory]",
 )
+@click.option(
+    "--shared",
+    is_flag=True,
+    help="Let other processes serve the same id: each message goes to one of them.",
+)
 @journal_option("File in which replies are recorded, so that they continue after a crash.")
 @click.option(
     "--grace",
@@ -122,6 +127,7 @@ def command(
     origins: tuple[str, ...],
     place: Place,
     inbox: str | None,
+    shared: bool,
     journal: str | None,
     grace: float,
     on_mismatch: str,
@@ -137,7 +143,8 @@ def command(
 
     Over RabbitMQ, all processes of the same broker and exchange reach the agent by its id;
     `moothall chat --amqp` is one of them. With --inbox, a message that was being handled when the
-    process died is not handled twice.
+    process died is not handled twice. With --shared, several processes serve one id, each with an
+    inbox of its own: each message is handled by one of them.
 
     With --http, programs that speak MCP call the agents' actions as tools, at /mcp, and those that
     speak OpenAI's interface take agents that reply as models, at /v1. Without --token, only
@@ -162,6 +169,7 @@ def command(
     Examples:
       moothall serve my_agents:Calculator
       moothall serve my_agents:Calculator --id sums --inbox sums.inbox
+      moothall serve my_agents:Calculator --shared --inbox sums-1.inbox
       moothall serve my_agents:Clerk --inbox clerk.inbox --journal runs.db
       moothall serve my_agents:Calculator my_agents:Clerk --http 127.0.0.1:8100
       moothall serve my_agents:Clerk --mcp-stdio
@@ -181,12 +189,13 @@ def command(
         raise click.UsageError("--public-url, --trusted-proxy and --origin are for --http")
     if http is None and not mcp_stdio:
         most.check_none()
-        return serve_over_broker(agents, id, place, inbox, journal, grace, on_mismatch)
+        return serve_over_broker(agents, id, place, inbox, shared, journal, grace, on_mismatch)
     if http is not None and mcp_stdio:
         raise click.UsageError("give either --http or --mcp-stdio")
-    if place.exchange is not None or place.quorum or place.given or inbox is not None:
+    if place.exchange is not None or place.quorum or place.given or inbox is not None or shared:
         raise click.UsageError(
-            "--exchange, --inbox, --quorum, --use-ssl and the certificates are for RabbitMQ"
+            "--exchange, --inbox, --shared, --quorum, --use-ssl and the certificates are for "
+            "RabbitMQ"
         )
     MissingExtra.unless("moothall serve --http", "mcp", "mcp", "mcp_types", "starlette", "uvicorn")
     if id is not None and len(agents) > 1:

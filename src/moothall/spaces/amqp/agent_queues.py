@@ -1,4 +1,4 @@
-"""The agents of this process at the broker: ids claimed, queues consumed, restored, deleted."""
+"""The agents of this process at the broker: their queues are consumed, restored, deleted."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from pika.channel import Channel
 from pika.exceptions import AMQPError
 
 from moothall.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
-from moothall.spaces.amqp.broker import CLASSIC, Broker
-from moothall.spaces.amqp.connection import LinkLost, Refused
-from moothall.spaces.amqp.consumer import Tag
+from moothall.spaces.amqp.link.broker import Broker
+from moothall.spaces.amqp.link.connection import LinkLost, Refused
+from moothall.spaces.amqp.link.consumer import Tag
+from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.receiver import Receiver
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.mailbox import Mailbox
@@ -26,9 +26,6 @@ from moothall.spaces.router import Router
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _NOT_FOUND: Final = 404
-_LOCKED: Final = 405
-_OTHER_SETTINGS: Final = 406
-_DOWN: Final = {_NOT_FOUND: ": start that node, or use quorum=True (--quorum) from the beginning"}
 
 _SPARE: Final = 100
 """How many messages an agent prefetches beyond its mailbox, which refuses them."""
@@ -49,6 +46,7 @@ class AgentQueue:
     mailbox: Mailbox
     name: str
     consumer: str = ""  # AMQP's consumer tag, empty while it is not consumed
+    claim: str = ""  # the consumer tag of a shared agent's claim
     claimed: bool = False  # whether this process has the id, as far as it knows
     channel: int = 0  # the number of the channel that it is consumed on
     backlog: int = 0  # how many messages that waited when consuming began are not delivered yet
@@ -68,126 +66,18 @@ class AgentQueues:
 
     router: Router
     broker: Broker
+    queues: Queues
     receiver: Receiver
-    keep_s: float
+    prefetch: int | None  # how many messages an agent takes ahead, if that was set
     queue_lost: Callable[[str], None]  # has all processes send its open requests again
     evict: Callable[[Mailbox, RequestError], None]  # removes an agent of this process
     _here: dict[Mailbox, AgentQueue] = field(default_factory=dict)
     _leaving: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._call = self.broker.control.call
         self._consumer = self.broker.consumer
         self._publisher = self.broker.publisher
         self._names = self.broker.names
-        self._arguments: dict[str, Any] = {
-            "x-dead-letter-exchange": self._names.dead,
-            # A queue without a consumer expires after its last messages are dead-lettered;
-            # messages that are sent to it meanwhile extend its life (`Presence.renew`).
-            "x-message-ttl": int(self.keep_s * 1000),
-            "x-expires": int(self.keep_s * 2000),
-            "x-max-length": self.router.capacity,
-            "x-overflow": "reject-publish",
-            "x-queue-type": self.broker.queue_type,
-        }
-
-    # -- at the broker -----------------------------------------------------------------------------
-
-    async def declare(self, id: str) -> None:
-        """Declare the queue of an agent that is not here."""
-        await self._declare(id, claims=False)
-        await self._bind(id)
-
-    async def _declare(self, id: str, *, claims: bool) -> tuple[int, bool]:
-        """Declare a queue; return how many messages wait, and if it is surely a classic one."""
-        arguments = self._arguments
-        name = self._names.queue("agent", id)
-
-        def declare(channel: Channel, callback: Callable[[Any], None]) -> None:
-            if claims:
-                # Without waiting: a refusal closes the channel before the next declaration.
-                channel.queue_declare(self._names.queue("claim", id), exclusive=True)
-            channel.queue_declare(name, durable=True, arguments=arguments, callback=callback)
-
-        classic = arguments["x-queue-type"] == CLASSIC
-        try:
-            try:
-                found = await self._call(declare)
-            except Refused as error:
-                if error.code != _OTHER_SETTINGS:
-                    raise
-                # Declared by a space with another mailbox= or keep=: those settings hold.
-                found = await self._state(name)
-                classic = False
-        except Refused as error:
-            if error.code == _LOCKED and claims:
-                raise DuplicateAgent(
-                    f"an agent {id!r} is in another process of this exchange, and ids are unique: "
-                    "give this one another id, or end that process"
-                ) from None
-            raise BrokerError(
-                f"agent {id!r} can have no queue at the broker: {error}{_DOWN.get(error.code, '')}"
-            ) from error
-        return found.message_count, classic
-
-    async def _bind(self, id: str) -> None:
-        names = self._names
-        name = names.queue("agent", id)
-
-        def bind(channel: Channel, callback: Callable[[Any], None]) -> None:
-            channel.queue_bind(name, names.exchange, names.everyone)
-            channel.queue_bind(name, names.exchange, names.key("agent", id), callback=callback)
-
-        try:
-            await self._call(bind)
-        except Refused as error:
-            raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
-
-    async def is_consumed(self, id: str) -> bool:
-        """Return whether some process consumes the queue of an agent."""
-        try:
-            return bool((await self._state(self._names.queue("agent", id))).consumer_count)
-        except Refused:
-            return False
-
-    async def waiting(self, id: str) -> int:
-        """Return how many messages wait in the queue of an agent; 0 without a queue."""
-        with suppress(Refused):
-            count: int = (await self._state(self._names.queue("agent", id))).message_count
-            return count
-        return 0
-
-    async def is_claimed(self, id: str) -> bool:
-        """Return whether some process has an agent of that id, even without a queue."""
-        try:
-            return bool(await self._state(self._names.queue("claim", id)))
-        except Refused as error:
-            return error.code == _LOCKED
-
-    async def is_awaited(self, id: str) -> bool:
-        """Return whether some process waits to take over an agent's id once it is released."""
-        try:
-            return bool(await self._state(self._names.queue("standby", id)))
-        except Refused as error:
-            return error.code == _LOCKED
-
-    async def stand_by(self, id: str) -> bool:
-        """Have requests to an id wait while no process has it, since this one takes it over.
-
-        Return whether they do; this is called again and again, since connections are lost.
-        """
-        await self.broker.open()
-        name = self._names.queue("standby", id)
-        try:
-            await self._call(Channel.queue_declare, name, exclusive=True)
-        except Refused as error:
-            return error.code == _LOCKED  # another process stands by, too
-        except (LinkLost, AMQPError):
-            return False
-        return True
-
-    async def _state(self, name: str) -> Any:
-        return await self._call(Channel.queue_declare, name, passive=True)
 
     # -- agents come -------------------------------------------------------------------------------
 
@@ -225,14 +115,25 @@ class AgentQueues:
     async def _consume(self, queue: AgentQueue) -> None:
         """Claim an id for as long as this process's connection lasts, and consume its queue."""
         mailbox = queue.mailbox
-        prefetch = self.router.capacity + mailbox.concurrency + _SPARE
-        count, classic = await self._declare(queue.id, claims=True)
+        prefetch = self.prefetch or self._usual_prefetch(mailbox)
+        count, classic = await self.queues.claim(queue.id, shared=mailbox.shared)
         queue.claimed = True
-        queue.backlog = min(count, prefetch)
+        if mailbox.shared:
+            self._consumer.soon_s = 0.0  # the broker brings the next message after that
+            claim = self._names.queue("claim", queue.id)
+            queue.claim = await self._consumer.consume(
+                claim,
+                lambda tag, *_: self._consumer.acknowledge(tag),
+                1,
+                lambda: None,
+                classic=classic,
+            )
+        else:
+            queue.backlog = min(count, prefetch)
         if queue.backlog and queue.begin is None:
             queue.begin = mailbox.pause()
         self.receiver.resume(mailbox)  # that came before what waits at the broker
-        bound = asyncio.ensure_future(self._bind(queue.id))
+        bound = asyncio.ensure_future(self.queues.bind(queue.id))
         try:
             channel = self._consumer.number
             queue.consumer = await self._consumer.consume(
@@ -249,6 +150,11 @@ class AgentQueues:
         if queue.lost:
             queue.lost = False
             self.queue_lost(queue.id)
+
+    def _usual_prefetch(self, mailbox: Mailbox) -> int:
+        if mailbox.shared:  # what waits is for the process that is free first
+            return mailbox.places
+        return self.router.capacity + mailbox.concurrency + _SPARE
 
     def _deliver(self, queue: AgentQueue, tag: Tag, properties: Any, body: bytes) -> None:
         self.receiver.take(queue.mailbox, tag, properties, body)
@@ -277,7 +183,8 @@ class AgentQueues:
     def restore(self) -> None:
         """Consume the queues on a new channel."""
         for queue in self._here.values():
-            self.router.thread.spawn(self._restore(queue))
+            if not queue.mailbox.finishing:
+                self.router.thread.spawn(self._restore(queue))
 
     async def _restore(self, queue: AgentQueue) -> None:
         mailbox = queue.mailbox
@@ -312,15 +219,34 @@ class AgentQueues:
 
     # -- agents leave ------------------------------------------------------------------------------
 
-    async def unbind(self, mailbox: Mailbox) -> None:
-        """Have the broker route no more messages to an agent; it is still brought what waits."""
-        with suppress(LinkLost, AMQPError, Refused):  # `removed` tries again
-            await self._unbind(self._here[mailbox])
+    async def take_no_more(self, mailbox: Mailbox) -> None:
+        """Have the broker route no more messages to an agent; it is still brought what waits.
 
-    async def _unbind(self, queue: AgentQueue) -> None:
-        exchange, own = self._names.exchange, self._names.key("agent", queue.id)
-        await self._call(Channel.queue_unbind, queue.name, exchange, self._names.everyone)
-        await self._call(Channel.queue_unbind, queue.name, exchange, own)
+        One of several processes of a shared agent leaves what waits to the others.
+        """
+        queue = self._here[mailbox]
+        if mailbox.shared:
+            mailbox.finish_waiting()
+            await self._withdraw(queue)
+            return
+        with suppress(LinkLost, AMQPError, Refused):  # `removed` tries again
+            await self.queues.unbind(queue.id)
+
+    async def leave_shared(self) -> None:
+        """Leave the messages that have not started to the other processes: this one ends."""
+        for queue in list(self._here.values()):
+            if queue.mailbox.shared:
+                queue.mailbox.finish_waiting()
+                await self._withdraw(queue)
+                self.receiver.give_back(queue.mailbox)
+
+    async def _withdraw(self, queue: AgentQueue) -> None:
+        """End the consumers of a shared agent."""
+        if self._is_consumed_here(queue):
+            with suppress(LinkLost, AMQPError):  # else the broker has ended them
+                await self._consumer.end(queue.consumer)
+                await self._consumer.end(queue.claim)
+        queue.consumer = queue.claim = ""
 
     def remove(self, mailbox: Mailbox) -> None:
         """Delete a removed agent's queue, and then release its id."""
@@ -347,6 +273,9 @@ class AgentQueues:
             async with queue.lock:
                 if not queue.claimed:
                     return
+                if queue.mailbox.shared:
+                    await self._withdraw(queue)
+                    return
                 try:
                     with suppress(LinkLost):  # else they are published again, on another channel
                         await self._publisher.confirmed_or_returned(sent)
@@ -355,7 +284,7 @@ class AgentQueues:
                     logger.warning("the queue of the removed agent %r stays: %s", queue.id, error)
                 with suppress(LinkLost, AMQPError, Refused):
                     await self.receiver.deaths.forget(queue.id)
-                    await self._call(Channel.queue_delete, self._names.queue("claim", queue.id))
+                    await self.queues.delete("claim", queue.id)
         finally:
             del self._leaving[queue.id]
         if queue.lost:
@@ -363,16 +292,15 @@ class AgentQueues:
 
     async def _delete(self, queue: AgentQueue) -> None:
         """Delete an agent's queue once all its messages are delivered here."""
-        name = queue.name
         if not self._is_consumed_here(queue):
             raise LinkLost("there is no connection")
         try:
-            await self._unbind(queue)
+            await self.queues.unbind(queue.id)
             await self._drain(queue)
             # Messages may be on their way here: the broker cancels the consumer after them.
             taken = self._consumer.until_ended(queue.consumer)
             try:
-                await self._call(Channel.queue_delete, name)
+                await self.queues.delete("agent", queue.id)
                 await taken
             finally:
                 taken.cancel()
@@ -386,7 +314,7 @@ class AgentQueues:
         clock = asyncio.get_running_loop().time
         until = clock() + _LONGEST_DRAIN_S
         while True:
-            left = (await self._state(queue.name)).message_count
+            left = (await self.queues.state(queue.name)).message_count
             if not self._is_consumed_here(queue):
                 raise LinkLost("the channel was lost")
             if not left:

@@ -25,11 +25,10 @@ from moothall.message import Envelope
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.agent_queues import AgentQueues
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Names
-from moothall.spaces.amqp.broker import Broker
-from moothall.spaces.amqp.connection import LinkLost, Refused
 from moothall.spaces.amqp.inbox import Inbox
-from moothall.spaces.amqp.observers import Observers
-from moothall.spaces.amqp.publisher import (
+from moothall.spaces.amqp.link.broker import Broker
+from moothall.spaces.amqp.link.connection import LinkLost, Refused
+from moothall.spaces.amqp.link.publisher import (
     CONFIRMED,
     FULL,
     NO_ROOM,
@@ -38,9 +37,12 @@ from moothall.spaces.amqp.publisher import (
     TOO_LARGE,
     UNROUTABLE,
 )
+from moothall.spaces.amqp.observers import Observers
+from moothall.spaces.amqp.presence import Presence, unserved
+from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.receiver import Receiver
 from moothall.spaces.amqp.recorder import InFlight, Recorder, in_flight_of
-from moothall.spaces.amqp.requests import OpenRequests, Presence, unserved
+from moothall.spaces.amqp.requests import OpenRequests
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from moothall.spaces.handler import answers
@@ -67,6 +69,7 @@ class AMQPRouter(Router):
         inbox: Inbox,
         *,
         keep_s: float,
+        prefetch: int | None,
         deliveries: int | None,
         quorum: bool,
         on_state: Callable[[str, str], None],
@@ -88,7 +91,12 @@ class AMQPRouter(Router):
             on_state=on_state,
             after_read=self._begin_now,
         )
-        self.requests: OpenRequests = OpenRequests(broker, self.settle, self.mailboxes)
+        self.requests: OpenRequests = OpenRequests(
+            broker,
+            self.settle,
+            self.mailboxes,
+            cancelled=lambda key, agent: self.receiver.cancel(key, agent),
+        )
         self.recorder: Recorder = Recorder(
             self, broker, inbox, is_idle=lambda: not self._ready, keep_s=keep_s
         )
@@ -98,14 +106,17 @@ class AMQPRouter(Router):
             inbox,
             self.recorder,
             deliveries,
+            pass_on=self.requests.cancel_everywhere,
             innermost=self.requests.innermost,
             show=self._show_inbound,
         )
-        self.queues: AgentQueues = AgentQueues(
+        self.queues: Queues = Queues(broker, keep_s, mailbox)
+        self.agent_queues: AgentQueues = AgentQueues(
             self,
             broker,
+            self.queues,
             self.receiver,
-            keep_s=keep_s,
+            prefetch,
             queue_lost=self.requests.queue_lost,
             evict=evict,
         )
@@ -204,11 +215,12 @@ class AMQPRouter(Router):
             self.presence.answer_later(message)
         elif outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
             self._answer_too_large(message)
-        elif message.exchange is not None and outcome == RETURNED:
+        elif message.exchange == self.broker.names.dead and outcome == RETURNED:
             logger.error("the queue of the dead letters is gone; declaring it again")
             self.thread.spawn(self._bury_again(message))
-        elif message.exchange is not None and outcome == REFUSED:
-            logger.error("the queue of the dead letters takes nothing; trying again in a second")
+        elif message.exchange is not None and outcome in (RETURNED, REFUSED):
+            queue = message.routing_key if message.exchange == "" else "of the dead letters"
+            logger.error("the queue %s takes nothing; trying again in a second", queue)
             if self.broker.quorum:  # as in `Presence.await_leader`
                 self.broker.publisher.close_channel()
             self.loop.call_later(_AGAIN_S, self.broker.publisher.publish, message)
@@ -280,12 +292,21 @@ class AMQPRouter(Router):
             message.headers = wire.error_headers(error)
         self.broker.publisher.publish(message)
 
+    async def statistics(self) -> dict[str, dict[str, Any]]:
+        """Return what all processes count of each agent, and what waits at the broker."""
+        found = await self.requests.statistics()
+        for id, each in found.items():
+            each["waiting"] += await self.queues.waiting(id)
+        return found
+
     async def arrived(self, mailboxes: Iterable[Mailbox]) -> bool:
         """Return whether no message is on its way to these mailboxes, or waits at the broker."""
         if len(self.broker.publisher):
             return False
         with suppress(LinkLost, AMQPError):
-            return not any([await self.queues.waiting(each.id) for each in mailboxes])
+            # What waits for a shared agent that leaves this process is for the others.
+            taken = [each.id for each in mailboxes if not (each.shared and each.finishing)]
+            return not any([await self.queues.waiting(each) for each in taken])
         return False
 
     # -- outcomes ----------------------------------------------------------------------------------
@@ -357,7 +378,7 @@ class AMQPRouter(Router):
     async def _attached(self) -> None:
         """Consume again on a new channel."""
         await self.everywhere.attach()
-        self.queues.restore()
+        self.agent_queues.restore()
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -368,7 +389,7 @@ class AMQPRouter(Router):
             self._cancel(delivery)
         self.presence.end_late_answers()
         if broker.is_up:
-            await self.queues.all_removed(_LAST_S)
+            await self.agent_queues.all_removed(_LAST_S)
             try:
                 async with asyncio.timeout(_LAST_S):
                     await broker.publisher.drained()

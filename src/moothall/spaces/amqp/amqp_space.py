@@ -58,6 +58,8 @@ class AMQPSpace(Space):
         mailbox: how many messages may wait for one agent
         keep: seconds that messages wait for an agent that is away; then they go to the dead
             letters. A queue unused for twice as long is deleted, and its id is unknown then
+        prefetch: how many messages an agent of this process takes from the broker ahead; if left
+            out, all that may wait, and a shared agent as many as it handles at a time
         deliveries: how many times a message may be started whose process dies each time; then it
             goes to the dead letters, and its sender gets an error; None for any number
         quorum: whether a cluster replicates the queues of the agents and of the dead letters
@@ -82,6 +84,7 @@ class AMQPSpace(Space):
         approver: Approver | None = None,
         mailbox: int = MAILBOX,
         keep: float = KEEP_S,
+        prefetch: int | None = None,
         deliveries: int | None = DELIVERIES,
         quorum: bool = False,
         grace: float = GRACE_S,
@@ -105,6 +108,7 @@ class AMQPSpace(Space):
             raise ConfigError(f"AMQPSpace: inbox= must be a file's path, got {inbox!r}")
         check_boolean("AMQPSpace: quorum=", quorum)
         check_integer("AMQPSpace: deliveries=", deliveries, optional=True)
+        check_integer("AMQPSpace: prefetch=", prefetch, 1, 65535, optional=True)
         if on_connection is not None and (not callable(on_connection) or is_async(on_connection)):
             raise ConfigError(
                 f"AMQPSpace: on_connection= must be a plain function, got {on_connection!r}"
@@ -114,6 +118,7 @@ class AMQPSpace(Space):
         self._names = Names(exchange)
         self._inbox_path = None if inbox is None else os.fspath(inbox)
         self._keep_s = float(keep)
+        self._prefetch = prefetch
         self._deliveries = deliveries
         self._quorum = quorum
         self._grace_s = float(grace)
@@ -134,6 +139,9 @@ class AMQPSpace(Space):
         asked = self._thread.run(self._router.requests.everyone)
         return [*self.ids(), *await asyncio.wrap_future(asked)]
 
+    async def _count_everywhere(self) -> dict[str, Any]:
+        return await self._router.statistics()
+
     async def _stand_by(self, id: str) -> bool:
         """Have requests to an id wait, since this process takes it over once it is released."""
         self._start()
@@ -152,6 +160,7 @@ class AMQPSpace(Space):
             self._names,
             self._inbox,
             keep_s=self._keep_s,
+            prefetch=self._prefetch,
             deliveries=self._deliveries,
             quorum=self._quorum,
             on_state=self._on_state,
@@ -166,7 +175,7 @@ class AMQPSpace(Space):
             self._router.enter(self._add_later, mailbox)
             return
         try:
-            here = self._thread.run(self._router.queues.add, mailbox).result()
+            here = self._thread.run(self._router.agent_queues.add, mailbox).result()
         except BaseException:
             self._thread.call(self._detach, mailbox)
             raise
@@ -178,7 +187,7 @@ class AMQPSpace(Space):
 
         async def add() -> None:
             try:
-                here = await self._router.queues.add(mailbox)
+                here = await self._router.agent_queues.add(mailbox)
             except Exception as error:
                 logger.error("agent %r could not be added: %s", mailbox.id, error)
                 self._detach(mailbox)
@@ -191,7 +200,7 @@ class AMQPSpace(Space):
         self._thread.spawn(add())
 
     async def _take_no_more(self, mailbox: Mailbox) -> None:
-        await self._router.queues.unbind(mailbox)
+        await self._router.agent_queues.take_no_more(mailbox)
 
     def _on_removed(self, mailbox: Mailbox, left: Delivery) -> None:
         released = self._thread.spawn(self._released(mailbox))
@@ -199,10 +208,12 @@ class AMQPSpace(Space):
 
     async def _released(self, mailbox: Mailbox) -> None:
         with suppress(asyncio.CancelledError):  # the space is closed meanwhile
-            await self._router.queues.removed(mailbox)
+            await self._router.agent_queues.removed(mailbox)
 
     def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
-        self._router.queues.remove(mailbox)
+        self._router.agent_queues.remove(mailbox)
+        if mailbox.shared:
+            self._router.receiver.give_back(mailbox)
         super()._detach(mailbox, *spared)
 
     def _replaced(self, mailbox: Mailbox, error: RequestError) -> None:
@@ -212,6 +223,7 @@ class AMQPSpace(Space):
         self._detach(mailbox)
 
     async def _closing(self) -> None:
+        await self._router.agent_queues.leave_shared()
         await super()._closing()
         await self._router.shut_down()
 

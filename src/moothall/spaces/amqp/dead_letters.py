@@ -21,8 +21,8 @@ from moothall.message import BROADCAST as EVERYONE
 from moothall.message import address
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Names, each_node
-from moothall.spaces.amqp.broker import Broker
-from moothall.spaces.amqp.dialling import explain, parameters, tls
+from moothall.spaces.amqp.link.broker import Broker
+from moothall.spaces.amqp.link.dialling import explain, parameters, tls
 from moothall.spaces.amqp.wire import Outbound, Unreadable
 
 MOST: Final = 1000

@@ -12,9 +12,9 @@ from typing import Any, Final
 from pika.channel import Channel
 from pika.exceptions import AMQPError
 
-from moothall.spaces.amqp.broker import CLASSIC, Broker
-from moothall.spaces.amqp.connection import LinkLost, Refused
-from moothall.spaces.amqp.consumer import Tag
+from moothall.spaces.amqp.link.broker import CLASSIC, Broker
+from moothall.spaces.amqp.link.connection import LinkLost, Refused
+from moothall.spaces.amqp.link.consumer import Tag
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.request import settle
@@ -33,7 +33,8 @@ _READ_S: Final = 5.0
 class Deaths:
     """Counts the starts of redelivered messages at the broker; buries those with too many.
 
-    A process that dies cannot count. So before a redelivered message starts, its key is published
+    The other processes of a shared agent count in the message: `Receiver`. A process that dies
+    cannot count. So before a redelivered message starts, its key is published
     to a queue of its agent's, which the next process reads. Everything runs on the loop.
 
     Attributes:
@@ -44,7 +45,7 @@ class Deaths:
     broker: Broker
     deliveries: int | None
     keep_s: float
-    bury: Callable[[Any, int], None]
+    bury: Callable[[Any, str], None]
     # By agent, for the present channel: its number, and how many redelivered messages came.
     _came: dict[str, tuple[int, int]] = field(default_factory=dict)
     _starts: dict[str, tuple[int, Counter[str]]] = field(default_factory=dict)
@@ -54,7 +55,9 @@ class Deaths:
 
         These were the first in its queue, so they are the first that come again.
         """
-        if self.deliveries is None or tag is None or not self.broker.consumer.is_redelivered(tag):
+        if self.deliveries is None or tag is None or mailbox.shared:
+            return False
+        if not self.broker.consumer.is_redelivered(tag):
             return False
         number, came = self._came.get(mailbox.id, (0, 0))
         came = came + 1 if number == tag[0] else 1
@@ -78,7 +81,7 @@ class Deaths:
         try:
             counted = 1 + (await self._read(id))[delivery.key]
             if counted >= self.deliveries:
-                self.bury(delivery, counted)
+                self.bury(delivery, f"was started {counted} times, and its process ended")
             else:
                 await self._publish(id, delivery.key)
         except (LinkLost, AMQPError, Refused, TimeoutError) as error:

@@ -12,9 +12,9 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError
 
 from moothall.spaces.amqp import wire
-from moothall.spaces.amqp.broker import Broker
-from moothall.spaces.amqp.connection import LinkLost
-from moothall.spaces.amqp.consumer import Tag
+from moothall.spaces.amqp.link.broker import Broker
+from moothall.spaces.amqp.link.connection import LinkLost
+from moothall.spaces.amqp.link.consumer import Tag
 from moothall.spaces.amqp.wire import Unreadable
 from moothall.threads import failing
 

@@ -13,11 +13,11 @@ from moothall.errors import InboxError, InDoubt, RequestCancelled
 from moothall.message import BROADCAST as EVERYONE
 from moothall.spaces import delivery as kinds
 from moothall.spaces.amqp import wire
-from moothall.spaces.amqp.broker import Broker
-from moothall.spaces.amqp.consumer import Tag
 from moothall.spaces.amqp.dead_letters import publish_dead_letter
 from moothall.spaces.amqp.deaths import Deaths
 from moothall.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
+from moothall.spaces.amqp.link.broker import Broker
+from moothall.spaces.amqp.link.consumer import Tag
 from moothall.spaces.amqp.recorder import Ident, InFlight, Recorder
 from moothall.spaces.amqp.wire import Inbound, Outbound, Unreadable
 from moothall.spaces.delivery import Delivery
@@ -47,6 +47,7 @@ class Receiver:
     inbox: Inbox
     recorder: Recorder
     deliveries: int | None  # how many times a message is started whose process dies
+    pass_on: Callable[[str, str], None]  # tells all processes to cancel a message
     innermost: Callable[[tuple[str, ...]], Delivery | None]  # the last of a call chain's requests
     # that this process handles
     show: Callable[[Delivery], None]  # passes a message to the observers
@@ -57,6 +58,7 @@ class Receiver:
         recorder = self.recorder
         self.deaths: Deaths = Deaths(self.broker, self.deliveries, recorder.keep_s, self.bury)
         recorder.may_start = self.deaths.may_start
+        recorder.bury = self.bury
 
     def take(self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes) -> None:
         """Take a message for the agent in `mailbox`."""
@@ -73,7 +75,11 @@ class Receiver:
             publish_dead_letter(self.broker, properties, body, str(error), mailbox.id, acknowledge)
             return
         if inbound.kind == wire.CANCEL:
-            self.cancel(properties.correlation_id or "", mailbox.id)
+            key = properties.correlation_id or ""
+            if mailbox.shared and (key, mailbox.id) not in self.recorder.known:
+                self.pass_on(key, mailbox.id)  # another process may handle it
+            else:
+                self.cancel(key, mailbox.id)
             self.broker.consumer.acknowledge(tag)
             return
         ident = (inbound.key, mailbox.id)
@@ -111,7 +117,7 @@ class Receiver:
         elif self._cancelled and ident in self._cancelled:
             del self._cancelled[ident]
             self.broker.consumer.acknowledge(tag)
-        else:
+        elif not self._puts_back(mailbox, inbound, tag):
             delivery = self._delivery(mailbox, inbound, tag)
             self.show(delivery)
             self._put(delivery, mailbox)
@@ -149,6 +155,50 @@ class Receiver:
             self._take_again(entry, mailbox, wire.restored(entry.message)[0], None)
             if self._cancelled.pop(ident, self) is None:
                 self.cancel(*ident)
+
+    def _puts_back(self, mailbox: Mailbox, inbound: Inbound, tag: Tag) -> bool:
+        """Count a message that may have been running in another process that has died.
+
+        Returns:
+            whether it does not run here now: it is in its queue again, with the count, or in doubt
+        """
+        redelivered = mailbox.shared and self.broker.consumer.is_redelivered(tag)
+        if not redelivered or self.deliveries is None:
+            return False
+        if self.recorder.keeps(mailbox, mailbox.offers.get(inbound.envelope.name)):
+            return False  # it has not started: the broker forgets what starts
+        times = inbound.beside.get("deliveries", 0) + 1
+        if times >= self.deliveries:
+            delivery = self._delivery(mailbox, inbound, tag)
+            self._doubt(delivery, mailbox, f"was delivered {times} times, and its process ended")
+            return True
+        properties, body = inbound.raw
+        expires = properties.expiration
+        self.broker.publisher.publish(
+            Outbound(
+                inbound.key,
+                inbound.kind,
+                self.broker.names.queue("agent", mailbox.id),
+                body,
+                mandatory=True,
+                reply_to=inbound.reply_to,
+                headers={**wire.known_headers(properties), "deliveries": times},
+                about=partial(self.broker.consumer.acknowledge, tag),
+                exchange="",  # to a queue by its name
+                expires_s=int(expires) / 1000 if expires and expires.isdigit() else None,
+            )
+        )
+        return True
+
+    def give_back(self, mailbox: Mailbox) -> None:
+        """Give the messages of a shared agent that have not started back to the broker."""
+        for ident, delivery in list(self.recorder.known.items()):
+            waits = delivery.mailbox is mailbox and delivery.state == kinds.QUEUED
+            if waits and delivery.tag is not None:
+                del self.recorder.known[ident]
+                delivery.state = kinds.ENDED
+                mailbox.forget(delivery)
+                self.broker.consumer.give_back(delivery.tag)
 
     def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: Tag | None) -> InFlight:
         kind = kinds.BROADCAST if inbound.envelope.to == EVERYONE else _KINDS[inbound.kind]
@@ -207,13 +257,13 @@ class Receiver:
         else:
             self._put(delivery, mailbox)
 
-    def bury(self, delivery: InFlight, starts: int) -> None:
-        """End a waiting message as in doubt: its process has died each time that it was started."""
+    def bury(self, delivery: InFlight, what: str) -> None:
+        """End a waiting message as in doubt."""
         mailbox = delivery.mailbox
         assert mailbox is not None
         if delivery.state == kinds.QUEUED:
             mailbox.forget(delivery)
-            self._doubt(delivery, mailbox, f"was started {starts} times, and its process ended")
+            self._doubt(delivery, mailbox, what)
 
     def _doubt(self, delivery: InFlight, mailbox: Mailbox, what: str) -> None:
         """End a message as in doubt: it was started, and no end is recorded."""

@@ -12,9 +12,10 @@ from moothall.errors import ActionError, InboxError, SpaceClosed
 from moothall.message import Envelope
 from moothall.spaces import delivery as kinds
 from moothall.spaces.amqp import wire
-from moothall.spaces.amqp.broker import Broker
-from moothall.spaces.amqp.consumer import Tag
 from moothall.spaces.amqp.inbox import Inbox
+from moothall.spaces.amqp.link.broker import Broker
+from moothall.spaces.amqp.link.connection import LinkLost
+from moothall.spaces.amqp.link.consumer import Tag
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.handler import Offer
@@ -70,6 +71,7 @@ class Recorder:
     known: dict[Ident, InFlight] = field(default_factory=dict)  # the messages in flight
     # Whether a message may start now; else it is put back.
     may_start: Callable[[InFlight], bool] = lambda _: True
+    bury: Callable[[InFlight, str], None] = lambda *_: None  # ends a waiting message as in doubt
     _recorded: list[InFlight] = field(default_factory=list)
     _flushing: bool = False
     _ended: int = 0
@@ -80,18 +82,44 @@ class Recorder:
             return True
         if not self.may_start(delivery):
             return False
+        acknowledged = delivery.tag is None
+        keeps = self.keeps(delivery.mailbox, offer)
         try:
-            if offer.action.detached:
+            if offer.action.detached or keeps:
                 self._accept(delivery)
             self.inbox.start((delivery.ident,))
         except InboxError as error:
             self._put_off(delivery, error)
+            return False
+        if keeps and not acknowledged and delivery.under is None:
+            mailbox: Any = delivery.mailbox
+            mailbox.put_back(delivery)
+            self.broker.thread.spawn(self._start_acknowledged(delivery, mailbox.pause()))
             return False
         delivery.begun = True
         delivery.raw = None
         if self._recorded:
             self._send_recorded()
         return True
+
+    def keeps(self, mailbox: Any, offer: Offer | None) -> bool:
+        """Return whether the inbox takes a message over from the broker before it starts.
+
+        Else the broker would give it to another process of a shared agent after this one's death.
+        """
+        idempotent = offer is not None and offer.action.idempotent
+        return mailbox.shared and self.inbox.durable and not idempotent
+
+    async def _start_acknowledged(self, delivery: InFlight, resume: Callable[[], None]) -> None:
+        """Let a message start once the broker has forgotten it."""
+        try:
+            await self.broker.consumer.settled()
+            delivery.begun = True
+            delivery.raw = None
+        except LinkLost:
+            self.bury(delivery, "was about to start when its connection was lost")
+        finally:
+            resume()
 
     def set_aside(self, delivery: InFlight) -> None:
         """Store a message that awaits approval, which may take longer than the broker waits."""

@@ -243,7 +243,7 @@ def _text(value: object, name: str) -> str:
     return value
 
 
-def _hops(value: object, name: str) -> int:
+def _number(value: object, name: str) -> int:
     if type(value) is not int or value < 1:
         raise Unreadable(f"its header {name} is {value!r}, not a number from 1")
     return value
@@ -278,9 +278,10 @@ class Beside(NamedTuple):
 
 # A timeout is text because not every client writes AMQP's floats.
 BESIDE: Final = (
-    Beside("hops", "hops", (REQUEST,), 1, _hops, int),
+    Beside("hops", "hops", (REQUEST,), 1, _number, int),
     Beside("trail", "call_chain", (REQUEST,), (), _chain, " ".join),
     Beside("timeout", "timeout", (REQUEST,), DEFAULT_TIMEOUT_S, _timeout, json.dumps),
+    Beside("deliveries", "deliveries", (SEND, REQUEST, ANSWER), 0, _number, int),
     Beside("original", "original_id", (ANSWER,), None, _text, resent=True),
     Beside("thread", "thread", (SEND, ANSWER), None, _text, resent=True),
     Beside("within", "within", (SEND, REQUEST), None, _text, resent=True),

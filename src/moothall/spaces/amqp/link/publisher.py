@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pika.channel import Channel
 
-from moothall.spaces.amqp.connection import LinkLost
+from moothall.spaces.amqp.link.connection import LinkLost
 from moothall.spaces.amqp.wire import LARGEST, REQUEST, SEND, Outbound
 from moothall.spaces.request import settle
 

@@ -10,7 +10,7 @@ from typing import Any
 from pika.channel import Channel
 from pika.exceptions import AMQPError
 
-from moothall.spaces.amqp.connection import LinkLost
+from moothall.spaces.amqp.link.connection import LinkLost
 from moothall.spaces.request import settle
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
@@ -22,7 +22,6 @@ Deliver = Callable[[Tag, Any, bytes], None]
 """Takes a message: its tag, AMQP's properties and its body."""
 
 _SOON_S = 0.005
-"""How long an acknowledgement waits for a write that can carry it."""
 
 _MOST = 65_535
 """The largest prefetch of AMQP."""
@@ -33,12 +32,14 @@ class Consumer:
 
     Attributes:
         number: how many channels it has had
+        soon_s: how long an acknowledgement waits for a write that can carry it
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._channel: Channel | None = None
         self.number: int = 0
+        self.soon_s: float = _SOON_S
         self._open: dict[int, bool] = {}  # by tag, whether it was delivered before
         self._done: set[int] = set()
         self._flushing = False
@@ -126,6 +127,42 @@ class Consumer:
             ended.add_done_callback(self._waiting.discard)
         return ended
 
+    async def end(self, consumer: str) -> None:
+        """End a consumer; the broker gets back what it has delivered since."""
+        if self._consumers.pop(consumer, None) is not None:
+            await self._answered(lambda channel, done: channel.basic_cancel(consumer, done))
+
+    async def settled(self) -> None:
+        """Write the acknowledgements, and wait until the broker has taken them."""
+        self.flush()
+        # AMQP confirms none, but handles what comes on a channel in order.
+        await self._answered(lambda channel, done: channel.basic_qos(callback=done))
+
+    async def _answered(self, call: Callable[[Channel, Callable[[Any], None]], object]) -> None:
+        """Call a method of the channel, and wait for the broker's answer."""
+        channel = self._channel
+        if channel is None:
+            raise LinkLost("there is no channel")
+        answered: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.add(answered)
+        try:
+            call(channel, lambda _: settle(answered))
+            await answered
+        except AMQPError as error:
+            raise LinkLost(str(error)) from error
+        finally:
+            self._waiting.discard(answered)
+
+    def give_back(self, tag: Tag) -> None:
+        """Give a message back to its queue, for another consumer."""
+        if tag[0] != self.number or self._channel is None or tag[1] in self._done:
+            return
+        if self._open.pop(tag[1], None) is not None:
+            try:
+                self._channel.basic_nack(tag[1])
+            except AMQPError:
+                self._channel = None  # which gives all back
+
     def is_redelivered(self, tag: Tag) -> bool:
         """Return whether a message that is not acknowledged was delivered before."""
         return tag[0] == self.number and self._open.get(tag[1], False)
@@ -139,7 +176,7 @@ class Consumer:
         self._done.add(tag[1])
         if not self._flushing:
             self._flushing = True
-            self._timer = self._loop.call_later(_SOON_S, self.flush)
+            self._timer = self._loop.call_later(self.soon_s, self.flush)
 
     def flush(self) -> None:
         """Write the pending acknowledgements."""

@@ -17,10 +17,10 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from moothall.errors import BrokerError
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Names, each_node
-from moothall.spaces.amqp.connection import Connection, Control, LinkLost, Refused
-from moothall.spaces.amqp.consumer import Consumer, Deliver
-from moothall.spaces.amqp.dialling import DIAL_S, declined, explain, parameters, tls
-from moothall.spaces.amqp.publisher import Publisher
+from moothall.spaces.amqp.link.connection import Connection, Control, LinkLost, Refused
+from moothall.spaces.amqp.link.consumer import Consumer, Deliver
+from moothall.spaces.amqp.link.dialling import DIAL_S, declined, explain, parameters, tls
+from moothall.spaces.amqp.link.publisher import Publisher
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.request import settle

@@ -18,7 +18,7 @@ from pika.exceptions import (
 
 from moothall.errors import BrokerError
 from moothall.spaces.amqp.amqp_options import AMQPOptions
-from moothall.spaces.amqp.connection import LinkLost, Refused
+from moothall.spaces.amqp.link.connection import LinkLost, Refused
 
 DIAL_S = 10.0
 """How long the broker may take to answer."""

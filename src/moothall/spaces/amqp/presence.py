@@ -1,0 +1,228 @@
+"""Which agents exist, and messages that wait for the queue of one or for room in it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Container
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from pika.exceptions import AMQPError
+
+from moothall.errors import AgentNotFound, BrokerError
+from moothall.spaces.amqp import wire
+from moothall.spaces.amqp.link.broker import Broker
+from moothall.spaces.amqp.link.connection import LinkLost
+from moothall.spaces.amqp.link.publisher import NO_ROOM, REFUSED, UNROUTABLE
+from moothall.spaces.amqp.queues import Queues
+from moothall.spaces.amqp.wire import Outbound
+from moothall.spaces.delivery import Delivery
+
+logger: logging.Logger = logging.getLogger("moothall.amqp")
+
+_CHECK_S: Final = 0.01
+"""How long a request stays unanswered before the broker is asked for its receiver."""
+
+_GONE_S: Final = 0.05
+"""How long the last answers of an agent that has left may take."""
+
+_LOOK_S: Final = 0.2
+"""How often the broker is asked for the queue of an agent whose id is claimed."""
+
+_RENEWED: Final = 10_000
+_AGAIN_S: Final = 0.5
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Presence:
+    """Asks the broker which agents exist, and holds messages back until their queue exists."""
+
+    broker: Broker
+    queues: Queues
+    here: Container[str]  # the ids of this process's agents
+    cancel: Callable[[Delivery], None]  # tells the receiver that a request has ended
+    absent: Callable[[Delivery], None]  # ends a request whose receiver no process runs
+    settled: Callable[[Outbound, str], None]  # ends a message that gets no queue
+    unanswered: Callable[[Outbound, str], None]  # ends a message whose answer is not taken
+    keep_s: float
+    _renewed: dict[str, float] = field(default_factory=dict)
+    _unchecked: dict[str, list[Delivery]] = field(default_factory=dict)
+    _late: dict[str, list[Outbound]] = field(default_factory=dict)  # answers, by receiver
+
+    # -- queues of agents that are away ------------------------------------------------------------
+
+    def renew(self, id: str) -> None:
+        """Extend the life of an absent agent's queue beyond the messages just published to it.
+
+        The broker deletes a queue that was neither consumed nor declared for twice `keep_s`.
+        """
+        now = self.broker.loop.time()
+        if now - self._renewed.get(id, -self.keep_s) < self.keep_s / 2:
+            return
+        self._renewed[id] = now
+        if len(self._renewed) > _RENEWED:
+            del self._renewed[next(iter(self._renewed))]
+        self.broker.thread.spawn(self._renew(id))
+
+    async def _renew(self, id: str) -> None:
+        try:
+            await self.queues.is_consumed(id)
+        except (LinkLost, AMQPError):
+            self._renewed.pop(id, None)
+
+    # -- requests without an answer ----------------------------------------------------------------
+
+    def check_receiver(self, request: Delivery) -> None:
+        """End a request that is still unanswered after `_CHECK_S` if its receiver is absent."""
+        to = request.envelope.to
+        unchecked = self._unchecked.setdefault(to, [])
+        unchecked.append(request)
+        if len(unchecked) == 1:
+            self.broker.thread.spawn(self._check(to))
+
+    async def _check(self, to: str) -> None:
+        await asyncio.sleep(_CHECK_S)
+        requests = self._unchecked.pop(to)
+        await asyncio.sleep(_CHECK_S)  # for the last of them, which was just sent
+        while requests := [request for request in requests if not request.answered]:
+            try:
+                if await self._is_there(to):
+                    return
+                await asyncio.sleep(_GONE_S)  # its last answers may be on their way
+                if await self._is_there(to):
+                    return
+            except (LinkLost, AMQPError):
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            for request in requests:
+                if not request.answered:
+                    self.cancel(request)
+            # Then an agent that is added once its absence is told starts none of them.
+            under_way = self.broker.publisher.in_flight(to)
+            while under_way:
+                try:
+                    await self.broker.publisher.confirmed_or_returned(under_way)
+                except LinkLost:
+                    await asyncio.sleep(_AGAIN_S)
+            for request in requests:
+                self.absent(request)
+
+    async def _is_there(self, id: str) -> bool:
+        queues = self.queues
+        return (
+            await queues.is_consumed(id)
+            or await queues.is_claimed(id)
+            or await queues.is_awaited(id)
+        )
+
+    # -- messages that were returned ---------------------------------------------------------------
+
+    def hold_back(self, message: Outbound) -> bool:
+        """Hold back a message that the broker returned, if its receiver may be added soon."""
+        to = message.to
+        if not to or message.kind == wire.CANCEL or message.ended:
+            return False
+        if self.broker.publisher.hold_back(message):
+            self.broker.thread.spawn(self._await_queue(to))
+        return True
+
+    def publish_late(self, message: Outbound) -> None:
+        """Publish a message once its receiver has a queue.
+
+        The broker returns no message that an observer of everything has.
+        """
+        if self.broker.publisher.held(message.to):
+            self.broker.publisher.publish(message)  # behind those
+        else:
+            self.hold_back(message)
+
+    async def _await_queue(self, to: str) -> None:
+        """Publish held messages once there is a queue; end them if no process has the id."""
+        publisher, queues, held = self.broker.publisher, self.queues, self.broker.publisher.held
+        there = True
+        try:
+            while not await queues.is_consumed(to):
+                if to not in self.here and not (
+                    await queues.is_claimed(to) or await queues.is_awaited(to)
+                ):
+                    there = any(each.kind == wire.REQUEST and each.about.wait for each in held(to))
+                    if there:
+                        await queues.declare(to)
+                    break
+                # Its process declares the queue: it is being added, or its queue was deleted.
+                await asyncio.sleep(_LOOK_S)
+            # Messages published before this may still be returned.
+            await publisher.confirmed_or_returned(publisher.in_flight(to))
+        except (LinkLost, AMQPError):
+            pass  # they are published on the next connection, and returned again
+        except BrokerError as error:
+            logger.error("%s", error)
+            await asyncio.sleep(_AGAIN_S)
+        for message in publisher.take_held(to):
+            if there:
+                publisher.publish(message)
+            else:
+                self.settled(message, UNROUTABLE)
+
+    # -- messages that were refused ----------------------------------------------------------------
+
+    def await_leader(self, message: Outbound) -> bool:
+        """Hold back a message that a replicated queue has refused, if that queue may be not full.
+
+        The broker also refuses what comes while the queue elects a leader, and from then on
+        whatever comes for that queue by the same channel.
+        """
+        if not self.broker.quorum or not message.to or message.kind == wire.CANCEL or message.ended:
+            return False
+        if self.broker.publisher.hold_back(message):
+            self.broker.thread.spawn(self._publish_again(message.to))
+        return True
+
+    def answer_later(self, answer: Outbound) -> None:
+        """Publish an answer again while its receiver, whose queue is full, takes messages."""
+        late = self._late.setdefault(answer.to, [])
+        late.append(answer)
+        if len(late) == 1:
+            self.broker.thread.spawn(self._answer_late(answer.to))
+
+    async def _answer_late(self, to: str) -> None:
+        await asyncio.sleep(_LOOK_S)
+        there = True  # as long as nothing is known
+        with suppress(LinkLost, AMQPError):
+            there = await self.queues.is_consumed(to)
+        for answer in self._late.pop(to, ()):
+            if there:
+                self.broker.publisher.publish(answer)
+            else:
+                self.unanswered(answer, REFUSED)
+
+    def end_late_answers(self) -> None:
+        """End the messages whose answers wait for room in a queue: the space is closed."""
+        while self._late:
+            for answer in self._late.popitem()[1]:
+                self.unanswered(answer, REFUSED)
+
+    async def _publish_again(self, to: str) -> None:
+        publisher, full = self.broker.publisher, False
+        await asyncio.sleep(_LOOK_S)
+        with suppress(LinkLost, AMQPError):  # the next connection publishes them
+            full = await self.queues.waiting(to) >= self.queues.capacity
+            # Messages published before this may still be refused, and come before the others.
+            await publisher.confirmed_or_returned(publisher.in_flight(to))
+        if not full:
+            publisher.close_channel()  # the next one is opened at once
+        for message in publisher.take_held(to):
+            if full:
+                self.settled(message, NO_ROOM)
+            else:
+                publisher.publish(message)
+
+
+def unserved(id: str) -> AgentNotFound:
+    """Return the error of a request to an agent that no process runs."""
+    return AgentNotFound(
+        f'no process serves agent "{id}" now: wait=True waits for one; '
+        "a call that was sent as its process ended may have begun"
+    )

@@ -1,0 +1,177 @@
+"""The agents' queues at the broker: declared, bound and looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pika.channel import Channel
+from pika.exceptions import AMQPError
+
+from moothall.errors import BrokerError, DuplicateAgent
+from moothall.spaces.amqp.link.broker import CLASSIC, Broker
+from moothall.spaces.amqp.link.connection import LinkLost, Refused
+
+_NOT_FOUND: Final = 404
+_LOCKED: Final = 405
+_OTHER_SETTINGS: Final = 406
+_DOWN: Final = {_NOT_FOUND: ": start that node, or use quorum=True (--quorum) from the beginning"}
+
+_SHARED_CLAIM_MS: Final = 1000
+"""How long an id stays shared after the last of its processes has gone."""
+
+
+@dataclass(eq=False, repr=False)
+class Queues:
+    """Declares the queues of agents, and asks the broker about them.
+
+    An agent's process claims its id by an exclusive queue, which no other process can declare. The
+    processes of a shared agent declare the same queue without that, and consume it.
+    """
+
+    broker: Broker
+    keep_s: float
+    capacity: int  # how many messages may wait for one agent
+
+    def __post_init__(self) -> None:
+        self._call = self.broker.control.call
+        self._names = self.broker.names
+        self._arguments: dict[str, Any] = {
+            "x-dead-letter-exchange": self._names.dead,
+            # A queue without a consumer expires after its last messages are dead-lettered;
+            # messages that are sent to it meanwhile extend its life (`Presence.renew`).
+            "x-message-ttl": int(self.keep_s * 1000),
+            "x-expires": int(self.keep_s * 2000),
+            "x-max-length": self.capacity,
+            "x-overflow": "reject-publish",
+            "x-queue-type": self.broker.queue_type,
+        }
+        self._shared_claim: dict[str, Any] = {
+            "durable": True,
+            "arguments": {
+                "x-expires": _SHARED_CLAIM_MS,
+                "x-queue-type": self.broker.queue_type,
+            },
+        }
+
+    # -- declared ----------------------------------------------------------------------------------
+
+    async def declare(self, id: str) -> None:
+        """Declare the queue of an agent that is not here."""
+        await self._declare(id, None)
+        await self.bind(id)
+
+    async def claim(self, id: str, *, shared: bool) -> tuple[int, bool]:
+        """Claim an id while the connection lasts, and declare the queue of its agent.
+
+        Returns:
+            how many messages wait in the queue, and whether it is surely a classic one
+        """
+        return await self._declare(id, self._shared_claim if shared else {"exclusive": True})
+
+    async def _declare(self, id: str, claim: dict[str, Any] | None) -> tuple[int, bool]:
+        arguments = self._arguments
+        name = self._names.queue("agent", id)
+
+        def declare(channel: Channel, callback: Callable[[Any], None]) -> None:
+            if claim is not None:
+                # Without waiting: a refusal closes the channel before the next declaration.
+                channel.queue_declare(self._names.queue("claim", id), **claim)
+            channel.queue_declare(name, durable=True, arguments=arguments, callback=callback)
+
+        classic = arguments["x-queue-type"] == CLASSIC
+        try:
+            try:
+                found = await self._call(declare)
+            except Refused as error:
+                if error.code != _OTHER_SETTINGS:
+                    raise
+                # Declared by a space with another mailbox= or keep=: those settings hold.
+                found = await self.state(name)
+                classic = False
+        except Refused as error:
+            if error.code == _LOCKED and claim is not None:
+                raise DuplicateAgent(
+                    f"an agent {id!r} is in another process of this exchange, and ids are unique: "
+                    "give this one another id, or end that process, or add each with shared=True"
+                ) from None
+            raise BrokerError(
+                f"agent {id!r} can have no queue at the broker: {error}{_DOWN.get(error.code, '')}"
+            ) from error
+        return found.message_count, classic
+
+    async def bind(self, id: str) -> None:
+        """Have the broker route an agent's messages, and broadcasts, to its queue."""
+        names = self._names
+        name = names.queue("agent", id)
+
+        def bind(channel: Channel, callback: Callable[[Any], None]) -> None:
+            channel.queue_bind(name, names.exchange, names.everyone)
+            channel.queue_bind(name, names.exchange, names.key("agent", id), callback=callback)
+
+        try:
+            await self._call(bind)
+        except Refused as error:
+            raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
+
+    async def unbind(self, id: str) -> None:
+        """Have the broker route nothing more to an agent's queue."""
+        name, exchange = self._names.queue("agent", id), self._names.exchange
+        await self._call(Channel.queue_unbind, name, exchange, self._names.everyone)
+        await self._call(Channel.queue_unbind, name, exchange, self._names.key("agent", id))
+
+    async def delete(self, kind: str, id: str) -> None:
+        """Delete a queue of an agent."""
+        await self._call(Channel.queue_delete, self._names.queue(kind, id))
+
+    # -- looked at ---------------------------------------------------------------------------------
+
+    async def state(self, name: str) -> Any:
+        """Return how many messages and consumers a queue has; raise `Refused` without one."""
+        return await self._call(Channel.queue_declare, name, passive=True)
+
+    async def is_consumed(self, id: str) -> bool:
+        """Return whether some process consumes the queue of an agent."""
+        try:
+            return bool((await self.state(self._names.queue("agent", id))).consumer_count)
+        except Refused:
+            return False
+
+    async def waiting(self, id: str) -> int:
+        """Return how many messages wait in the queue of an agent; 0 without a queue."""
+        with suppress(Refused):
+            count: int = (await self.state(self._names.queue("agent", id))).message_count
+            return count
+        return 0
+
+    async def is_claimed(self, id: str) -> bool:
+        """Return whether some process has an agent of that id, even without a queue."""
+        try:
+            found = await self.state(self._names.queue("claim", id))
+        except Refused as error:
+            return error.code == _LOCKED
+        return bool(found.consumer_count)  # that of a shared agent outlives its processes
+
+    async def is_awaited(self, id: str) -> bool:
+        """Return whether some process waits to take over an agent's id once it is released."""
+        try:
+            return bool(await self.state(self._names.queue("standby", id)))
+        except Refused as error:
+            return error.code == _LOCKED
+
+    async def stand_by(self, id: str) -> bool:
+        """Have requests to an id wait while no process has it, since this one takes it over.
+
+        Return whether they do; this is called again and again, since connections are lost.
+        """
+        await self.broker.open()
+        name = self._names.queue("standby", id)
+        try:
+            await self._call(Channel.queue_declare, name, exclusive=True)
+        except Refused as error:
+            return error.code == _LOCKED  # another process stands by, too
+        except (LinkLost, AMQPError):
+            return False
+        return True
