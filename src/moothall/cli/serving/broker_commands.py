@@ -158,9 +158,7 @@ def serve_over_broker(
         return asyncio.run(_serve(served, space, place, grace, shared))
 
 
-async def _serve(
-    agent: Agent, space: AMQPSpace, place: Place, grace: float, shared: bool
-) -> int:
+async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float, shared: bool) -> int:
     stopped = asyncio.Event()
     serving = False
 
