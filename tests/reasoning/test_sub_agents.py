@@ -11,15 +11,17 @@ import pytest
 from journal.crash import Crashing, on_a_loop
 from moothall import (
     Action,
+    Agent,
     Budget,
     Context,
     DualActAgent,
     Journal,
+    NativeSpace,
     ReActAgent,
     ScriptedModel,
     SQLiteMemory,
 )
-from moothall.errors import ConfigError
+from moothall.errors import ConfigError, RequestError
 from moothall.models.protocol import Call, ModelReply
 
 EIGHT = tuple(Call(f"c{n}", "helper", {"text": f"task {n}"}) for n in range(8))
@@ -154,13 +156,13 @@ class Calls:
 
     name = "calls"
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, argument: str = "text") -> None:
         self.count = 0
-        self._name = name
+        self._name, self._argument = name, argument
 
     async def complete(self, messages: list[dict[str, Any]], actions: Any = None) -> ModelReply:
         self.count += 1
-        args = {"text": f"again {self.count}"}
+        args = {self._argument: f"again {self.count}"}
         return ModelReply("", calls=[Call(f"c{self.count}.{n}", self._name, args) for n in (1, 2)])
 
 
@@ -169,12 +171,26 @@ class Calls:
 async def test_an_agent_that_is_its_own_tool_stops_and_says_who_called_whom(fresh: bool) -> None:
     model = Calls("self")
     agent = ReActAgent("self", model)
+    assert agent.max_nested_model_calls == 500
+    agent.max_nested_model_calls = 60  # as much as 500 within less time
     agent.actions.register(agent.as_action(fresh=fresh))
     reply = await agent.reply("Go.")
-    assert model.count <= 510
+    assert model.count <= 70
     errors = {step.error for step in reply.steps if step.error}
     assert any("'self' called 'self'" in each for each in errors)
     assert any("max_nested_model_calls" in each for each in errors)
+
+
+def test_agents_of_a_space_that_ask_each_other_stop_likewise() -> None:
+    models = {"a": Calls("b_say", "content"), "b": Calls("a_say", "content")}
+    with NativeSpace() as space:
+        for name, other in ("ab", "ba"):
+            agent = ReActAgent(name, models[name], discover=[other], max_nested_model_calls=60)
+            space.add(agent)
+        me = space.add(Agent("me"))
+        with pytest.raises(RequestError, match="iterations"):
+            me.ask("a", "say", content="Go.").result(timeout=60)
+    assert models["a"].count + models["b"].count <= 70
 
 
 @on_a_loop

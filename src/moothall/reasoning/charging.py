@@ -102,7 +102,7 @@ def count_unbounded() -> None:
     replies = REPLYING.get()
     if not replies or replies[-1].depth == 1:
         return
-    around = [each for each in replies if each.open]
+    around = [*replies[-1].around, replies[-1]]
     root = around[0]
     most: int = getattr(root.agent, "max_nested_model_calls", MAX_NESTED_MODEL_CALLS)
     if root.calls >= most:

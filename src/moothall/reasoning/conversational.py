@@ -507,9 +507,9 @@ class ConversationalAgent(Threaded):
         """Reply in the thread's turn."""
         outer = REPLYING.get()
         mine = Replying(self, request.thread, request=request)
-        if outer:
-            mine.nest(outer)
         handling = CURRENT.get()
+        if around := outer or getattr(handling, "replies", ()):
+            mine.nest(around)
         threads = self._kept
         thread = request.state = threads.take(request.thread)
         if outer or handling is not None or thread.texts is not None or is_adrift():

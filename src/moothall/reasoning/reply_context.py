@@ -41,22 +41,24 @@ class Replying:
     turns: Turns | None = None  # the lock of the thread, which the reply holds
     request: ReplyRequest | None = None  # None for a chat agent, whose answers are not runs
     open: bool = True  # False after its end
+    around: tuple[Replying, ...] = ()  # the open replies that led to it, the outermost first
     depth: int = 1  # how many agents deep it is, each called by an action of the one before
     calls: int = 0  # how many model calls the agents beneath it have made without a budget
 
     def nest(self, outer: tuple[Replying, ...]) -> None:
-        """Set how deep it is within the replies around it; HopLimitExceeded if that is too deep."""
-        around = [each for each in outer if each.open]
-        if not around:
+        """Set what it is within; HopLimitExceeded if that is too deep."""
+        by = next((each for each in reversed(outer) if each.open), None)
+        if by is None:
             return
-        by, root = around[-1], around[0].agent
+        self.around = (*(each for each in by.around if each.open), by)
         of_group = any(each is self.agent for each in getattr(by.agent, "_member_agents", ()))
         self.depth = by.depth + (not of_group)
+        root = self.around[0].agent
         most: int = getattr(root, "max_depth", MAX_DEPTH)
         if self.depth > most:
             raise HopLimitExceeded(
                 f"agent {self.agent.id!r} would reply {self.depth} agents deep, and {most} are the "
-                f"most: {called_each_other([*around, self])}; raise max_depth= of agent "
+                f"most: {called_each_other([*self.around, self])}; raise max_depth= of agent "
                 f"{root.id!r} if that is meant"
             )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from moothall.agent import Agent, Pending
 from moothall.errors import RequestError
-from moothall.message import Envelope
+from moothall.message import REPLYING, Envelope
 from moothall.provenance import union
 from moothall.spaces.loop import LoopThread
 
@@ -91,6 +91,7 @@ class Delivery:
     deliveries: int = 0  # how often it came to processes of a shared agent that died
     wait: bool = False  # whether a request waits for an agent that is not there yet
     span: Any = None  # of its handling, if that is traced
+    replies: tuple[Any, ...] = ()  # those within which it was sent, the outermost first
     read: tuple[str, ...] = ()  # the outside sources that its handling has read
     held: tuple[Any, ...] = ()  # what its requester and those before it have reserved of budgets
 
@@ -110,6 +111,8 @@ class Delivery:
         self.waiting: int = 0  # how many requests of its own its handler is waiting for
         self.answered: bool = False  # once it has its outcome, the action may still be running
         self.mailbox = self.worker = None
+        if replies := REPLYING.get():
+            self.replies = replies
 
     @property
     def agent(self) -> Agent | None:
