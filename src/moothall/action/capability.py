@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
@@ -17,6 +18,7 @@ from moothall.action.marking import (
 )
 from moothall.arguments import unknown_argument
 from moothall.errors import ConfigError, DefinitionError, InvalidArguments
+from moothall.jsonvalue import copy_json
 from moothall.signature import Signature, check_parameters, check_returns
 from moothall.signature.schema import SchemaValidator, WrongSchema
 from moothall.text import shorten
@@ -169,12 +171,24 @@ class Action(Options):
 
     @property
     def description(self) -> str:
-        """What the action does, in words."""
-        return self.signature.description if self._description is None else self._description
+        """What the action does, in words, with its examples."""
+        said = self.signature.description if self._description is None else self._description
+        return f"{said}\n\n{self._shown_examples}" if self.examples else said
 
     @description.setter
     def description(self, text: str) -> None:
         self._description = text
+
+    @functools.cached_property
+    def _shown_examples(self) -> str:
+        """Its examples as a model reads them; DefinitionError if one does not fit."""
+        for number, each in enumerate(self.examples):
+            try:
+                self.check(copy_json({**each}))
+            except InvalidArguments as error:
+                raise DefinitionError(f"examples[{number}] does not fit: {error}") from None
+        lines = [json.dumps({**each}, ensure_ascii=False) for each in self.examples]
+        return "\n".join(("Examples of its arguments:", *lines))
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -200,7 +214,8 @@ class Action(Options):
         if self._help is not None:
             return self._help
         if self._parameters is None:
-            return self.signature.help
+            more = {"examples": [copy_json({**each}) for each in self.examples]}
+            return self.signature.help | (more if self.examples else {})
         return {"description": self.description, "args": self._parameters.get("properties", {})}
 
     @functools.cached_property

@@ -35,6 +35,7 @@ class ActionOptions(TypedDict, total=False):
     own: bool | Sequence[str]
     guard: Sequence[str] | None
     addresses: Sequence[str] | None
+    examples: Sequence[Mapping[str, Any]]
     help: Any
 
 
@@ -58,6 +59,7 @@ class Options:
     own: bool | Sequence[str] = False
     guard: Sequence[str] | None = None
     addresses: Sequence[str] | None = None
+    examples: Sequence[Mapping[str, Any]] = ()
 
 
 _BOOLEANS: Final = {name for name, hint in Options.__annotations__.items() if hint == "bool"}
@@ -94,6 +96,8 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
             links, mail addresses, numbers of accounts and telephones, paths. Without it, these are
             all that `guard` does not name, if it names any and the action is not `idempotent`;
             `addresses=()` for none, where the text goes to nobody else
+        examples: arguments of calls that a model is shown with the description, each as it would
+            write them, such as `[{"day": "2026-05-01", "seats": 2}]`
 
     Raises:
         DefinitionError: an option is not one of its values, a parameter cannot be given by name,
@@ -142,6 +146,16 @@ def check_options(where: str, options: Mapping[str, Any]) -> None:
     ):
         wanted = 'own= must be True, False or a list of fields, such as ("sender",)'
         raise ConfigError(f"{where}: {wanted}, got {own!r:.80}")
+    examples = options.get("examples", ())
+    if isinstance(examples, str) or not isinstance(examples, Sequence):
+        raise ConfigError(f"{where}: examples= must be a list of arguments, got {examples!r:.80}")
+    for number, each in enumerate(examples):
+        try:
+            if not isinstance(each, Mapping) or not copy_json({**each}):
+                raise ValueError(f"got {each!r:.80}")
+        except ValueError as error:
+            wanted = 'must be the arguments of a call, such as {"a": 1}'
+            raise ConfigError(f"{where}: examples[{number}] {wanted}: {error}") from None
     check_seconds(f"{where}: timeout=", options.get("timeout"), optional=True)
     try:
         copy_json(options.get("help"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import (
     TYPE_CHECKING,
@@ -287,6 +287,16 @@ class TextPiece(_Piece):
     """
 
     kind: ClassVar[Literal["text"]] = "text"
+    _value: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def partial(self) -> Any:
+        """The value of the answer so far, as JSON data, in a reply by a schema; None without one.
+
+        A text grows, while one of several values, a date and a number appear once they are whole.
+        A field that has not begun is missing. If the answer is refused, the next begins anew.
+        """
+        return None if self._value is None else self._value()
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,8 +111,12 @@ def check_actions(actions: Iterable[Any], id: object) -> None:
     """Refuse actions that no model could be told of: early, and by their names."""
     for each in actions:
         # A parameter's type is looked up now, not when it was defined: it may have come later.
-        if isinstance(each, Action) and (each._parameters is None or each._description is None):
-            try:
+        if not isinstance(each, Action):
+            continue
+        try:
+            if each._parameters is None or each._description is None:
                 _ = each.signature
-            except DefinitionError as error:
-                raise DefinitionError(f'agent {id!r} cannot use "{each.name}": {error}') from error
+            if each.examples:
+                _ = each.description
+        except DefinitionError as error:
+            raise DefinitionError(f'agent {id!r} cannot use "{each.name}": {error}') from error
