@@ -161,6 +161,7 @@ FLOORS = {
     "journal": (
         "stop_reason",
         "entry",
+        "changing",
         "shapes",
         "tally",
         "store",

@@ -109,7 +109,7 @@ async def test_a_refused_answer_begins_anew() -> None:
         (
             list[Item],
             '```json\n[{"name": "p"}]\n```',
-            [[], [{}], [{"name": ""}], [{"name": "p"}]],
+            [None, [], [{}], [{"name": ""}], [{"name": "p"}]],
         ),
     ),
 )

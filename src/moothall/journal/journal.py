@@ -17,6 +17,7 @@ from moothall.arguments import check_integer
 from moothall.database import Database
 from moothall.errors import ConfigError
 from moothall.journal.books import SharedBudgets
+from moothall.journal.changing import with_results
 from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Decision, Doubt, decisions_for, in_doubt
@@ -301,13 +302,23 @@ class Journal:
             run.close()
         return [doubt for doubt, _ in made]
 
-    def fork(self, run_id: str, new_id: str | None = None, *, upto: int | None = None) -> str:
+    def fork(
+        self,
+        run_id: str,
+        new_id: str | None = None,
+        *,
+        upto: int | None = None,
+        results: Mapping[int, Any] | None = None,
+    ) -> str:
         """Copy a run, so that a program that has changed since can resume the copy.
 
         Args:
             run_id: the run's id
             new_id: the copy's id; the run's id with a number if left out
             upto: the sequence number of the last entry to copy; defaults to all entries
+            results: new results of steps, by the sequence number of the entry in which each ended:
+                what an action returned, the text of a model's answer, or the value of a step of
+                your own. The copy goes up to there, and goes on from the new result
 
         Returns:
             The copy's id.
@@ -315,7 +326,8 @@ class Journal:
         Raises:
             NoSuchRun: there is no run of that id
             ConfigError: there is a run of the new id, or the new id is not valid
-            ConfigError: `upto` is not the number of an entry
+            ConfigError: `upto` is not the number of an entry, or `results` names no ended step, or
+                steps of different turns
             JournalError: the file cannot be written, or is damaged
         """
         if new_id is not None:
@@ -330,6 +342,9 @@ class Journal:
             if upto < len(entries):
                 del entries[upto:]
                 state = "in_doubt" if in_doubt(entries) else None
+        if results is not None:
+            entries = with_results(entries, results)
+            state = "in_doubt" if in_doubt(entries) else None
         copies = [
             (entry.path, entry.kind, self._file.encoded(data)[0])
             for entry, data in zip(entries, copied(entries, key), strict=True)

@@ -34,7 +34,7 @@ from moothall.reasoning.loop.answer import (
     read_answer,
 )
 from moothall.reasoning.loop.calls import Calls, doubts_of, execute
-from moothall.reasoning.loop.growing import Growing
+from moothall.reasoning.loop.growing import Pieces
 from moothall.reasoning.loop.parts import Looping, context_of, messages_of
 from moothall.reasoning.loop.prompt_record import PromptRecord
 from moothall.reasoning.loop.provenance import Shown, look, mark_fault, mark_result, marked
@@ -410,14 +410,11 @@ class Run:
                 return given if type(given) is ModelReply else await awaited(given)
             return await answer_of(self.model, prompt, actions=actions, **more)
         parts = streamed(self.model, prompt, actions, schema)
-        growing = None if schema is None else Growing(schema)
+        pieces = Pieces(schema, self.id, self.request.run_id, self.request.thread)
         try:
             async for part in parts:
-                kind = type(part)
-                if kind is TextPiece and growing is not None:
-                    self.emit(growing.piece(part.text, agent=self.id, **self.request.of_run))
-                elif kind is TextPiece or kind is ReasoningPiece:
-                    self.emit(kind(part.text, self.id, self.request.run_id, self.request.thread))
+                if isinstance(part, TextPiece | ReasoningPiece):
+                    self.emit(pieces.event(part))
                 else:
                     given = part
         except BaseException:  # at its end the iterator is closed already
