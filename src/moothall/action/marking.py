@@ -36,6 +36,7 @@ class ActionOptions(TypedDict, total=False):
     guard: Sequence[str] | None
     addresses: Sequence[str] | None
     examples: Sequence[Mapping[str, Any]]
+    deferred: bool | None
     help: Any
 
 
@@ -60,6 +61,7 @@ class Options:
     guard: Sequence[str] | None = None
     addresses: Sequence[str] | None = None
     examples: Sequence[Mapping[str, Any]] = ()
+    deferred: bool | None = None
 
 
 _BOOLEANS: Final = {name for name, hint in Options.__annotations__.items() if hint == "bool"}
@@ -98,6 +100,8 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
             `addresses=()` for none, where the text goes to nobody else
         examples: arguments of calls that a model is shown with the description, each as it would
             write them, such as `[{"day": "2026-05-01", "seats": 2}]`
+        deferred: whether a model is shown the action only once it has found it by `find_actions`;
+            if left out, as its agent decides (docs/many-actions.md)
 
     Raises:
         DefinitionError: an option is not one of its values, a parameter cannot be given by name,
@@ -138,6 +142,8 @@ def check_options(where: str, options: Mapping[str, Any]) -> None:
     for option, given in options.items():
         if option in _BOOLEANS:
             check_boolean(f"{where}: {option}=", given)
+    if options.get("deferred") is not None:
+        check_boolean(f"{where}: deferred=", options["deferred"])
     own = options.get("own", False)
     if not isinstance(own, bool) and (
         isinstance(own, str)

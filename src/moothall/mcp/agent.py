@@ -19,7 +19,7 @@ from moothall.action import (
     Action,
 )
 from moothall.agent import Agent
-from moothall.arguments import check_seconds, names_checked
+from moothall.arguments import check_boolean, check_seconds, names_checked
 from moothall.errors import (
     ActionError,
     ConfigError,
@@ -81,6 +81,8 @@ class MCPAgent(Agent):
             `ACCESS_REQUESTED`
         timeout_s: seconds that a call may take, without the time that a person takes to answer
         idempotent: the tools of which two calls have the effect of one, as far as you know
+        deferred: whether a model is shown a tool only once it has found it by `find_actions`; if
+            left out, once its agent has more than 40 actions (docs/many-actions.md)
         **options: the options of `Agent`; up to 16 calls run at a time, by default
 
     Raises:
@@ -108,6 +110,7 @@ class MCPAgent(Agent):
         access: AccessPolicy | Mapping[str, AccessPolicy] = ACCESS_REQUESTED,
         timeout_s: float = 60,
         idempotent: Iterable[str] = (),
+        deferred: bool | None = None,
         **options: Unpack[AgentSettings],
     ) -> None:
         super().__init__(id, **options)
@@ -140,6 +143,9 @@ class MCPAgent(Agent):
             raise ConfigError(
                 f"{where}: idempotent= must be a list of the tools' names, got {idempotent!r:.80}"
             )
+        if deferred is not None:
+            check_boolean(f"{where}: deferred=", deferred)
+        self._deferred = deferred
         if lock is not None and not isinstance(lock, str | os.PathLike):
             raise ConfigError(f"{where}: lock= must be a path, got {lock!r:.80}")
         self._lock = None if lock is None else os.fspath(lock)
@@ -312,9 +318,8 @@ class MCPAgent(Agent):
     def _listed(self, offered: Offered) -> None:
         """Take what the server offers; called on the connection's loop."""
         lock = None if self._lock is None else Lock(self._lock)
-        made = Actions(
-            str(self.id), offered, self._perform, self._policy_of, self._idempotent, lock
-        )
+        how = (self._perform, self._policy_of, self._idempotent, lock, self._deferred)
+        made = Actions(str(self.id), offered, *how)
         self._server, self._actions = offered, made
         self._tell_unknown(made.named)
         self._renew()

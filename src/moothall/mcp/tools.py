@@ -96,6 +96,7 @@ class Actions:
         policy: Callable[[str], AccessPolicy],
         idempotent: Iterable[str],
         lock: Lock | None,
+        deferred: bool | None = None,
     ) -> None:
         self.offered: dict[str, Action] = {}
         self.tools: dict[str, Action] = {}
@@ -105,6 +106,7 @@ class Actions:
         self._idempotent = frozenset(idempotent)
         self.named: set[str] = {*offered.tools}
         self._lock = lock
+        self._deferred = deferred
         self._locked = offered.locked
         for each in offered.tools.values():
             known = lock is None or lock.accepted(id, each.name) is not None
@@ -135,7 +137,8 @@ class Actions:
             while joined in self.tools:
                 joined += "_tool"
             joined = joined if len(joined) <= 255 else f"{joined[:230]}_{_digest(joined)}"
-            self.tools[joined] = _made(joined, call, options, fault)
+            tool = self.tools[joined] = _made(joined, call, options, fault)
+            tool._server, tool.deferred = self._id, self._deferred
 
     def _of_tool(self, made: Definition) -> tuple[Any, dict[str, Any], str]:
         policy = self._policy(made.name)

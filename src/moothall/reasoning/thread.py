@@ -100,6 +100,8 @@ class Thread:
     underway: Underway | None = None  # the reply under way, if it can be interrupted
     unheard: list[Any] = field(default_factory=list)  # interruptions for the next reply
     discovered: dict[str, Any] | None = None  # other agents' actions that were found last, by name
+    defers: bool | None = False  # whether actions of servers are deferred; None: not decided yet
+    joined: tuple[str, ...] = ()  # the deferred actions that the model has found, in order
     shown: Any = None  # the actions as last shown to the model, and their source
     own: Any = None  # an orchestrator's data for the thread
     remembered: Any = None  # what it remembers from earlier runs, as a journal keeps it

@@ -20,16 +20,16 @@ class Ranked(NamedTuple):
 
 
 class Ranking:
-    """An index of texts, each given as its counted words.
+    """An index of texts, each given as its words, counted or weighed.
 
     The score is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009). So many
     imagined texts without any of the words are counted `beyond` the known ones: where these were
     searched for, the words of the search are more frequent in them than elsewhere.
     """
 
-    def __init__(self, texts: Iterable[Counter[str]], beyond: int = 0) -> None:
+    def __init__(self, texts: Iterable[Mapping[str, float]], beyond: int = 0) -> None:
         self._texts = list(texts)
-        self._lengths = [each.total() for each in self._texts]
+        self._lengths = [sum(each.values()) for each in self._texts]
         self._mean = sum(self._lengths) / max(len(self._texts), 1)
         self._beyond = beyond
         self.among: Counter[str] = Counter()

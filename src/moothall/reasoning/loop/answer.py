@@ -11,7 +11,7 @@ import hashlib
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from types import MethodType
@@ -87,34 +87,40 @@ class OfferedActions:
     """The actions that a model is shown.
 
     `public` has the names that differ from the safe ones, `told` the descriptions that are not the
-    program's, each after who wrote it.
+    program's, each after who wrote it; `hidden` are deferred ones, and `finder` what finds these;
+    `own` are the actions of the loop itself.
     """
 
-    __slots__ = ("actions", "public", "told")
+    __slots__ = ("actions", "finder", "hidden", "own", "public", "told")
 
-    def __init__(self, actions: list[Action]) -> None:
+    def __init__(self, actions: list[Action], hidden: Sequence[Action] = ()) -> None:
+        self.finder: Any = None
+        self.own: tuple[Action, ...] = ()
         self.told: list[tuple[str, str]] = [
             (each._described_by, f"{each.name}: {each.description}")
             for each in actions
             if each._described_by
         ]
-        by_name = {action.name: action for action in actions}
-        if len(by_name) == len(actions) and all(map(_SAFE.fullmatch, by_name)):
+        shown = {action.name: action for action in actions}
+        # Names are safe beside the hidden ones: none changes when another is found.
+        by_name = {**{each.name: each for each in hidden}, **shown} if hidden else shown
+        if len(shown) == len(actions) and all(map(_SAFE.fullmatch, by_name)):
             self.actions: list[Action] = actions
+            self.hidden: Sequence[Action] = hidden
             self.public: dict[str, str] = _NOTHING
             return
         self.public = {}
-        self.actions = []
+        made: dict[str, Action] = {}
         safe_of = safe_names(by_name)
         for name, action in by_name.items():
             safe = safe_of[name]
-            if safe == name:
-                self.actions.append(action)
-            else:
+            made[name] = action
+            if safe != name:
                 self.public[safe] = name
-                shown = copy(action)
-                shown.name = safe
-                self.actions.append(shown)
+                made[name] = copy(action)
+                made[name].name = safe
+        self.actions = [made[name] for name in shown]
+        self.hidden = [made[each.name] for each in hidden]
 
 
 MAX_CALLS = 128

@@ -1,4 +1,4 @@
-"""Discovery: the actions of other agents, as actions that a model may call.
+"""Discovery: the actions of other agents, as actions that a model may call; search over actions.
 
 An agent's description of itself is untrusted data: it is shortened, put on one line, and marked
 as coming from that agent.
@@ -10,22 +10,35 @@ import asyncio
 import hashlib
 import logging
 import secrets
-from collections.abc import Iterable
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from moothall.action import Action
+from moothall.action.search import ActionIndex
 from moothall.agent import Agent
-from moothall.errors import MoothallError
+from moothall.errors import DefinitionError, MoothallError
 from moothall.message import MAX_ID
+from moothall.provenance import reading
 from moothall.provenance.reading import READ
+from moothall.reasoning.loop.answer import OfferedActions, RequestedCall
+from moothall.reasoning.loop.recording import LoopState
 from moothall.reasoning.reply_context import agent_here, sources_told_to
-from moothall.text import escaped, shorten
+from moothall.reasoning.thread import Thread
+from moothall.signature.schema import object_schema
+from moothall.text import escaped, one_line, shorten
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
+FIND: Final = "find_actions"
+"""The action by which a model finds those that it is not shown."""
+MANY: Final = 40
+"""Once an agent has more actions, those of servers and of discovery are deferred."""
 HELP_TIMEOUT_S = 3.0
 """How long an agent may take to say what it can do."""
 
+_NAMED: Final = 30
+_ABOUT_CHARS: Final = 200
 _MAX_ACTIONS = 200
 _MAX_ARGS = 100
 _MAX_DESCRIPTION = 2000
@@ -34,6 +47,85 @@ _MAX_DEPTH = 8
 # The allowed keywords of an untrusted schema. Not `$ref`, which names an address, nor `pattern`,
 # which may take exponential time: the agent that has the action checks its arguments anyway.
 _KINDS = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
+
+
+def shown_of(
+    actions: list[Action], by_server: bool, joined: Sequence[str], known: OfferedActions | None
+) -> OfferedActions:
+    """Return actions as a model is shown them: of the deferred ones, only those that have joined.
+
+    `by_server`: whether actions of servers and other agents are deferred that do not say it;
+    `known`: what the model was shown before.
+    """
+    hidden = [
+        each
+        for each in actions
+        if (by_server and each._server if each.deferred is None else each.deferred)
+    ]
+    if hidden and any(each.name == FIND for each in actions):
+        if any(each.deferred for each in hidden):
+            raise DefinitionError(
+                f"an action is called {FIND!r}, which is how a model finds deferred actions: give "
+                "it another name, or have no action be deferred"
+            )
+        hidden = []
+    if not hidden:
+        return OfferedActions(actions)
+    before = None if known is None else known.finder
+    finder = before if before is not None and before.given == hidden else Finder(hidden)
+    names = {each.name: each for each in hidden}
+    shown = [each for each in actions if each.name not in names]
+    found = [names[name] for name in joined if name in names]
+    made = OfferedActions([*shown, finder.action, *found], hidden)
+    made.finder, made.own = finder, (finder.action,)
+    finder.named = {each.name: safe.name for each, safe in zip(hidden, made.hidden, strict=True)}
+    return made
+
+
+class Finder:
+    """Finds deferred actions by words."""
+
+    def __init__(self, given: list[Action]) -> None:
+        self.given = given
+        self.named: dict[str, str] = {}  # how a model may name each
+        self._index: ActionIndex | None = None
+        of = Counter(each._server for each in given)
+        own = of.pop("", 0)
+        named = [f"{shorten(_line(id), 60)} ({count})" for id, count in of.most_common(_NAMED)]
+        named += [f"{len(of) - _NAMED} others"] if len(of) > _NAMED else []
+        named += [f"this program ({own})"] if own else []
+        about = (
+            f"Find actions that are not listed here. There are {len(given)}, of "
+            f"{', '.join(named)}. Those that are found can be called from your next answer on."
+        )
+        words = "a few words on what the action should do, and to what"
+        schema = object_schema(words={"type": "string", "description": words})
+        self.action: Action = Action._described(FIND, self._find, about, schema, idempotent=True)
+
+    def _find(self, words: str) -> list[dict[str, str]] | str:
+        if self._index is None:
+            self._index = ActionIndex(self.given)
+        found = self._index.find(words)
+        reading.add([each._described_by for each in found if each._described_by])
+        if not found:
+            return (
+                "No action matches. Try other words, such as what the action is called elsewhere."
+            )
+        return [
+            {"name": self.named[each.name], "description": one_line(each.description, _ABOUT_CHARS)}
+            for each in found
+        ]
+
+
+def join(thread: Thread, state: LoopState, shown: OfferedActions, call: RequestedCall) -> None:
+    """If a call was a search, show the model what it found from its next answer on, at the end."""
+    found = (call.result or {}).get("result")
+    if shown.finder is None or call.action is not shown.finder.action or type(found) is not list:
+        return
+    public = (shown.public.get(each["name"], each["name"]) for each in found)
+    new = [name for name in public if name not in thread.joined]
+    state.joined += new
+    thread.joined += tuple(new)
 
 
 async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Action]:
@@ -107,6 +199,7 @@ def _action(
     elif id not in getattr(agent, "trusted", ()):
         options["outside"] = not is_here
     made = Action._described(_joined(id, name), call, described_as, parameters, **options)
+    made._server, made.deferred = id, None if offer is None else offer.deferred
     if not is_here and id not in getattr(agent, "trusted", ()):
         made._described_by = f"what {_line(id)} says of its actions"
     return made

@@ -97,6 +97,7 @@ class LoopOptions(ReplyingOptions, total=False):
     environment: AnyEnvironment | None
     max_iterations: int
     max_result_chars: int
+    deferred: bool | None
     check: Check | None
     tries: int
     outside_policy: AccessPolicy

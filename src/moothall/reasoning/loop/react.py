@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action, ActionRegistry
-from moothall.arguments import can_take, check_function, check_integer
+from moothall.arguments import can_take, check_boolean, check_function, check_integer
 from moothall.context import SystemPrompt, check_system_prompt
 from moothall.environment import AnyEnvironment, Environment
 from moothall.errors import ConfigError, StateError
@@ -25,6 +25,7 @@ from moothall.reasoning.checked_parts import (
     memory_part,
 )
 from moothall.reasoning.loop.answer import OfferedActions, as_action
+from moothall.reasoning.loop.discovery import MANY, discover, shown_of
 from moothall.reasoning.loop.parts import (
     MAX_ITERATIONS,
     TRIES,
@@ -85,6 +86,9 @@ class ReActAgent(RecordedAgent):
         max_iterations: how many answers the model may give for one reply
         discover: `*` to let the model call the actions of every other agent of the space, or the
             ids of some; their help is read before each reply, for its thread
+        deferred: whether the model is shown the actions of MCP servers and of `discover` only once
+            it has found them by `find_actions`; if left out, in a reply that begins with more than
+            40 actions. What an action or an `MCPAgent` states itself has precedence
         max_result_chars: how many characters of each result the model is shown; fewer if the
             results of one answer would take more than about half of its context
         check: called with the value of each final answer (by the schema, else the text), and with
@@ -126,6 +130,7 @@ class ReActAgent(RecordedAgent):
     outside_policy: AccessPolicy = ACCESS_REQUESTED
     environment: AnyEnvironment = _ENVIRONMENT
     discover: str | tuple[str, ...] | None = None
+    deferred: bool | None = None
     _memory: Any = None
     _goals: list[Goal] | None = None
 
@@ -141,6 +146,7 @@ class ReActAgent(RecordedAgent):
         system_prompt: SystemPrompt | None = None,
         max_iterations: int = MAX_ITERATIONS,
         discover: str | Iterable[str | int] | None = None,
+        deferred: bool | None = None,
         max_result_chars: int = MAX_RESULT_CHARS,
         check: Check | None = None,
         tries: int = TRIES,
@@ -192,6 +198,9 @@ class ReActAgent(RecordedAgent):
             self.outside_policy = checked_policy(outside_policy, id)
         if discover is not None:
             self.discover = checked_discover(discover, id)
+        if deferred is not None:
+            check_boolean(f"agent {id!r}: deferred=", deferred)
+            self.deferred = deferred
         if budget is not None:
             check_part(budget, ("reserve", "deadline"), "budget", id)
             self.budget: Budget | None = budget
@@ -294,15 +303,20 @@ class ReActAgent(RecordedAgent):
         """Return the current actions as the model sees them, without denied ones."""
         given = [*self.actions.get_actions(), *offered]
         # Read anew each time: an action may be registered, or denied, between two answers.
-        now = [(each, getattr(each, "access_policy", None)) for each in given]
-        kept: tuple[list[Any], OfferedActions] | None = thread.shown
+        policies = [(each, getattr(each, "access_policy", None)) for each in given]
+        if thread.defers is None:
+            count = len(given) + len(thread.discovered or ())
+            thread.defers = count > MANY if self.deferred is None else self.deferred
+        now = (policies, thread.defers, thread.joined)
+        kept: tuple[Any, OfferedActions] | None = thread.shown
         if kept is not None and kept[0] == now:
             return kept[1]
+        before = None if kept is None else kept[1]
         check_actions(given, self.id)
-        visible = [as_action(each) for each, policy in now if policy != ACCESS_DENIED]
+        visible = [as_action(each) for each, policy in policies if policy != ACCESS_DENIED]
         names = {each.name for each in given}
         visible += [a for name, a in (thread.discovered or {}).items() if name not in names]
-        shown = OfferedActions(visible)
+        shown = shown_of(visible, bool(thread.defers), thread.joined, before)
         thread.shown = (now, shown)
         return shown
 
@@ -393,7 +407,5 @@ class ReActAgent(RecordedAgent):
             memory.add_memory(message)
 
     async def _discover(self, thread: Thread) -> None:
-        from moothall.reasoning.loop.discovery import discover
-
         found = await discover(self, self.discover or ())
         thread.discovered, thread.shown = {each.name: each for each in found}, None

@@ -44,8 +44,14 @@ class LoopState:
     before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
     usage: Usage = NO_USAGE
     allowed: list[str] = field(default_factory=list)  # values from outside that were permitted
+    defers: bool | None = None  # whether actions of servers are deferred, once it is decided
+    joined: list[str] = field(default_factory=list, metadata=APPENDED)  # deferred actions found
     messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
+
+    def hear(self) -> None:
+        """Have no fault and no repetition: the user has spoken."""
+        self.faults, self.unusable, self.same, self.before = "", 0, 0, []
 
 
 def over(reply: Reply) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from moothall.reasoning.loop.answer import (
     read_answer,
 )
 from moothall.reasoning.loop.calls import Calls, doubts_of, execute
+from moothall.reasoning.loop.discovery import join
 from moothall.reasoning.loop.growing import Pieces
 from moothall.reasoning.loop.parts import Looping, context_of, messages_of
 from moothall.reasoning.loop.prompt_record import PromptRecord
@@ -101,11 +102,10 @@ class Run:
         if self.budget is not None:
             self.model = budgeted(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
-        self.state: LoopState = LoopState(allowed=request.allowed)
+        self.state: LoopState = LoopState(allowed=request.allowed, joined=[*self.thread.joined])
         self.record = record
         self._system: str | None = None  # what the function of the system prompt returned
-        self._remembered = 0  # how many messages are in the memory
-        self._saved = 0  # how many messages are recorded
+        self._remembered = self._saved = 0  # how many messages are in the memory, and recorded
         self._ids: set[str] = set()  # of the calls
         self._steering = Steering()
 
@@ -143,6 +143,7 @@ class Run:
             if not self.record.past(f"{state.iteration + 1}"):
                 self._hear()
         if is_new:
+            self.thread.defers = None  # as its actions are now
             self._add(**marked({"role": "user", "content": request.content}, request.outside))
             self.save()
         elif state.messages[-1]["role"] == "tool":
@@ -274,8 +275,8 @@ class Run:
         record = self.record
         record.at_end = partial(mark_known, record, self.agent._model, self.budget)
         if record.state is not None:
-            self.state = record.state
-            self.request.allowed = self.state.allowed
+            self.state, self.request.allowed = record.state, record.state.allowed
+            self.thread.defers, self.thread.joined = self.state.defers, (*self.state.joined,)
             look(self.thread, self.request, self.state.messages, self._named)
             self._ids = call_ids(record.state.messages)
             self._saved = self._remembered = len(record.state.messages)
@@ -294,8 +295,7 @@ class Run:
     def _hear(self) -> None:
         for text in self._steering.leave():  # the turn may have ended in spite of our cancellation
             self._add(role="user", content=text)
-        self.state.faults, self.state.unusable = "", 0
-        self.state.same, self.state.before = 0, []
+        self.state.hear()
         self.save()
 
     # -- asking the model --------------------------------------------------------------------------
@@ -308,6 +308,7 @@ class Run:
                 made = partial(prompt_for, self.agent.system_prompt)
                 self._system = await self._of_user("system_prompt", "system_prompt", made)
             self.shown = self._show()
+            self.state.defers = self.thread.defers
             if record is NULL_RECORD and not self.agent._hooks:  # the fastest way
                 given = await self._answer(self.prompt())
             else:
@@ -450,7 +451,7 @@ class Run:
 
     def action(self, name: str) -> Action | None:
         """Return the action of a public name."""
-        for offered in self.request.offered:
+        for offered in (*self.request.offered, *self.shown.own):
             if offered.name == name:
                 return offered
         found = self.agent.actions.get_action(name)
@@ -515,6 +516,7 @@ class Run:
             contents.append(results.result_content(result, limit, wanted))
             self._add_result(wanted, results.shown_content(self.model, contents[-1], result))
             mark_result(self.state.messages[-1], wanted, self.thread, self.request)
+            join(self.thread, self.state, self.shown, wanted)
         return contents
 
     # -- memory ------------------------------------------------------------------------------------
@@ -584,9 +586,8 @@ class Run:
         self.state.messages.append(made)
 
     def _add_result(self, call: RequestedCall, content: str | list[dict[str, Any]]) -> None:
-        self.state.messages.append(
-            {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
-        )
+        made = {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
+        self.state.messages.append(made)
 
     def end(self, stop: Stop, value: Any = None) -> Reply:
         """Return the reply as it stands, with the stop reason."""
@@ -594,6 +595,6 @@ class Run:
         if reason not in ("done", "terminal"):
             value = state.text if self.schema is None else None
         messages: Any = state.messages
-        made = (state.text, value, messages, state.steps, state.usage)
         detail = left_out(stop.detail, self.memory, self.id, self.model)
-        return Reply(*made, reason, detail, stop.error, self.request.run_id)
+        how = (state.steps, state.usage, reason, detail, stop.error, self.request.run_id)
+        return Reply(state.text, value, messages, *how)
