@@ -213,6 +213,7 @@ NAMES = (
     "ask_person",
     "below_confidence",
     "check_skill",
+    "complete_many",
     "format_slash",
     "model",
     "no_progress",

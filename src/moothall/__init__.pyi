@@ -113,6 +113,7 @@ from moothall.reasoning.events import HumanDecision as HumanDecision
 from moothall.reasoning.events import MessageAdded as MessageAdded
 from moothall.reasoning.events import TurnEnded as TurnEnded
 from moothall.reasoning.events import TurnStarted as TurnStarted
+from moothall.reasoning.loop.many import complete_many as complete_many
 from moothall.reasoning.loop.react import ReActAgent as ReActAgent
 from moothall.reasoning.reply import Reply as Reply
 from moothall.reasoning.reply import Step as Step

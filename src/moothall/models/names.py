@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moothall.errors import DefinitionError, MissingExtra, ModelError
+from moothall.errors import ConfigError, DefinitionError, MissingExtra, ModelError
 from moothall.models import weights
 from moothall.models.providers import OTHER, PROVIDERS, lacks, setting_of
 from moothall.models.settings import check_base_url
@@ -59,7 +59,7 @@ _KEPT: weakref.WeakValueDictionary[tuple[str, ...], Model] = weakref.WeakValueDi
 in_child(_KEPT.clear)  # a model's threads and connections stay with the parent
 
 
-def model(name: str | Model, api_key: str | None = None) -> Model:
+def model(name: str | Model, api_key: str | None = None, *, batch: bool = False) -> Model:
     """Return the model of this name; return a model as it is.
 
     `local` is the default model in this process, `local:NAME` a listed one that `moothall models
@@ -73,8 +73,11 @@ def model(name: str | Model, api_key: str | None = None) -> Model:
     Args:
         name: the name, or a model
         api_key: the key of the server, in place of the environment's
+        batch: whether its requests go in batches, at half the price and answered within a day; for
+            models with OpenAI's or Anthropic's interface
 
     Raises:
+        ConfigError: the model has no batches
         ModelError: no model has this name, or there is no key
         WeightsError: the weights are missing
         MissingExtra: the extra that this kind of model needs is not installed
@@ -84,6 +87,10 @@ def model(name: str | Model, api_key: str | None = None) -> Model:
             return name
         raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_there_is()}")
     kind, rest = check_name(name, bool(api_key))
+    if batch and (kind == "litellm" or not is_remote(name)):
+        raise ConfigError(
+            f"{name:.200} has no batches: batch= is for OpenAI's and Anthropic's form"
+        )
     if kind in ("local", "gguf"):
         from moothall.models.local import LocalModel
 
@@ -97,17 +104,17 @@ def model(name: str | Model, api_key: str | None = None) -> Model:
 
         return _kept((name, api_key or ""), lambda: LiteLLMModel(rest, api_key))
     # The environment is part of what a name means.
-    key = (name, api_key or "", *(setting_of(kind) if kind in PROVIDERS else ()))
+    key = (name, api_key or "", str(batch), *(setting_of(kind) if kind in PROVIDERS else ()))
     if kind == "anthropic":
         from moothall.models.remote.anthropic import AnthropicModel
 
-        return _kept(key, lambda: AnthropicModel(rest, api_key=api_key))
+        return _kept(key, lambda: AnthropicModel(rest, api_key=api_key, batch=batch))
     from moothall.models.remote.openai import OpenAIModel
 
     if kind in PROVIDERS:
-        return _kept(key, lambda: OpenAIModel(rest, api_key=api_key, provider=kind))
+        return _kept(key, lambda: OpenAIModel(rest, api_key=api_key, provider=kind, batch=batch))
     url, _, listed = name.partition("#")
-    return _kept(key, lambda: OpenAIModel(listed, url, api_key))
+    return _kept(key, lambda: OpenAIModel(listed, url, api_key, batch=batch))
 
 
 def check_name(name: str, has_key: bool = False) -> tuple[str, str]:

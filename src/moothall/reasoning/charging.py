@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,9 @@ from moothall.errors import BudgetExceeded, ConfigError
 from moothall.message import REPLYING
 from moothall.models.base import answer_of, heard
 from moothall.models.protocol import Usage
+from moothall.models.remote.batch import KEPT
 from moothall.reasoning.checked_parts import check_part
+from moothall.reasoning.step import KEPT_MARK
 from moothall.spaces.delivery import PAYERS, of_chain
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ def spending(entries: Iterable[Entry]) -> Spending:
     """Return what one agent's part in a run has spent, without calls that a budget refused."""
     spent = Spending()
     reserved: dict[str, Mapping[str, Any]] = {}  # for the steps without an end
+    goes_on: set[str] = set()  # steps whose calls a resumed run goes on with
     interrupted = False  # the last answer was cut off, and nothing says yet that the run was too
     for entry in entries:
         data = entry.data
@@ -74,8 +77,12 @@ def spending(entries: Iterable[Entry]) -> Spending:
                 reserved[data["key"]] = data
             elif "action" in about:
                 spent.actions += 1
+        elif entry.kind == "ended" and data["key"].endswith(KEPT_MARK):
+            goes_on.add(data["key"].removesuffix(KEPT_MARK))
         elif entry.kind in ("ended", "failed") and data["key"] in reserved:
             del reserved[data["key"]]
+            if data.get("cancelled") and data["key"] in goes_on:
+                continue
             usage = (data.get("result") or {}).get("usage")
             cost = data.get("charged")
             spent.add(cost, None if usage is None else Usage(*usage))
@@ -83,8 +90,9 @@ def spending(entries: Iterable[Entry]) -> Spending:
             if cost is None or cost["model_calls"]:
                 interrupted = bool(data.get("cancelled"))
                 spent.answers += not interrupted
-    for left in reserved.values():
-        spent.add(left.get("reserved"))
+    for key, left in reserved.items():
+        if key not in goes_on:
+            spent.add(left.get("reserved"))
     return spent
 
 
@@ -121,7 +129,7 @@ async def begun(
     """Record that a call begins and what it reserves; return the context that it is charged in."""
     if budget is None:
         await step.begins(args)
-        return nullcontext()
+        return _kept_by(step, nullcontext())
     bill = Bill(budget)
     step.charge(bill.json)
     try:
@@ -130,7 +138,18 @@ async def begun(
     except Exception:
         reserved = None  # the call itself raises the same error
     await step.begins(args, reserved)
-    return bill.opened()
+    return _kept_by(step, bill.opened())
+
+
+@contextmanager
+def _kept_by(step: Step, bill: AbstractContextManager[None]) -> Iterator[None]:
+    """Let a model keep, with its step, what a resumed run must find: the batch of its request."""
+    token = KEPT.set(step)
+    try:
+        with bill:
+            yield
+    finally:
+        KEPT.reset(token)
 
 
 def budgeted(model: Any, budget: Budget | None) -> Any:

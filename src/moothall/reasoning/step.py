@@ -9,6 +9,9 @@ from typing import Any, Final
 
 from moothall.approval import ChangedArgs
 
+KEPT_MARK: Final = "#kept"
+"""What ends the key under which a step keeps data while it is under way."""
+
 
 @dataclass(slots=True)
 class Past:
@@ -46,6 +49,7 @@ class Step:
         self._note = note
         self._charged: Callable[[], Mapping[str, Any]] | None = None
         self._beside = beside
+        self._took = False
         self.begun: bool = False  # whether its effect has begun
         self.past = past
         # The arguments with which it began before the run was cut off: they hold.
@@ -99,6 +103,8 @@ class Step:
             data["reserved"] = dict(reserved)
         self.begun = True
         record = self._record
+        if self.past.state == "started" and record.find(f"{self._key}{KEPT_MARK}") is not None:
+            return  # the call that began then goes on
         record.note("started", data)
         noted = record.noted
         try:
@@ -114,6 +120,22 @@ class Step:
     def charge(self, charged: Callable[[], Mapping[str, Any]]) -> None:
         """Set the function that returns, at the end of the step, what it has spent."""
         self._charged = charged
+
+    @property
+    def goes_on(self) -> bool:
+        """Return whether the run is resumed if it is cancelled now."""
+        return bool(self._record.left)
+
+    def take_kept(self) -> dict[str, Any] | None:
+        """Return what this step kept before the run was cut off; only the first time."""
+        past = None if self._took else self._record.find(f"{self._key}{KEPT_MARK}")
+        self._took = True
+        return None if past is None else past.result
+
+    async def keep(self, data: dict[str, Any]) -> None:
+        """Keep data for the case that the run is cut off; return when it is in the file."""
+        self._record.mark(f"{self._key}{KEPT_MARK}", data)
+        await self._record.commit()
 
     def tell(self, **more: Any) -> None:
         """Add to what is recorded at the end of the step."""
@@ -145,6 +167,16 @@ class _NullStep(Step):
 
     def charge(self, charged: Callable[[], Mapping[str, Any]]) -> None:
         return None
+
+    def take_kept(self) -> None:
+        return None
+
+    async def keep(self, data: dict[str, Any]) -> None:
+        return None
+
+    @property
+    def goes_on(self) -> bool:
+        return False
 
 
 NULL_STEP: Final = _NullStep(None, "", {}, Past(""), False)

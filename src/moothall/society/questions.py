@@ -304,15 +304,18 @@ class Experiments(Steps):
         asking.begin(self.number)
         asking.record = record
         view = self._view_now()
-        gate = asyncio.Semaphore(getattr(self._engine, "concurrency", 64))
+        # Those of a batch are asked at once.
+        batch = getattr(self._model if model is None else model, "batch", False)
+        at_once = len(mailboxes) or 1 if batch else getattr(self._engine, "concurrency", 64)
+        gate, many = asyncio.Semaphore(at_once), max(at_once, _AT_ONCE)
 
         async def ask(id: str, mailbox: SocietyMailbox | None) -> list[SurveyAnswer]:
             async with gate:
                 return await self._ask(id, mailbox, survey, asking, view, model)
 
         asked, answers = list(mailboxes.items()), list[SurveyAnswer]()
-        for at in range(0, len(asked), _AT_ONCE):
-            for each in await side_by_side([ask(*one) for one in asked[at : at + _AT_ONCE]]):
+        for at in range(0, len(asked), many):
+            for each in await side_by_side([ask(*one) for one in asked[at : at + many]]):
                 answers += each
         return answers
 

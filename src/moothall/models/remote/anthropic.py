@@ -10,13 +10,15 @@ from moothall.errors import ConfigError, ModelError
 from moothall.http import Response
 from moothall.models.base import Request
 from moothall.models.providers import key_of
+from moothall.models.remote.batch import Batches
+from moothall.models.remote.batch_servers import AnthropicBatches
 from moothall.models.remote.chat_format import may_be_strict
 from moothall.models.remote.http_model import HeadersLike, HTTPModel, KeyLike
 from moothall.models.remote.messages_format import messages_body, messages_tools, tools_called
 from moothall.models.remote.messages_stream import MessageStream
 from moothall.models.remote.schema_form import SchemaForms
 from moothall.models.remote.server import server_of
-from moothall.models.settings import check_named
+from moothall.models.settings import check_named, joined_url
 
 if TYPE_CHECKING:
     from moothall.models.remote.rate_limit import RateLimit
@@ -60,6 +62,7 @@ class AnthropicModel(HTTPModel):
             `{"thinking": {"type": "enabled", "budget_tokens": 2000}}`
         headers: more headers of each request, such as `{"anthropic-beta": …}`, which replace ours;
             or a function, plain or `async`, that returns them
+        batch: as for `OpenAIModel`
 
     Attributes:
         name: its name for `model()`: `anthropic:NAME`
@@ -90,6 +93,7 @@ class AnthropicModel(HTTPModel):
         connections: int = 100,
         options: Mapping[str, Any] | None = None,
         headers: HeadersLike = None,
+        batch: bool = False,
     ) -> None:
         check_named("AnthropicModel", name, options)
         if max_tokens is None:
@@ -119,7 +123,11 @@ class AnthropicModel(HTTPModel):
         # The API refuses a schema with keywords that it cannot enforce.
         self._forms = SchemaForms(given == about.url, may_be_strict)
         self.model = name
-        self._connect(connections, key, headers)
+        self._connect(connections, key, headers, batch)
+        if batch:
+            server = AnthropicBatches(self, joined_url(self._url, "/batches"))
+            self._batches = Batches(self.name, server, max_retries)
+            self.half_price = given == about.url
 
     def __repr__(self) -> str:
         return f"AnthropicModel({self.model!r}, {self.base_url!r})"
@@ -142,8 +150,11 @@ class AnthropicModel(HTTPModel):
         made = {"format": {"type": "json_schema", "schema": schema}}
         return body | {"output_config": {**body.get("output_config", {}), **made}}
 
-    async def _sent(self, content: bytes, stream: bool) -> Response:
+    @property
+    def _url(self) -> str:
         base, mark, query = self.base_url.partition("?")
-        url = f"{base.removesuffix('/v1')}/v1/messages{mark}{query}"
+        return f"{base.removesuffix('/v1')}/v1/messages{mark}{query}"
+
+    async def _sent(self, content: bytes, stream: bool) -> Response:
         body = content[:-1] + b', "stream": true}' if stream else content
-        return await self._sent_to(url, body, stream)
+        return await self._sent_to(self._url, body, stream)

@@ -9,18 +9,21 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from moothall.arguments import check_integer
+from moothall.arguments import check_boolean, check_integer
 from moothall.errors import ConfigError, ModelError
 from moothall.http import Client, HTTPError, Response, tried
 from moothall.http.network import check_allowed
 from moothall.models.chat_answer import Passing, RefusedCall, parsed
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece
+from moothall.models.remote.batch import Batches
 from moothall.models.remote.remote import RemoteModel
 from moothall.models.settings import check_key
 from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.action import Action
+
+_BYTES, _BATCH_BYTES = 2**26, 2**30  # of an answer, and of those of a batch
 
 KeyLike: TypeAlias = str | Callable[[], str | Awaitable[str]] | None
 """A key, or a function, plain or `async`, that returns the one for the next request."""
@@ -64,10 +67,20 @@ class HTTPModel(RemoteModel):
     timeout: float
     _given_key: KeyLike = None
     _given_headers: HeadersLike = None
+    _batches: Batches | None = None
+    half_price: bool = False  # as its provider takes for batches
 
-    def _connect(self, connections: int, key: KeyLike, headers: HeadersLike) -> None:
+    @property
+    def batch(self) -> bool:
+        """Whether its requests go in batches, which are answered within a day."""
+        return self._batches is not None
+
+    def _connect(self, connections: int, key: KeyLike, headers: HeadersLike, batch: bool) -> None:
         """Make the client; its connections are opened when they are needed."""
         kind = type(self).__name__
+        check_boolean(f"{kind}: batch=", batch)
+        if batch and self.rate_limit is not None:
+            raise ConfigError(f"{kind}: batches have limits of their own: leave out rate_limit=")
         if headers is not None and not callable(headers):
             check_headers(headers, kind)
         self._given_key, self._given_headers = key, headers
@@ -78,6 +91,7 @@ class HTTPModel(RemoteModel):
             timeout_s=self.timeout,
             connections=connections,
             max_retries=self._max_retries,
+            max_bytes=_BATCH_BYTES if batch else _BYTES,
         )
 
     async def __aenter__(self) -> Self:
@@ -118,9 +132,13 @@ class HTTPModel(RemoteModel):
         """Send a request; return the response if it is an answer, else raise ModelError."""
         raise NotImplementedError
 
-    async def _sent_to(self, url: str, body: bytes | None, stream: bool = False) -> Response:
+    async def _sent_to(
+        self, url: str, body: bytes | None, stream: bool = False, kind: str = ""
+    ) -> Response:
         """Send a request to an address; raise ModelError if the server refuses it."""
         headers, method = await self._headers(), "GET" if body is None else "POST"
+        if kind:
+            headers = {**headers, "Content-Type": kind}
         response = await self._client.request(
             method, url, headers=headers, body=body, stream=stream
         )
@@ -138,6 +156,14 @@ class HTTPModel(RemoteModel):
             raise self._lost(str(error)) from None
         return parsed(response.content, f"{self.name}: the answer")
 
+    async def _answered(self, content: bytes, stream: bool) -> Response | _Body:
+        if self._batches is None:
+            return await self._sent(content, stream)
+        came = await self._batches.ask(content)
+        if came.status != 200:
+            raise self._refused(came.status, came.body.decode("utf-8", "replace"), {}, 1)
+        return _Body(came.body)
+
     def _reader(self, content: bytes, calls_before: int) -> AnswerReader:
         """Return what reads the answer to a request."""
         raise NotImplementedError
@@ -149,7 +175,7 @@ class HTTPModel(RemoteModel):
         try:
             while True:
                 try:
-                    response = await self._sent(content, stream)
+                    response = await self._answered(content, stream)
                     reader = self._reader(content, calls_before)
                     async with aclosing(_parts_of(response, reader, stream)) as parts:
                         async for part in parts:
@@ -176,8 +202,24 @@ class HTTPModel(RemoteModel):
             raise type(error)(hidden) from None
 
 
+class _Body:
+    """The body of an answer that came in a batch, read as that of a response."""
+
+    headers: Mapping[str, str] = {"content-type": "application/json"}
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    async def read(self) -> bytes:
+        return b""
+
+    async def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 async def _parts_of(
-    response: Response, answer: AnswerReader, stream: bool
+    response: Response | _Body, answer: AnswerReader, stream: bool
 ) -> AsyncGenerator[StreamPart, None]:
     """Yield the pieces of an answer, and finally the whole; close the response in any case."""
     try:
@@ -200,7 +242,7 @@ async def _parts_of(
         yield part
 
 
-async def _more(response: Response, answer: AnswerReader) -> bytes:
+async def _more(response: Response | _Body, answer: AnswerReader) -> bytes:
     try:
         return await response.read()
     except HTTPError:

@@ -15,8 +15,10 @@ from moothall.http.network import check_allowed
 from moothall.models.base import Request
 from moothall.models.chat_answer import KEPT_FIELDS
 from moothall.models.chat_stream import AnswerStream
-from moothall.models.providers import PROVIDERS, key_of
+from moothall.models.providers import OTHER, PROVIDERS, key_of
 from moothall.models.remote.adapting import Adapting
+from moothall.models.remote.batch import Batches
+from moothall.models.remote.batch_servers import OpenAIBatches
 from moothall.models.remote.context_length import (
     root_of,
     served_context,
@@ -91,6 +93,8 @@ class OpenAIModel(HTTPModel):
             that returns them
         provider: whose server and key are used without `base_url`: `azure`, `cerebras`, `deepseek`,
             `gemini`, `groq`, `mistral`, `ollama`, `openai` or `openrouter`
+        batch: whether requests made at about the same time are sent as one batch, which is answered
+            within a day at half the price; a recorded call finds its batch again after a crash
 
     Attributes:
         name: its name for `model()`: `PROVIDER:NAME`, or `http://host/v1#NAME`
@@ -122,6 +126,7 @@ class OpenAIModel(HTTPModel):
         api: Literal["chat", "responses"] | None = None,
         headers: HeadersLike = None,
         provider: str = "openai",
+        batch: bool = False,
     ) -> None:
         check_named("OpenAIModel", name, options)
         if api not in (None, "chat", "responses"):
@@ -169,7 +174,10 @@ class OpenAIModel(HTTPModel):
         if provider == "openai" and not base_url:  # like the key, they are for OpenAI's server
             of_account = {header: os.environ.get(name) for header, name in _ACCOUNT.items()}
             self._account = {header: value for header, value in of_account.items() if value}
-        self._connect(connections, key, headers)
+        self._connect(connections, key, headers, batch)
+        if batch:
+            self._batches = Batches(self.name, OpenAIBatches(self), max_retries)
+            self.half_price = about is not OTHER
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.model!r}, {self.base_url!r})"

@@ -84,6 +84,7 @@ class BudgetedModel(Answering):
         context_tokens: the model's
         max_tokens: the model's, if it has it
         count_tokens: the model's, if it has it
+        batch: whether the model's requests go in batches, which are answered within a day
 
     Raises:
         UnknownPrice: the budget has a limit of money, and the model's price is not known
@@ -104,6 +105,7 @@ class BudgetedModel(Answering):
             self.model = self.model.model  # spending here already counts there
         self.name: str = str(getattr(self.model, "name", type(self.model).__name__))
         self.context_tokens: int | None = getattr(self.model, "context_tokens", None)
+        self.batch: bool = getattr(self.model, "batch", False)
         # The model to ask without reserving, if it or its parts keep to the budget.
         self._obeying: Model | None = None
         self._counted: tuple[str, int] | None = None  # the last count, until it is used
@@ -253,9 +255,12 @@ class BudgetedModel(Answering):
         """Return what tokens cost, `cached` ones of the input among them, or can cost at most."""
         prices = _PRICES if self.budget.prices is None else self.budget.prices
         try:
+            half = getattr(self.model, "half_price", False)
             if not isinstance(prices, Prices):  # a user's own knows nothing of caches
-                return prices.cost(self.name, input, output)
+                cost: Decimal = prices.cost(self.name, input, output)
+                return cost / 2 if half else cost
             price = prices.price(self.name)
+            price = price.halved() if half else price
             return price.highest(input, output) if highest else price.cost(input, output, *cached)
         except UnknownPrice:
             from moothall.models.local import LocalModel

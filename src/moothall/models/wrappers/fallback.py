@@ -76,6 +76,7 @@ class FallbackModel(Answering):
             raise DefinitionError("FallbackModel takes at least one model")
         self._names = [str(getattr(each, "name", type(each).__name__)) for each in self.models]
         self.name: str = name or f"fallback({', '.join(self._names)})"
+        self.batch: bool = any(getattr(each, "batch", False) for each in self.models)
         known = [getattr(each, "context_tokens", None) for each in self.models]
         self.context_tokens: int | None = min(filter(None, known), default=None)
         longest: list[int | None] = [getattr(each, "max_tokens", None) for each in self.models]

@@ -78,6 +78,11 @@ class Price:
         dearest = max(self._each[0], self._each[2], self._each[3])
         return Decimal(f"{dearest * input_tokens + self._each[1] * output_tokens}E-18")
 
+    def halved(self) -> Price:
+        """Return half the price, as providers take for batches."""
+        half = (self.input / 2, self.output / 2, self.cache_read / 2, self.cache_write / 2)
+        return Price(*half)
+
 
 FREE = Price(0, 0)
 

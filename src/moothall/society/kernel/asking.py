@@ -109,7 +109,8 @@ class Asking:
     async def _ask(self, key: str, asked: AskedModel, prompt: Prompt) -> dict[str, Any]:
         async def call(step: Step) -> dict[str, Any]:
             try:
-                async with asyncio.timeout(self.timeout_s):
+                batch = getattr(asked.model, "batch", False)  # answered within a day
+                async with asyncio.timeout(None if batch else self.timeout_s):
                     budget = asked.agent.budget or self.budget
                     model = budgeted(asked.model, budget)
                     with await begun(step, budget, model, *prompt, args={"messages": prompt[0]}):
@@ -155,7 +156,8 @@ class Asking:
                 continue
             _KNOWN[account].add(record.key)
             by = {id for id in who.values() if account in own.get(id, shared)}
-            mine = [each for each in entries if who.get(each.data.get("key"), "") in by]
+            keys = (str(each.data.get("key")).partition("#")[0] for each in entries)
+            mine = [each for key, each in zip(keys, entries, strict=True) if who.get(key, "") in by]
             charge_spent(budget, dearest, spending(mine))
 
 

@@ -1,0 +1,241 @@
+"""Batches: requests that a provider answers within a day, in any order, at half the price."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
+from contextvars import Context, ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
+
+from moothall.errors import ModelError
+from moothall.http import HTTPError, may_pass, tried
+
+logger: logging.Logger = logging.getLogger("moothall.models")
+
+EXPIRED: Final = 0
+CANCELLED: Final = -1
+_QUIET_S = 0.25  # a batch is sent when no request has come for so long
+_FIRST_S, _LONGEST_S = 0.5, 60.0  # between two looks at a batch
+_MOST, _MOST_BYTES = 10_000, 50 * 2**20  # of requests in a batch
+
+
+class KeptCall(Protocol):
+    """A recorded call of a model, which the process that resumes its run makes again."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the run is resumed if it is cancelled now."""
+        ...
+
+    def take_kept(self) -> dict[str, Any] | None:
+        """Return what an earlier process kept for this call, once."""
+        ...
+
+    async def keep(self, data: dict[str, Any]) -> None:
+        """Keep data; return when it is in the file."""
+        ...
+
+
+KEPT: ContextVar[KeptCall | None] = ContextVar("moothall_kept_call", default=None)
+"""The recorded call that a model answers now."""
+
+
+class Outcome(NamedTuple):
+    """What a batch says of a request: a status of HTTP, EXPIRED or CANCELLED, and a body."""
+
+    status: int
+    body: bytes = b""
+
+
+class BatchServer(Protocol):
+    """The batches of a provider."""
+
+    async def create(self, requests: dict[str, bytes]) -> str:
+        """Send requests by their ids; return the id of the batch."""
+        ...
+
+    async def look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
+        """Return the outcomes and that of requests without one; None while it is under way."""
+        ...
+
+    async def cancel(self, batch: str) -> None:
+        """Cancel a batch."""
+        ...
+
+
+@dataclass(eq=False, slots=True)
+class _Item:
+    content: bytes
+    answer: asyncio.Future[Outcome]
+    kept: KeptCall | None
+    id: str = field(default_factory=lambda: f"r-{secrets.token_hex(8)}")
+    tries: int = 1
+    found: bool = False  # another process sent it
+    batch: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class _Line:
+    """The requests of one event loop: those that come next, and those of each batch."""
+
+    new: list[_Item] = field(default_factory=list)
+    sent: dict[str, list[_Item]] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)  # how many still want an answer
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        # Without the context of the request that happened to be the first.
+        task = asyncio.get_running_loop().create_task(work, context=Context())
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+
+class Batches:
+    """Sends a model's requests in batches: those that are made at about the same time together."""
+
+    def __init__(self, name: str, server: BatchServer, max_retries: int) -> None:
+        self._name, self._server, self._max_retries = name, server, max_retries
+        self._lines: WeakKeyDictionary[Any, _Line] = WeakKeyDictionary()
+
+    async def ask(self, content: bytes) -> Outcome:
+        """Return what came of a request: an answer or a refusal.
+
+        A batch whose requests are all cancelled is cancelled, unless their runs go on later.
+        """
+        loop, kept = asyncio.get_running_loop(), KEPT.get()
+        line = self._lines.setdefault(loop, _Line())
+        item = _Item(content, loop.create_future(), kept)
+        found = None if kept is None else kept.take_kept()
+        if found is not None and found.get("model") == self._name:
+            item.id, item.found = str(found["item"]), True
+            await self._follow(line, str(found["batch"]), [item])
+        else:
+            self._add(line, item)
+        try:
+            return await item.answer
+        except asyncio.CancelledError:
+            if item in line.new:
+                line.new.remove(item)
+            elif item.batch in line.waiting:
+                line.waiting[item.batch] -= 1
+                await self._cancel_unwanted(line, item.batch)
+            raise
+
+    def _add(self, line: _Line, item: _Item) -> None:
+        line.new.append(item)
+        if len(line.new) == 1:
+            line.start(self._send_soon(line))
+
+    async def _send_soon(self, line: _Line) -> None:
+        many = 0
+        while many != len(line.new):
+            many = len(line.new)
+            await asyncio.sleep(_QUIET_S)
+        new, line.new = line.new, []
+        for group in _groups(sorted(new, key=_form)):
+            try:
+                batch = await self._server.create({each.id: each.content for each in group})
+            except Exception as error:
+                _fail(group, error)
+                continue
+            logger.info("%s: batch %s has %d requests", self._name, batch, len(group))
+            kept = [(each.kept, each.id) for each in group if each.kept is not None]
+            about = {"model": self._name, "batch": batch}
+            keeping = [call.keep({**about, "item": id}) for call, id in kept]
+            for failed in await asyncio.gather(*keeping, return_exceptions=True):
+                if isinstance(failed, Exception):  # a journal that cannot be written
+                    _fail(group, failed)
+            await self._follow(line, batch, group)
+
+    async def _follow(self, line: _Line, batch: str, items: list[_Item]) -> None:
+        for each in items:
+            each.batch = batch
+        line.waiting.setdefault(batch, 0)
+        line.waiting[batch] += sum(not each.answer.done() for each in items)
+        if batch not in line.sent:
+            line.sent[batch] = []
+            line.start(self._watch(line, batch))
+        line.sent[batch] += items
+        await self._cancel_unwanted(line, batch)
+
+    async def _cancel_unwanted(self, line: _Line, batch: str) -> None:
+        items = line.sent[batch]
+        if line.waiting[batch] or any(each.kept and each.kept.goes_on for each in items):
+            return
+        with suppress(HTTPError, ModelError):  # it ends by itself
+            await self._server.cancel(batch)
+            logger.info("%s: batch %s is cancelled", self._name, batch)
+
+    async def _watch(self, line: _Line, batch: str) -> None:
+        """Look at a batch until it is over, and tell each of its requests what came of it."""
+        pause = _FIRST_S
+        try:
+            while (came := await self._look(batch)) is None:
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.5, _LONGEST_S)
+        except Exception as error:
+            _fail(line.sent[batch], error)
+            came = {}, Outcome(CANCELLED)
+        outcomes, of_others = came
+        line.waiting.pop(batch)
+        for item in line.sent.pop(batch):
+            self._tell(line, item, outcomes.get(item.id, of_others), batch)
+
+    async def _look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
+        try:
+            return await self._server.look(batch)
+        except (HTTPError, ModelError) as error:
+            status = getattr(error, "status", None)
+            if status == 404:  # the provider keeps no batch for ever
+                return {}, Outcome(EXPIRED)
+            if isinstance(error, ModelError) and not (status and may_pass(status)):
+                raise
+            logger.warning("%s: batch %s cannot be seen now: %s", self._name, batch, error)
+            return None
+
+    def _tell(self, line: _Line, item: _Item, came: Outcome, batch: str) -> None:
+        if item.answer.done():
+            return
+        fails = came.status in (EXPIRED, CANCELLED) or may_pass(came.status)
+        if not fails:
+            item.answer.set_result(came)
+        elif came.status == CANCELLED and not item.found:
+            item.answer.set_exception(ModelError(f"{self._name}: batch {batch} was cancelled"))
+        elif item.tries <= self._max_retries:
+            item.tries, item.found = item.tries + 1, False
+            self._add(line, item)
+        elif came.status == EXPIRED:
+            why = f"{self._name}: batch {batch} expired before this was answered"
+            item.answer.set_exception(ModelError(f"{why}{tried(item.tries)}"))
+        else:
+            item.answer.set_result(came)
+
+
+def _groups(items: list[_Item]) -> Iterator[list[_Item]]:
+    """Yield groups of requests that a batch can hold."""
+    group, size = list[_Item](), 0
+    for each in items:
+        size += len(each.content)
+        full = len(group) == _MOST or size > _MOST_BYTES
+        if group and (full or _form(each) != _form(group[0])):
+            yield group
+            group, size = [], len(each.content)
+        group.append(each)
+    if group:
+        yield group
+
+
+def _form(item: _Item) -> bool:
+    """Return whether a request has the form of the Responses API, which is another address."""
+    return item.content.startswith(b'{"input": ')
+
+
+def _fail(items: list[_Item], error: Exception) -> None:
+    for each in items:
+        if not each.answer.done():
+            each.answer.set_exception(error)

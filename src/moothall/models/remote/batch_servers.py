@@ -1,0 +1,132 @@
+"""The batches of OpenAI's and Anthropic's servers: files of requests, states and results."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from moothall.errors import ModelError
+from moothall.http import Response
+from moothall.models.chat_answer import parsed, server_text
+from moothall.models.remote.batch import CANCELLED, EXPIRED, Outcome
+from moothall.models.remote.http_model import HTTPModel
+from moothall.models.settings import joined_url
+
+_OVER = {"completed": EXPIRED, "expired": EXPIRED, "cancelled": CANCELLED}
+
+
+class OpenAIBatches:
+    """Batches of a server with OpenAI's `/files` and `/batches`."""
+
+    def __init__(self, model: HTTPModel) -> None:
+        self._model = model
+
+    async def create(self, requests: dict[str, bytes]) -> str:
+        """Send requests as a file, and begin a batch of it."""
+        url = "/v1/chat/completions"
+        if next(iter(requests.values())).startswith(b'{"input": '):
+            url = "/v1/responses"
+        line = b'{"custom_id": "%b", "method": "POST", "url": "%b", "body": %b}\n'
+        lines = [line % (id.encode(), url.encode(), body) for id, body in requests.items()]
+        mark = secrets.token_hex(16)
+        head = f'--{mark}\r\nContent-Disposition: form-data; name="'
+        purpose = f'{head}purpose"\r\n\r\nbatch\r\n'
+        file = f'{head}file"; filename="batch.jsonl"\r\nContent-Type: application/jsonl\r\n\r\n'
+        body = b"".join([purpose.encode(), file.encode(), *lines, f"\r\n--{mark}--\r\n".encode()])
+        sent = await self._asked("/files", body, f"multipart/form-data; boundary={mark}")
+        begin = {"input_file_id": sent["id"], "endpoint": url, "completion_window": "24h"}
+        return str((await self._asked("/batches", json.dumps(begin).encode()))["id"])
+
+    async def look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
+        """Return what the files of a batch say."""
+        about = await self._asked(f"/batches/{batch}")
+        status = about.get("status")
+        if status == "failed":
+            errors = about.get("errors")
+            said = [server_text(each) for each in (errors or {}).get("data") or ()][:3]
+            raise ModelError(f"{self._model.name}: batch {batch} failed: {'; '.join(said)}")
+        if status not in _OVER:
+            return None
+        outcomes: dict[str, Outcome] = {}
+        for file in filter(None, (about.get("output_file_id"), about.get("error_file_id"))):
+            url = joined_url(self._model.base_url, f"/files/{file}/content")
+            for line in _lines(await self._model._sent_to(url, None)):
+                outcomes[str(line.get("custom_id"))] = _of_line(line)
+        return outcomes, Outcome(_OVER[status])
+
+    async def cancel(self, batch: str) -> None:
+        """Cancel a batch; what was answered until then can be read."""
+        await self._asked(f"/batches/{batch}/cancel", b"{}")
+
+    async def _asked(self, path: str, body: bytes | None = None, kind: str = "") -> Any:
+        url = joined_url(self._model.base_url, path)
+        response = await self._model._sent_to(url, body, kind=kind)
+        return parsed(response.content, f"{self._model.name}: the answer")
+
+
+def _lines(response: Response) -> Iterator[dict[str, Any]]:
+    """Yield the results in a file; a request without one is made again."""
+    for line in response.content.splitlines():
+        with suppress(ValueError, RecursionError):
+            result = json.loads(line)
+            if isinstance(result, dict):
+                yield result
+
+
+def _of_line(line: dict[str, Any]) -> Outcome:
+    response, error = line.get("response"), line.get("error")
+    if isinstance(response, dict):
+        body = json.dumps(response.get("body")).encode()
+        return Outcome(int(response.get("status_code") or 500), body)
+    code = error.get("code") if isinstance(error, dict) else None
+    if code in ("batch_expired", "batch_cancelled"):
+        return Outcome(EXPIRED if code == "batch_expired" else CANCELLED)
+    return Outcome(500, json.dumps({"error": error}).encode())
+
+
+class AnthropicBatches:
+    """Message batches of Anthropic's server."""
+
+    def __init__(self, model: HTTPModel, url: str) -> None:
+        self._model, self._url = model, url
+
+    async def create(self, requests: dict[str, bytes]) -> str:
+        """Send requests."""
+        listed = [
+            b'{"custom_id": "%b", "params": %b}' % (id.encode(), body)
+            for id, body in requests.items()
+        ]
+        return str((await self._asked("", b'{"requests": [%b]}' % b", ".join(listed)))["id"])
+
+    async def look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
+        """Return the results of a batch, from the server that was asked, whatever it names."""
+        if (await self._asked(f"/{batch}")).get("processing_status") != "ended":
+            return None
+        response = await self._model._sent_to(joined_url(self._url, f"/{batch}/results"), None)
+        outcomes: dict[str, Outcome] = {}
+        for line in _lines(response):
+            result = line.get("result") or {}
+            outcome = Outcome(CANCELLED if result.get("type") == "canceled" else EXPIRED)
+            if result.get("type") == "succeeded":
+                outcome = Outcome(200, json.dumps(result.get("message")).encode())
+            elif result.get("type") == "errored":
+                error = result.get("error") or {}
+                kind = (error.get("error") or error).get("type")
+                outcome = Outcome(_STATUS.get(str(kind), 400), json.dumps(error).encode())
+            outcomes[str(line.get("custom_id"))] = outcome
+        return outcomes, Outcome(EXPIRED)
+
+    async def cancel(self, batch: str) -> None:
+        """Cancel a batch; what was answered until then can be read."""
+        await self._asked(f"/{batch}/cancel", b"{}")
+
+    async def _asked(self, path: str, body: bytes | None = None) -> Any:
+        response = await self._model._sent_to(joined_url(self._url, path), body)
+        return parsed(response.content, f"{self._model.name}: the answer")
+
+
+_STATUS = {"api_error": 500, "overloaded_error": 529, "rate_limit_error": 429, "timeout_error": 504}
+_STATUS |= {"authentication_error": 401, "permission_error": 403, "not_found_error": 404}
