@@ -18,6 +18,17 @@ def kill_worker(trial: Trial) -> None:
     trial.worker.start()
 
 
+def kill_workers(trial: Trial, times: int) -> None:
+    """Of the processes behind one id, one is killed each second, and started again."""
+    clock = threading.Event()
+    for _ in range(times):
+        one = trial.random.randrange(len(trial.workers))
+        trial.workers[one].kill()
+        trial.look_into_inbox(one)
+        trial.workers[one].start()
+        clock.wait(1.0)
+
+
 def kill_broker(trial: Trial) -> None:
     """The broker is killed, and started again."""
     trial.broker.kill()

@@ -71,6 +71,8 @@ class Trial:
 
     Attributes:
         broker: the broker, or a node of the cluster
+        worker: the process of the worker
+        workers: all of them, where several processes share its id
         proxy: the network before the broker, if there is one
         events: what happened to the sender's connection: `connected`, `lost`, …
     """
@@ -85,6 +87,7 @@ class Trial:
         hostname: str,
         quorum: bool = False,
         kind: str = "plain",
+        workers: int = 1,
         inbox: bool = True,
         sends: bool = True,
     ) -> None:
@@ -94,7 +97,7 @@ class Trial:
         self.names = Names(f"faults.{uuid4().hex}")
         self.events: list[str] = []
         self._kind = kind
-        self._inbox = folder / "inbox.db" if inbox else None
+        self._inboxes = [folder / f"inbox{n}.db" for n in range(workers)] if inbox else []
         self._record = folder / "record"
         self._unrecorded = 0
         self._before: set[int] = set()
@@ -104,11 +107,16 @@ class Trial:
             "heartbeat": HEARTBEAT_S,
             "quorum": quorum,
             "exchange": self.names.exchange,
-            "inbox": None if self._inbox is None else str(self._inbox),
+            "inbox": None,
             "record": str(self._record),
+            "shared": workers > 1,
         }
-        self.worker = Process(settings, folder / "log")
+        self.workers: list[Process] = []
         try:
+            for n in range(workers):
+                inboxes = {"inbox": str(self._inboxes[n])} if inbox else {}
+                self.workers.append(Process(settings | inboxes, folder / f"log{n}"))
+            self.worker = self.workers[0]
             self.options = AMQPOptions(hostname, heartbeat=HEARTBEAT_S)
             self.space = AMQPSpace(
                 amqp_options=self.options,
@@ -119,7 +127,8 @@ class Trial:
             )
             self.load = Load(self.space, kind, sends, TOTAL, WINDOW, seed)
         except BaseException:
-            self.worker.kill()
+            for each in self.workers:
+                each.kill()
             raise
 
     @property
@@ -137,15 +146,16 @@ class Trial:
         self._before = set(self.load.outcomes)
         self._in_flight = self.load.in_flight
 
-    def look_into_inbox(self) -> None:
+    def look_into_inbox(self, worker: int = 0) -> None:
         """The worker is dead: see what it had begun and not ended."""
-        if self._inbox is not None:
-            copy = self._inbox.with_name("copy.db")
+        if self._inboxes:
+            inbox = self._inboxes[worker]
+            copy = inbox.with_name("copy.db")
             for end in ("", "-wal"):
-                shutil.copyfile(f"{self._inbox}{end}", f"{copy}{end}")
+                shutil.copyfile(f"{inbox}{end}", f"{copy}{end}")
             with closing(sqlite3.connect(copy)) as file:
                 query = "SELECT count(*) FROM inbox WHERE state = ?"
-                self._unrecorded = file.execute(query, (STARTED,)).fetchone()[0]
+                self._unrecorded += file.execute(query, (STARTED,)).fetchone()[0]
 
     def run(self, fault: Callable[[Trial], None]) -> Counts:
         """Break it at a random moment, let it go on to its end, and count.
@@ -159,13 +169,15 @@ class Trial:
         self.load.finish()
         self.space.close()
         self.load.join()
-        self.worker.close()
+        for each in self.workers:
+            each.close()
         return self._count()
 
     def close(self) -> None:
         self.load.enough()
         self.space.close()
-        self.worker.kill()
+        for each in self.workers:
+            each.kill()
         self.load.join()
 
     def _count(self) -> Counts:

@@ -89,7 +89,8 @@ def main() -> None:
         inbox=inbox,
         quorum=settings["quorum"],
     ) as space:
-        space.add(Worker(Record(Path(settings["record"]))))
+        shared = settings.get("shared", False)
+        space.add(Worker(Record(Path(settings["record"]))), shared=shared)
         print("ready", flush=True)
         for line in sys.stdin:
             COMMANDS[line.strip()](inbox)
