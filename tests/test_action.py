@@ -15,6 +15,9 @@ from moothall import (
     Action,
     ActionRegistry,
     Agent,
+    ReActAgent,
+    Retry,
+    ScriptedModel,
     action,
 )
 from moothall.errors import DefinitionError, InvalidArguments
@@ -553,3 +556,54 @@ def test_agent_offers_cannot_be_changed_from_outside():
     agent = Librarian("agent")
     agent.offers.clear()
     assert list(agent.offers) == ["find", "give back"]
+
+
+# -- retries ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    (
+        ({"times": 0}, "times= must be a whole number from 1 up, got 0"),
+        ({"backoff": -1}, "backoff= must be a number of seconds from 0 up"),
+        ({"longest": float("inf")}, "longest= must be a number of seconds from 0 up"),
+        ({"on": ()}, "on= must be an exception class"),
+        ({"on": "ConnectionError"}, "on= must be an exception class"),
+        ({"on": (KeyboardInterrupt,)}, "on= must be an exception class"),
+        ({"no_effect": 1}, "no_effect= must be True or False"),
+    ),
+)
+def test_retry_refuses_wrong_arguments(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        Retry(**given)
+
+
+def test_retries_are_refused_for_an_action_that_may_not_be_repeated() -> None:
+    with pytest.raises(DefinitionError, match="say idempotent=True, or Retry"):
+        action(retries=Retry())(read_file)
+    with pytest.raises(DefinitionError, match="retries= must be a Retry, got 3"):
+        Action("read_file", read_file, idempotent=True, retries=3)  # type: ignore[arg-type]
+    assert action(retries=Retry(no_effect=True))(read_file) is read_file
+
+
+def test_retry_pauses_grow_up_to_the_longest() -> None:
+    retry = Retry(backoff=1, longest=5)
+    for call, most in ((2, 1), (3, 2), (4, 4), (5, 5), (2000, 5)):
+        assert 0.75 * most <= retry.pause(call) <= most
+
+
+def test_retries_hold_where_a_model_calls_the_action() -> None:
+    calls = []
+
+    def look(place: str) -> str:
+        """Look somewhere."""
+        calls.append(place)
+        if len(calls) < 3:
+            raise ConnectionError("the line is down")
+        return f"nothing in {place}"
+
+    looking = Action("look", look, idempotent=True, retries=Retry(backoff=0))
+    model = ScriptedModel([{"name": "look", "args": {"place": "there"}}, "ok"])
+    agent = ReActAgent("bot", model, actions=[looking])
+    reply = agent.reply_sync("look")
+    assert (calls, reply.steps[0].error) == (["there"] * 3, None)

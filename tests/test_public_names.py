@@ -167,6 +167,7 @@ NAMES = (
     "ResearchResult",
     "ResearchTask",
     "Researcher",
+    "Retry",
     "Resource",
     "ResourcePool",
     "ReviewRule",

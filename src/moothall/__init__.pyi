@@ -8,6 +8,7 @@ from moothall.action import ACCESS_PERMITTED as ACCESS_PERMITTED
 from moothall.action import ACCESS_REQUESTED as ACCESS_REQUESTED
 from moothall.action import Action as Action
 from moothall.action import ActionRegistry as ActionRegistry
+from moothall.action import Retry as Retry
 from moothall.action import action as action
 from moothall.agent import Agent as Agent
 from moothall.agents.chatty import ChattyAI as ChattyAI

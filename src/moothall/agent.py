@@ -1,14 +1,15 @@
 """Agents: identity, actions, callbacks and messaging.
 
-An agent is a class with `@action` methods. `Mailbox` states what it needs of a space.
+An agent is a class with `@action` methods.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Iterable
 from contextvars import ContextVar
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
 
 from moothall.action import Action, MarkedOptions, action
@@ -17,7 +18,16 @@ from moothall.approval.approval import Decision
 from moothall.arguments import check_boolean, check_integer, unknown_argument
 from moothall.dispatch import AgentToolbox
 from moothall.errors import DefinitionError, NotInSpace
-from moothall.message import Envelope, Message, address, check_args, check_message, in_reply
+from moothall.message import (
+    Envelope,
+    Message,
+    address,
+    check_args,
+    check_message,
+    in_reply,
+    seconds_until,
+)
+from moothall.posting import Mailbox, Pending
 from moothall.threads import plain_or_async
 from moothall.workflow import Workflow, block_actions, not_found, note_on, own_actions
 
@@ -27,26 +37,9 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.agent")
 
 A = TypeVar("A", bound="Agent")
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 SPECIAL = frozenset(("help", "response", "error"))
 """The actions that every agent has; `help` leaves them out."""
-
-
-class Pending(Protocol[T_co]):
-    """The result of `request`: await it on any loop, or wait for it in any thread."""
-
-    def __await__(self) -> Generator[Any, None, T_co]: ...
-
-    def result(self, timeout: float | None = None) -> T_co:
-        """Wait in a thread; return the value, or raise the error that ended the request."""
-
-    def cancel(self) -> None:
-        """End the request as `RequestCancelled`; the receiver's action is cancelled too."""
-
-    def done(self) -> bool:
-        """Return whether the request has ended."""
 
 
 class Handling(Protocol):
@@ -89,39 +82,17 @@ def leads_to(outer: Handling, handling: Handling | None) -> bool:
     return False
 
 
-class Mailbox(Protocol):
-    """What a space offers to an agent in it. Every method may be called in any thread."""
-
-    id: str
-    space: Any
-
-    @property
-    def approver(self) -> Approver | None:
-        """The space's approver."""
-
-    def send(self, envelope: Envelope, answers: bool = False) -> None:
-        """Send a message without waiting; one that `answers` is itself not answered."""
-
-    def request(
-        self, envelope: Envelope, timeout: float | None, wait: bool = False
-    ) -> Pending[Any]:
-        """Send a message and return its pending value."""
-
-    async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run an async function on the space's loop, from whichever loop this is awaited."""
-
-
 class AnySpace(Protocol):
     """What an agent's program may do with the agent's space; `Space` documents it."""
 
-    def add(self, agent: A, *, shared: bool = False) -> A:
+    def add(self, agent: A, *, shared: bool = False, groups: Iterable[str] = ()) -> A:
         """Add an agent."""
 
     def remove(self, agent: Agent | str | int) -> None:
         """Remove an agent."""
 
-    def ids(self) -> list[str]:
-        """Return the ids of the agents."""
+    def ids(self, group: str | None = None) -> list[str]:
+        """Return the ids of the agents, or of those in a group."""
 
     def close(self) -> None:
         """Close the space."""
@@ -290,17 +261,40 @@ class Agent(Workflow):
         """Return whether an action that a killed process had begun resumes when called again."""
         return False
 
-    def send(self, message: Message | dict[str, Any]) -> None:
+    def send(
+        self,
+        message: Message | dict[str, Any],
+        *,
+        delay: float | None = None,
+        at: datetime | None = None,
+    ) -> None:
         """Send a message without waiting. Its result or error comes back as a message.
+
+        Args:
+            message: to an agent, to a group (`#NAME`), or to all agents (`*`)
+            delay: seconds until it is delivered, up to 300 days. Over RabbitMQ it waits at the
+                broker, whatever becomes of this process, and is at most some tenths of a second
+                late; in a `NativeSpace` it is lost with the space
+            at: when it is delivered, in place of `delay`; a datetime without a zone is local time.
+                What is past is delivered at once
 
         Raises:
             InvalidMessage: the message does not conform to the schema
+            ConfigError: `delay` or `at` is not valid
             NotInSpace: the agent is in no space
         """
         mailbox = self._mailbox
         if mailbox is None:
             raise self._not_in_space("send")
-        mailbox.send(in_reply(self, check_message(message, mailbox.id)))
+        envelope = self._outgoing(message, mailbox.id)
+        if delay is None and at is None:
+            mailbox.send(envelope)
+        else:
+            mailbox.send(envelope, delay=seconds_until(delay, at))
+
+    def _outgoing(self, message: Message | dict[str, Any], id: str) -> Envelope:
+        """Return a message to send, with what travels beside it."""
+        return in_reply(self, check_message(message, id))
 
     def request(
         self, message: Message | dict[str, Any], timeout: float | None = 300, wait: bool = False

@@ -6,7 +6,7 @@ A message is a plain dict::
         "id": "optional, any string",
         "meta": {"optional": "object"},
         "from": "the sender's id, filled in",
-        "to": "the receiver's id, or * for every agent",
+        "to": "the receiver's id, #NAME for a group of agents, or * for every agent",
         "action": {"name": "add", "args": {"a": 1, "b": 2}},
     }
 
@@ -16,16 +16,25 @@ changes of the sender's dict have no effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from datetime import datetime
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from moothall import tracing
-from moothall.errors import InvalidId, InvalidMessage
+from moothall.arguments import check_seconds
+from moothall.errors import ConfigError, DefinitionError, InvalidId, InvalidMessage
 from moothall.jsonvalue import NotJSON, copy_json
 
 BROADCAST = "*"
 """The `to` of a message to every agent."""
+
+GROUP = "#"
+"""How the `to` of a message to a group begins; its name follows."""
+
+LONGEST_DELAY_S = 300 * 86_400
+"""For how many seconds a message may be delayed."""
 
 MAX_ID = 255
 """The longest id, in characters: the longest name of a queue in AMQP."""
@@ -102,6 +111,8 @@ def address(id: object) -> str:
         raise InvalidId(f"an id has 1 to {MAX_ID} characters, not {len(id)}")
     if id == BROADCAST:
         raise InvalidId('"*" is not an id: it addresses every agent')
+    if is_group(id):
+        raise InvalidId(f'the id {id!r} starts with "#", which addresses a group of agents')
     if id.startswith("amq."):
         raise InvalidId(
             f'the id {id!r} starts with "amq.", which message brokers keep to themselves'
@@ -112,6 +123,54 @@ def address(id: object) -> str:
         except UnicodeEncodeError:
             raise InvalidId(f"the id {id!r} has characters that no text can carry") from None
     return id
+
+
+def is_group(to: str) -> bool:
+    """Return whether a receiver is a group of agents."""
+    return to.startswith(GROUP)
+
+
+def is_one(to: str) -> bool:
+    """Return whether a receiver is one agent, not a group and not all."""
+    return to != BROADCAST and not to.startswith(GROUP)
+
+
+def check_groups(groups: object) -> tuple[str, ...]:
+    """Return the names of groups, each once; raise ConfigError if one is wrong."""
+    if isinstance(groups, str) or not isinstance(groups, Iterable):
+        raise ConfigError(
+            f'groups= must be a list of names, such as ("orders",), got {groups!r:.80}'
+        )
+    names = tuple(dict.fromkeys(groups))
+    for name in names:
+        # With the "#" before it, it is as long as an id.
+        if not isinstance(name, str) or not 0 < len(name) < MAX_ID or is_group(name):
+            raise ConfigError(
+                f"groups=: a name must be 1 to {MAX_ID - 1} characters, not starting with #, "
+                f"got {name!r:.80}"
+            )
+        _check_text(name, "groups=")
+    return names
+
+
+def seconds_until(delay: float | None, at: datetime | None) -> float:
+    """Return how many seconds a message waits; exactly one of the two is given."""
+    if delay is not None and at is not None:
+        raise DefinitionError("send takes either delay= or at=, not both")
+    if at is not None:
+        if not isinstance(at, datetime):
+            raise ConfigError(f"send: at= must be a datetime, got {at!r:.80}")
+        try:
+            delay = max(at.timestamp() - time.time(), 0.0)
+        except (OverflowError, OSError, ValueError):  # a local time in the years 1 or 9999
+            delay = float(at.year > 2000) * 2 * LONGEST_DELAY_S
+    check_seconds("send: delay=", delay, zero=True)
+    assert delay is not None
+    if delay > LONGEST_DELAY_S:
+        raise ConfigError(
+            f"a message may wait for {LONGEST_DELAY_S // 86_400} days, got {delay / 86_400:.0f}"
+        )
+    return delay
 
 
 def check_message(message: Any, sender: str) -> Envelope:

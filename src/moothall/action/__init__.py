@@ -12,3 +12,4 @@ from moothall.action.marking import ActionOptions as ActionOptions
 from moothall.action.marking import MarkedOptions as MarkedOptions
 from moothall.action.marking import action as action
 from moothall.action.registry import ActionRegistry as ActionRegistry
+from moothall.action.retry import Retry as Retry

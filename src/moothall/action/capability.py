@@ -16,6 +16,7 @@ from moothall.action.marking import (
     check_name,
     check_options,
 )
+from moothall.action.retry import retried
 from moothall.arguments import unknown_argument
 from moothall.errors import ConfigError, DefinitionError, InvalidArguments
 from moothall.jsonvalue import copy_json
@@ -261,7 +262,14 @@ class Action(Options):
 
     def execute(self, /, **args: Any) -> Any:
         """Call the function; return a coroutine if it is `async`."""
-        return self.function(**args)
+        return self.with_retries(**args)
+
+    @functools.cached_property
+    def with_retries(self) -> Callable[..., Any]:
+        """The function, with its retries."""
+        if self.retries is None:
+            return self.function
+        return retried(self.function, self.retries, self.name)
 
     def __repr__(self) -> str:
         return f"<Action {self.name!r}>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
+from moothall.action.retry import Retry
 from moothall.arguments import check_boolean, check_seconds, unknown_argument
 from moothall.errors import ConfigError, DefinitionError
 from moothall.jsonvalue import copy_json
@@ -29,6 +30,7 @@ class ActionOptions(TypedDict, total=False):
     access_policy: AccessPolicy | None
     idempotent: bool
     timeout: float | None
+    retries: Retry | None
     detached: bool
     polling: bool
     outside: bool
@@ -54,6 +56,7 @@ class Options:
     access_policy: AccessPolicy = ACCESS_PERMITTED
     idempotent: bool = False
     timeout: float | None = None
+    retries: Retry | None = None
     detached: bool = False
     polling: bool = False
     outside: bool = False
@@ -81,7 +84,10 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
             None, everybody may call it
         terminal: a successful call ends a model's run; its result is the reply
         idempotent: two calls have the effect of one, so a call may be repeated after a crash
-        timeout: seconds that one call may take
+        timeout: seconds that one call may take, its retries included
+        retries: after which failures it is called again, how often and when: `Retry(times=3)`. Only
+            of an `idempotent` action, unless `Retry(no_effect=True)` says that those failures leave
+            nothing behind
         polling: a model may call it again and again for the same result, as it waits for something
         detached: a call may run for long, so the space stores its message in the inbox and
             acknowledges it to the message broker before the call runs
@@ -163,6 +169,14 @@ def check_options(where: str, options: Mapping[str, Any]) -> None:
             wanted = 'must be the arguments of a call, such as {"a": 1}'
             raise ConfigError(f"{where}: examples[{number}] {wanted}: {error}") from None
     check_seconds(f"{where}: timeout=", options.get("timeout"), optional=True)
+    retries = options.get("retries")
+    if retries is not None and not isinstance(retries, Retry):
+        raise ConfigError(f"{where}: retries= must be a Retry, got {retries!r:.80}")
+    if retries is not None and not (retries.no_effect or options.get("idempotent")):
+        raise DefinitionError(
+            f"{where}: retries= calls it again, which only an idempotent action bears: say "
+            "idempotent=True, or Retry(no_effect=True) if its failures leave nothing behind"
+        )
     try:
         copy_json(options.get("help"))
     except ValueError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.agent import CURRENT, Agent, Handling
 from moothall.errors import ConfigError, DefinitionError, InvalidArguments, MailboxFull
-from moothall.message import Message, check_message, in_reply
+from moothall.message import Envelope, Message
 from moothall.models.base import prepare
 from moothall.reasoning.reply_context import own_reply, thread_of_caller
 from moothall.reasoning.reply_request import AnswerSchema, thread_id
@@ -157,16 +157,14 @@ class Threaded(Agent):
             message["from"], named if isinstance(named, str) else handling.within
         )
 
-    def send(self, message: Message | dict[str, Any]) -> None:
-        """Send a message; its response belongs to the thread of the reply that sends it."""
-        mailbox = self._mailbox
-        if mailbox is None or self.shared:
-            super().send(message)
-            return
+    def _outgoing(self, message: Message | dict[str, Any], id: str) -> Envelope:
+        """Return a message to send; its response belongs to the thread of the reply behind it."""
+        envelope = super()._outgoing(message, id)
+        if self.shared:
+            return envelope
         request = own_reply(self)
         thread = self._thread_of_message() if request is None else request.thread
-        envelope = in_reply(self, check_message(message, mailbox.id))
-        mailbox.send(envelope._replace(thread=thread or ""))
+        return envelope._replace(thread=thread or "")
 
     def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
         request = own_reply(self)

@@ -185,7 +185,7 @@ def _changed(
         function=functools.wraps(tool.function)(acall if tool.is_async else call),
         description=tool.description,
         parameters=tool.parameters,
-        **tool._options,
+        **tool._options | {"retries": None},  # it has them where it is executed
     )
     made._note, made._named_values = tool._note, tool._named_values
     return made

@@ -229,11 +229,11 @@ class Society(Experiments):
         if self._by_rows:
             columns_first.make_ready(self)
 
-    def ids(self) -> list[str]:
+    def ids(self, group: str | None = None) -> list[str]:
         """Return the ids of the agents, and of drawn citizens, in the order of their coming."""
-        if self._by_rows and self.population is not None and not self._closed:
+        if self._by_rows and self.population is not None and not self._closed and group is None:
             return [*map(str, self.population.ids.tolist())]
-        return super().ids()
+        return super().ids(group)
 
     def remove(self, agent: Agent | str | int, *, drain: bool = False) -> None:
         """Remove an agent, as from every space; DefinitionError for `drain`."""

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from moothall.agent import Agent, Pending
+from moothall.agent import Agent
 from moothall.errors import RequestError
 from moothall.message import REPLYING, Envelope
+from moothall.posting import Pending
 from moothall.provenance import union
 from moothall.spaces.loop import LoopThread
 
@@ -21,7 +22,7 @@ T = TypeVar("T")
 # The kind of a message decides what is sent, and to whom, when the message ends.
 REQUEST: Final = 0  # one outcome, for the holder of the request
 SEND: Final = 1  # `response`, `error` or `say` messages
-BROADCAST: Final = 2  # as SEND, but an unknown action is ignored
+BROADCAST: Final = 2  # as SEND, to all or to a group, but an unknown action is ignored
 ANSWER: Final = 3  # itself an answer: never answered
 CALLBACK: Final = 4  # not a message: `after_add`, `before_remove` or what `Mailbox.carry` runs
 
@@ -169,8 +170,8 @@ class RouterPort(Protocol):
     ending: bool
     start: Callable[[Delivery, Coroutine[Any, Any, Any]], None]
 
-    def send(self, envelope: Envelope, mailbox: Any, kind: int = SEND) -> None:
-        """Send a message of the agent in `mailbox`."""
+    def send(self, envelope: Envelope, mailbox: Any, kind: int = SEND, delay: float = 0.0) -> None:
+        """Send a message of the agent in `mailbox`, to be delivered after `delay` seconds."""
 
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Any

@@ -54,7 +54,7 @@ class Offer:
     def __init__(self, mailbox: Any, where: str, action: Action) -> None:
         self.where: str = where  # its name in errors: `Calculator.add`
         self.action: Action = action
-        self.function: Callable[..., Any] = action.function
+        self.function: Callable[..., Any] = action.with_retries
         self.check: Callable[[dict[str, Any], str], dict[str, Any]] = action.signature.check
         self.injected: Mapping[str, type] = injected(action)
         # Where its result is from, if from outside: `say` of an agent whose reading nobody knows.

@@ -12,12 +12,14 @@ from typing import Any, TypeVar
 
 from moothall import tracing
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
-from moothall.agent import CURRENT, Agent, Pending, overrides
+from moothall.agent import CURRENT, Agent, overrides
 from moothall.approval import Approver
 from moothall.approval.approval import not_permitted
 from moothall.errors import InvalidArguments, RequestError
 from moothall.jsonvalue import copy_json
+from moothall.message import BROADCAST as EVERYONE
 from moothall.message import Envelope, Nested, address
+from moothall.posting import Pending
 from moothall.spaces.delivery import (
     ANSWER,
     BROADCAST,
@@ -49,6 +51,7 @@ class Mailbox:
     space: Any
     router: RouterPort
     shared: bool = False  # whether other processes may handle messages to this id, too
+    groups: tuple[str, ...] = ()
     id: str = field(init=False)
     start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = field(init=False)
     before: bool = field(init=False)  # whether the agent overrides `before_action`
@@ -110,9 +113,9 @@ class Mailbox:
         else:
             self.router.thread.enter(self.renew)
 
-    def send(self, envelope: Envelope, answers: bool = False) -> None:
+    def send(self, envelope: Envelope, answers: bool = False, delay: float = 0.0) -> None:
         """Send a message without waiting; one that `answers` is itself not answered."""
-        self.router.send(envelope, self, ANSWER if answers else SEND)
+        self.router.send(envelope, self, ANSWER if answers else SEND, delay)
 
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool = False
@@ -183,6 +186,10 @@ class Mailbox:
                 self.held.setdefault(outer, deque()).append(delivery)
                 return
             outer = outer.parent
+
+    def is_among(self, to: str) -> bool:
+        """Return whether a broadcast, or a message to a group, is for this agent, too."""
+        return to == EVERYONE or to[1:] in self.groups
 
     def waiting(self) -> int:
         """Return how many messages wait, those that await approval included."""

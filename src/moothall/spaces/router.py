@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -19,13 +20,13 @@ from moothall.errors import (
     MailboxFull,
     RequestError,
 )
-from moothall.message import BROADCAST as EVERYONE
-from moothall.message import Envelope
+from moothall.message import Envelope, is_one
 from moothall.spaces.delivery import BROADCAST, ENDED, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.outcomes import UNTIMED_S, Outcomes
 from moothall.spaces.request import Request, on_end
+from moothall.text import counted
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
@@ -52,14 +53,20 @@ class Router(Outcomes):
         self._pumping = False
         self._credit = 0
         self._expected: dict[str, dict[Delivery, None]] = {}
+        self._delayed: dict[asyncio.TimerHandle, str] = {}  # the senders of delayed messages
         # Sends a request of an agent of this space; called on the loop.
         self.dispatch: Callable[[Delivery], None] = self.post
 
     # -- messages, from any thread -----------------------------------------------------------------
 
-    def send(self, envelope: Envelope, mailbox: Mailbox, kind: int = SEND) -> None:
-        """Send a message of the agent in `mailbox`."""
+    def send(
+        self, envelope: Envelope, mailbox: Mailbox, kind: int = SEND, delay: float = 0.0
+    ) -> None:
+        """Send a message of the agent in `mailbox`, to be delivered after `delay` seconds."""
         thread = self.thread
+        if delay:
+            self.enter(self._route_later, envelope, mailbox, delay)
+            return
         if get_ident() == self.thread_id:
             if mailbox.outside:
                 self.catch_up(mailbox)
@@ -72,8 +79,8 @@ class Router(Outcomes):
         self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
     ) -> Request:
         """Send a request of the agent in `mailbox`."""
-        if envelope.to == EVERYONE:
-            raise InvalidMessage("to", "a request goes to one agent, not to *")
+        if not is_one(envelope.to):
+            raise InvalidMessage("to", f"a request goes to one agent, not to {envelope.to}")
         if timeout is not None and (
             isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout != timeout
         ):
@@ -117,11 +124,11 @@ class Router(Outcomes):
     # -- delivery, on the loop ---------------------------------------------------------------------
 
     def route(self, envelope: Envelope, mailbox: Mailbox | None, kind: int = SEND) -> None:
-        """Deliver a message to its receiver, or a broadcast to all agents."""
+        """Deliver a message to its receiver, to a group, or a broadcast to all agents."""
         if self.closed:
             return
         to = envelope.to
-        if to != EVERYONE:
+        if is_one(to):
             if to in self.mailboxes:
                 self.post(Delivery(envelope, kind))
             elif self.observers:
@@ -135,6 +142,8 @@ class Router(Outcomes):
         for receiver in list(self.mailboxes.values()):  # any thread may add agents
             if not receiver.here or (receiver is mailbox and not own):
                 continue  # an agent that is being added came after this was sent
+            if not receiver.is_among(to):
+                continue
             delivery = Delivery(envelope, BROADCAST)
             delivery.mailbox = receiver
             box = receiver.box
@@ -149,6 +158,14 @@ class Router(Outcomes):
                 receiver.ready = True
                 ready.append(receiver)
         self._schedule()
+
+    def _route_later(self, envelope: Envelope, mailbox: Mailbox, delay: float) -> None:
+        def route() -> None:
+            del self._delayed[timer]
+            self.route(envelope, mailbox)
+
+        timer = self.loop.call_later(delay, route, context=self._empty_context)
+        self._delayed[timer] = envelope.sender
 
     def post(self, delivery: Delivery) -> None:
         """Put a message into its receiver's mailbox, or end it."""
@@ -211,7 +228,12 @@ class Router(Outcomes):
             self.put(delivery, mailbox)
 
     def leave(self) -> None:
-        """End the requests that wait for agents not yet added: the space is closed."""
+        """End what waits for agents not yet added, or for its time: the space is closed."""
+        for timer in self._delayed:
+            timer.cancel()
+        if self._delayed:
+            what = counted(len(self._delayed), "message")
+            logger.warning("the space was closed before the time of %s with a delay", what)
         for expected in list(self._expected.values()):
             for delivery in list(expected):
                 self.refuse(delivery, self.closed_error())

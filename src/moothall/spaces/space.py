@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -12,7 +12,7 @@ from moothall.agent import CURRENT, Agent, overrides
 from moothall.approval import Approver, check_approver
 from moothall.arguments import check_boolean, check_function, check_integer, names_checked
 from moothall.errors import DefinitionError, DuplicateAgent, SpaceClosed
-from moothall.message import Envelope, address
+from moothall.message import Envelope, address, check_groups
 from moothall.spaces.delivery import CALLBACK, RUNNING, Delivery
 from moothall.spaces.draining import counts, drained, idle
 from moothall.spaces.handler import call_callback
@@ -69,7 +69,7 @@ class Space:
 
     # -- the public calls --------------------------------------------------------------------------
 
-    def add(self, agent: A, *, shared: bool = False) -> A:
+    def add(self, agent: A, *, shared: bool = False, groups: Iterable[str] = ()) -> A:
         """Add an agent to the space.
 
         In a thread without a running event loop, this waits for the agent's `after_add` and raises
@@ -81,6 +81,7 @@ class Space:
             shared: whether other processes may add an agent of this id, too, with `shared=True`.
                 Each message to it is handled by one of them, the first that is free; messages of
                 one sender may be handled side by side. In a space of one process it is the only one
+            groups: the names of its groups: it gets what is sent to `#NAME`, too
 
         Returns:
             the agent
@@ -98,16 +99,17 @@ class Space:
             kind = type(agent).__name__
             raise DefinitionError(f"a {kind} has no id: its __init__ calls super().__init__(id)")
         check_boolean("add: shared=", shared)
+        names = check_groups(groups)
         agent._before_add()
         router = self._start()
         mailbox = self._add(agent, router)
-        mailbox.shared = shared
+        mailbox.shared, mailbox.groups = shared, names
         self._settle_in(mailbox, waits=not loop_is_running())
         return agent
 
-    async def aadd(self, agent: A, *, shared: bool = False) -> A:
+    async def aadd(self, agent: A, *, shared: bool = False, groups: Iterable[str] = ()) -> A:
         """Add an agent as `add` does in a thread: wait for its `after_add`, and raise its error."""
-        return await asyncio.to_thread(self.add, agent, shared=shared)
+        return await asyncio.to_thread(self.add, agent, shared=shared, groups=groups)
 
     def remove(self, agent: Agent | str | int, *, drain: bool = False) -> None:
         """Remove an agent from the space.
@@ -210,9 +212,14 @@ class Space:
             raise not_here(agent)
         return mailbox
 
-    def ids(self) -> list[str]:
-        """Return the ids of the agents in the space, in the order in which they were added."""
-        return [] if self._router is None or self._closed else list(self._router.mailboxes)
+    def ids(self, group: str | None = None) -> list[str]:
+        """Return the ids of the agents in the space, in the order in which they were added.
+
+        Args:
+            group: only those in the group of this name
+        """
+        boxes = {} if self._router is None or self._closed else dict(self._router.mailboxes)
+        return [id for id, each in boxes.items() if group is None or group in each.groups]
 
     def _here(self, id: str) -> Agent | None:
         """Return the agent of this id that is in this process; None if there is none."""
@@ -220,9 +227,9 @@ class Space:
         mailbox = None if router is None or self._closed else router.mailboxes.get(id)
         return None if mailbox is None else mailbox.agent
 
-    async def _everyone(self) -> list[str]:
-        """Return the ids of the agents of all processes that share the space."""
-        return self.ids()
+    async def _everyone(self, group: str | None = None) -> list[str]:
+        """Return the ids of the agents, or of a group, of all processes that share the space."""
+        return self.ids(group)
 
     def observe(
         self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False

@@ -18,7 +18,7 @@ from moothall.action import Action
 from moothall.action.search import ActionIndex
 from moothall.agent import Agent
 from moothall.errors import DefinitionError, MoothallError
-from moothall.message import MAX_ID
+from moothall.message import MAX_ID, is_group
 from moothall.provenance import reading
 from moothall.provenance.reading import READ
 from moothall.reasoning.loop.answer import OfferedActions, RequestedCall
@@ -136,7 +136,9 @@ async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Actio
     """
     own = str(agent.id)
     space: Any = agent.space
-    ids = await space._everyone() if which == "*" else which
+    ids: Iterable[str | int] = which
+    if isinstance(which, str):
+        ids = await space._everyone(which[1:] if is_group(which) else None)
     others = [id for id in dict.fromkeys(map(str, ids)) if id != own]
     helps = await asyncio.gather(*(_help_of(agent, id) for id in others))
     found: dict[str, Action] = {}

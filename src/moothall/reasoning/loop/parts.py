@@ -22,7 +22,7 @@ from moothall.environment import AnyEnvironment
 from moothall.errors import ConfigError, DefinitionError, InvalidId
 from moothall.goal import Goal
 from moothall.memory.memory import AnyMemory, check_memories
-from moothall.message import address
+from moothall.message import address, is_group
 from moothall.reasoning.checked_parts import check_part
 from moothall.reasoning.hooks import Hooks
 from moothall.reasoning.loop.answer import OfferedActions, RequestedCall
@@ -224,11 +224,14 @@ def checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
 
 
 def checked_discover(discover: str | Iterable[str | int], id: str | int) -> str | tuple[str, ...]:
-    """Return whose actions are discovered: `*`, or ids."""
-    if discover == "*":
-        return "*"
+    """Return whose actions are discovered: `*`, a group, or ids."""
+    if isinstance(discover, str) and (discover == "*" or is_group(discover)):
+        return discover
     if isinstance(discover, str) or not isinstance(discover, Iterable):
-        raise ConfigError(f'agent {id!r}: discover= must be "*" or a list of ids, got {discover!r}')
+        raise ConfigError(
+            f'agent {id!r}: discover= must be "*", a group such as "#orders", or a list of ids, '
+            f"got {discover!r}"
+        )
     try:
         return tuple(map(address, discover))
     except InvalidId as error:

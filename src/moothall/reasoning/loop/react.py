@@ -84,8 +84,9 @@ class ReActAgent(RecordedAgent):
             reply that returns it, sync or async. It is called once for each run, and a resumed run
             uses the recorded text.
         max_iterations: how many answers the model may give for one reply
-        discover: `*` to let the model call the actions of every other agent of the space, or the
-            ids of some; their help is read before each reply, for its thread
+        discover: `*` to let the model call the actions of every other agent of the space, `#NAME`
+            for those of a group, or the ids of some; their help is read before each reply, for its
+            thread
         deferred: whether the model is shown the actions of MCP servers and of `discover` only once
             it has found them by `find_actions`; if left out, in a reply that begins with more than
             40 actions. What an action or an `MCPAgent` states itself has precedence

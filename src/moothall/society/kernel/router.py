@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from moothall.agent import CURRENT, Agent, overrides
 from moothall.errors import InvalidMessage, RequestCancelled, RequestError, VirtualTimeError
-from moothall.message import BROADCAST as EVERYONE
-from moothall.message import Envelope, address, check_message
+from moothall.message import Envelope, address, check_message, is_one
 from moothall.society.kernel.wants import Answer, Want, id_order
 from moothall.spaces.delivery import (
     ANSWER,
@@ -171,7 +170,7 @@ class SocietyMailbox(Mailbox):
             if not self.open:
                 return
             delivery = Delivery(sent.envelope, sent.kind)
-            if sent.envelope.to == EVERYONE:
+            if not is_one(sent.envelope.to):
                 delivery.kind = BROADCAST
             delivery.original_id = sent.answers
             await self._handle(delivery)
@@ -226,6 +225,17 @@ class SocietyRouter(Router):
 
     # -- sending -----------------------------------------------------------------------------------
 
+    def send(
+        self, envelope: Envelope, mailbox: Mailbox, kind: int = SEND, delay: float = 0.0
+    ) -> None:
+        """Send a message of the agent in `mailbox`; raise VirtualTimeError if it has a delay."""
+        if delay:
+            raise VirtualTimeError(
+                f"agent {mailbox.id!r} cannot delay a message: a society's time passes in steps; "
+                "send it in a later step"
+            )
+        super().send(envelope, mailbox, kind)
+
     def route(self, envelope: Envelope, mailbox: Mailbox | None, kind: int = SEND) -> None:
         """Keep a message for the next step."""
         if not self.closed:
@@ -242,8 +252,8 @@ class SocietyRouter(Router):
         self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
     ) -> Request:
         """Send a request to a service. Raises VirtualTimeError for one to an agent."""
-        if envelope.to == EVERYONE:
-            raise InvalidMessage("to", "a request goes to one agent, not to *")
+        if not is_one(envelope.to):
+            raise InvalidMessage("to", f"a request goes to one agent, not to {envelope.to}")
         if envelope.to not in self.services:
             raise VirtualTimeError(
                 f"agent {mailbox.id!r} cannot request from {envelope.to!r}: in a society an answer "
@@ -299,9 +309,11 @@ class SocietyRouter(Router):
         count = 0
         for each in sent:
             envelope = each.envelope
-            if envelope.to == EVERYONE:
+            if not is_one(envelope.to):
                 for mailbox in list(mailboxes.values()):
-                    if mailbox.id != envelope.sender or mailbox.agent.receive_own_broadcasts:
+                    own = mailbox.id == envelope.sender
+                    hears = not own or mailbox.agent.receive_own_broadcasts
+                    if hears and mailbox.is_among(envelope.to):
                         count += self._put(mailbox, each)
                 continue
             mailbox = mailboxes.get(envelope.to)

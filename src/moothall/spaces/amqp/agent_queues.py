@@ -133,7 +133,7 @@ class AgentQueues:
         if queue.backlog and queue.begin is None:
             queue.begin = mailbox.pause()
         self.receiver.resume(mailbox)  # that came before what waits at the broker
-        bound = asyncio.ensure_future(self.queues.bind(queue.id))
+        bound = asyncio.ensure_future(self.queues.bind(queue.id, mailbox.groups))
         try:
             channel = self._consumer.number
             queue.consumer = await self._consumer.consume(
@@ -230,7 +230,7 @@ class AgentQueues:
             await self._withdraw(queue)
             return
         with suppress(LinkLost, AMQPError, Refused):  # `removed` tries again
-            await self.queues.unbind(queue.id)
+            await self.queues.unbind(queue.id, queue.mailbox.groups)
 
     async def leave_shared(self) -> None:
         """Leave the messages that have not started to the other processes: this one ends."""
@@ -295,7 +295,7 @@ class AgentQueues:
         if not self._is_consumed_here(queue):
             raise LinkLost("there is no connection")
         try:
-            await self.queues.unbind(queue.id)
+            await self.queues.unbind(queue.id, queue.mailbox.groups)
             await self._drain(queue)
             # Messages may be on their way here: the broker cancels the consumer after them.
             taken = self._consumer.until_ended(queue.consumer)

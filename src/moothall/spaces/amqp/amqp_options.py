@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from moothall.arguments import check_boolean, check_integer
 from moothall.errors import ConfigError
+from moothall.message import BROADCAST, is_group
 
 _VARIABLES = {
     "hostname": "AMQP_HOST",
@@ -195,10 +196,11 @@ def _size(text: str) -> int:
 class Names:
     """The names under one exchange, which routes by topic.
 
-    Routing keys are `agent.ID` for one agent, `all` for a broadcast, `reply.PROCESS` for the answer
-    to a request, `processes` for a notice to every process; an observer binds `#`. In an id
-    these are escaped: dots, stars and hashes, which have a meaning in a topic; line ends, which
-    RabbitMQ drops; and percent signs. A hash replaces a name that is too long.
+    Routing keys are `agent.ID` for one agent, `group.NAME` for a group, `all` for a broadcast,
+    `reply.PROCESS` for the answer to a request, `processes` for a notice to every process; an
+    observer binds `#`. In an id these are escaped: dots, stars and hashes, which have a meaning in
+    a topic; line ends, which RabbitMQ drops; and percent signs. A hash replaces a name that is too
+    long.
     """
 
     everyone: Final = "all"
@@ -217,6 +219,12 @@ class Names:
         self.exchange = exchange
         self.dead: str = f"{exchange}.dead"
         self.dead_letters: str = f"{exchange}.dead-letters"
+
+    def key_to(self, to: str) -> str:
+        """Return the routing key of a message to an agent, a group or everyone."""
+        if to == BROADCAST:
+            return self.everyone
+        return self.key("group", to[1:]) if is_group(to) else self.key("agent", to)
 
     @staticmethod
     @lru_cache(maxsize=10_000)

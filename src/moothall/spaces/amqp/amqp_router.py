@@ -20,11 +20,11 @@ from moothall.errors import (
     RequestCancelled,
     RequestError,
 )
-from moothall.message import BROADCAST as EVERYONE
-from moothall.message import Envelope
+from moothall.message import Envelope, is_one
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.agent_queues import AgentQueues
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Names
+from moothall.spaces.amqp.delays import Delays
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost, Refused
@@ -87,6 +87,7 @@ class AMQPRouter(Router):
             settled=self._settled,
             replied=lambda *delivered: self.requests.answered(*delivered),
             replies_lost=lambda: self.requests.send_again(),
+            declare=lambda: self.delays.restore(),
             attached=self._attached,
             on_state=on_state,
             after_read=self._begin_now,
@@ -131,21 +132,24 @@ class AMQPRouter(Router):
             keep_s=keep_s,
         )
         self.everywhere: Observers = Observers(broker)
+        self.delays: Delays = Delays(broker)
 
     # -- out ---------------------------------------------------------------------------------------
 
-    def send(self, envelope: Envelope, mailbox: Mailbox, kind: int = SEND) -> None:
-        """Send a message of the agent in `mailbox`."""
+    def send(
+        self, envelope: Envelope, mailbox: Mailbox, kind: int = SEND, delay: float = 0.0
+    ) -> None:
+        """Send a message of the agent in `mailbox`, to be delivered after `delay` seconds."""
         handling = in_flight_of(CURRENT.get(), self.recorder) if kind == SEND else None
         if get_ident() == self.thread_id:
             if mailbox.outside:
                 self.catch_up(mailbox)
-            self._send(envelope, handling, kind)
+            self._send(envelope, handling, kind, delay)
         else:
-            self.thread.submit(self._send, envelope, handling, kind)
+            self.thread.submit(self._send, envelope, handling, kind, delay)
             mailbox.outside = True
 
-    def _send(self, envelope: Envelope, handling: InFlight | None, kind: int) -> None:
+    def _send(self, envelope: Envelope, handling: InFlight | None, kind: int, delay: float) -> None:
         if self.closed:
             return
         if self.observers:
@@ -155,22 +159,22 @@ class AMQPRouter(Router):
                 handling = None
             else:
                 handling.unconfirmed += 1
-        to = envelope.to
-        names = self.broker.names
-        everyone = to == EVERYONE
         told = wire.SEND if kind == SEND else wire.ANSWER
-        self.broker.publisher.publish(
-            Outbound(
-                self.broker.new_key(),
-                told,
-                names.everyone if everyone else names.key("agent", to),
-                wire.written(envelope),
-                to="" if everyone else to,
-                mandatory=not everyone,
-                headers=wire.headers(told, envelope, Delivery(envelope, kind)),
-                about=(handling, envelope) if kind == SEND else None,
-            )
+        to = envelope.to if is_one(envelope.to) else ""
+        message = Outbound(
+            self.broker.new_key(),
+            told,
+            self.broker.names.key_to(envelope.to),
+            wire.written(envelope),
+            to=to,
+            mandatory=bool(to),
+            headers=wire.headers(told, envelope, Delivery(envelope, kind)),
+            about=(handling, envelope) if kind == SEND else None,
         )
+        if delay:
+            self.delays.publish(message, delay)
+        else:
+            self.broker.publisher.publish(message)
 
     def _dispatch(self, delivery: Delivery) -> None:
         """Send a request."""
@@ -301,7 +305,7 @@ class AMQPRouter(Router):
 
     async def arrived(self, mailboxes: Iterable[Mailbox]) -> bool:
         """Return whether no message is on its way to these mailboxes, or waits at the broker."""
-        if len(self.broker.publisher):
+        if len(self.broker.publisher) or len(self.delays):
             return False
         with suppress(LinkLost, AMQPError):
             # What waits for a shared agent that leaves this process is for the others.
@@ -392,6 +396,7 @@ class AMQPRouter(Router):
             await self.agent_queues.all_removed(_LAST_S)
             try:
                 async with asyncio.timeout(_LAST_S):
+                    await self.delays.published()
                     await broker.publisher.drained()
                 async with asyncio.timeout(_LAST_S):
                     await broker.end_replies()
@@ -400,7 +405,7 @@ class AMQPRouter(Router):
                     "the space was closed before the broker had confirmed everything: %s",
                     error or type(error).__name__,
                 )
-        elif lost := len(broker.publisher):
+        elif lost := len(broker.publisher) + len(self.delays):
             logger.warning(
                 "the space was closed without a connection, before the broker had confirmed "
                 "everything: %d messages are lost",

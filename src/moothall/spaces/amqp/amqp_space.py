@@ -135,9 +135,9 @@ class AMQPSpace(Space):
         if not on_a_space():
             added.result()
 
-    async def _everyone(self) -> list[str]:
-        asked = self._thread.run(self._router.requests.everyone)
-        return [*self.ids(), *await asyncio.wrap_future(asked)]
+    async def _everyone(self, group: str | None = None) -> list[str]:
+        asked = self._thread.run(self._router.requests.everyone, group)
+        return [*self.ids(group), *await asyncio.wrap_future(asked)]
 
     async def _count_everywhere(self) -> dict[str, Any]:
         return await self._router.statistics()

@@ -17,8 +17,7 @@ from pika.adapters.blocking_connection import BlockingChannel, BlockingConnectio
 from pika.exceptions import AMQPError, ChannelClosedByBroker, ConnectionBlockedTimeout, NackError
 
 from moothall.errors import BrokerError, InvalidId
-from moothall.message import BROADCAST as EVERYONE
-from moothall.message import address
+from moothall.message import address, is_one
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Names, each_node
 from moothall.spaces.amqp.link.broker import Broker
@@ -244,7 +243,7 @@ class DeadLetters:
             return f"it is not a message: {error}"
         if dead.kind not in _RUNNABLE:
             return f"a message of the type {dead.kind!r} is not for an agent to handle"
-        if to not in (agent, EVERYONE):
+        if to != agent and is_one(to):
             return f"it is to {to!r}, but was in the queue of {agent!r}"
         if not self._has_queue(agent):
             return f'no agent "{agent}" has a queue'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -61,7 +61,7 @@ class Queues:
     async def declare(self, id: str) -> None:
         """Declare the queue of an agent that is not here."""
         await self._declare(id, None)
-        await self.bind(id)
+        await self.bind(id, ())
 
     async def claim(self, id: str, *, shared: bool) -> tuple[int, bool]:
         """Claim an id while the connection lasts, and declare the queue of its agent.
@@ -102,13 +102,15 @@ class Queues:
             ) from error
         return found.message_count, classic
 
-    async def bind(self, id: str) -> None:
-        """Have the broker route an agent's messages, and broadcasts, to its queue."""
+    async def bind(self, id: str, groups: Iterable[str]) -> None:
+        """Have the broker route to its queue an agent's messages, its groups', and broadcasts."""
         names = self._names
         name = names.queue("agent", id)
 
         def bind(channel: Channel, callback: Callable[[Any], None]) -> None:
             channel.queue_bind(name, names.exchange, names.everyone)
+            for group in groups:
+                channel.queue_bind(name, names.exchange, names.key("group", group))
             channel.queue_bind(name, names.exchange, names.key("agent", id), callback=callback)
 
         try:
@@ -116,10 +118,11 @@ class Queues:
         except Refused as error:
             raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
 
-    async def unbind(self, id: str) -> None:
+    async def unbind(self, id: str, groups: Iterable[str]) -> None:
         """Have the broker route nothing more to an agent's queue."""
         name, exchange = self._names.queue("agent", id), self._names.exchange
-        await self._call(Channel.queue_unbind, name, exchange, self._names.everyone)
+        for key in (self._names.everyone, *(self._names.key("group", each) for each in groups)):
+            await self._call(Channel.queue_unbind, name, exchange, key)
         await self._call(Channel.queue_unbind, name, exchange, self._names.key("agent", id))
 
     async def delete(self, kind: str, id: str) -> None:

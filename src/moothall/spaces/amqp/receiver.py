@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moothall.action import ACCESS_REQUESTED
 from moothall.errors import InboxError, InDoubt, RequestCancelled
-from moothall.message import BROADCAST as EVERYONE
+from moothall.message import is_one
 from moothall.spaces import delivery as kinds
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.dead_letters import publish_dead_letter
@@ -67,7 +67,7 @@ class Receiver:
             to = inbound.envelope.to
             if inbound.kind in (wire.REPLY, *wire.NOTICES):
                 raise Unreadable(f"an agent's queue takes no message of type {inbound.kind!r}")
-            if to not in (mailbox.id, EVERYONE):
+            if to != mailbox.id and is_one(to):
                 raise Unreadable(f"it is to {to!r}, but was in the queue of {mailbox.id!r}")
         except Unreadable as error:
             logger.error("a message to %r goes to the dead letters: %s", mailbox.id, error)
@@ -92,8 +92,9 @@ class Receiver:
                 self.broker.consumer.acknowledge(known.tag)
                 known.tag = tag
             return
-        own = to == EVERYONE and inbound.envelope.sender == mailbox.id
-        if own and not mailbox.agent.receive_own_broadcasts:
+        own = to != mailbox.id and inbound.envelope.sender == mailbox.id
+        left = to != mailbox.id and not mailbox.is_among(to)  # its queue is bound to a former group
+        if left or (own and not mailbox.agent.receive_own_broadcasts):
             self.broker.consumer.acknowledge(tag)
             return
         if self._unread:
@@ -201,7 +202,8 @@ class Receiver:
                 self.broker.consumer.give_back(delivery.tag)
 
     def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: Tag | None) -> InFlight:
-        kind = kinds.BROADCAST if inbound.envelope.to == EVERYONE else _KINDS[inbound.kind]
+        own = inbound.envelope.to == mailbox.id
+        kind = _KINDS[inbound.kind] if own else kinds.BROADCAST
         chain = inbound.beside.get("call_chain", ())
         delivery = InFlight(inbound.envelope, kind, self.innermost(chain))
         for name, value in inbound.beside.items():

@@ -85,9 +85,12 @@ class Recorder:
         acknowledged = delivery.tag is None
         keeps = self.keeps(delivery.mailbox, offer)
         try:
-            if offer.action.detached or keeps:
+            if offer.action.detached and not keeps:
                 self._accept(delivery)
             self.inbox.start((delivery.ident,))
+            if keeps:
+                # After the start: between the two, the broker still has it for another process.
+                self._accept(delivery)
         except InboxError as error:
             self._put_off(delivery, error)
             return False

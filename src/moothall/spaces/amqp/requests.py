@@ -119,9 +119,9 @@ class OpenRequests:
             value, error = None, wire.error_of({"outcome": "unreadable"}, {"error": str(wrong)})
         self.settle(delivery, value, error)
 
-    async def everyone(self) -> list[str]:
+    async def everyone(self, group: str | None = None) -> list[str]:
         """Ask all processes for the ids of their agents, until none answers for a moment."""
-        answers = await self._ask_processes()
+        answers = await self._ask_processes(group=group)
         return sorted({id for each in answers for id in map(str, each.get("ids", ()))})
 
     async def statistics(self) -> dict[str, dict[str, Any]]:
@@ -176,7 +176,9 @@ class OpenRequests:
                 self.cancelled(properties.correlation_id or "", sender)
         elif kind == wire.WHO:
             to = self.broker.names.key("reply", sender)
-            args: dict[str, Any] = {"ids": list(self.here)}
+            group = notice.args.get("group")
+            here = [key for key, each in self.here.items() if group in (None, *each.groups)]
+            args: dict[str, Any] = {"ids": here}
             if notice.args.get("statistics"):
                 args["statistics"] = {key: each.statistics() for key, each in self.here.items()}
             self._notify(wire.HERE, to, sender, id=id, args=args)

@@ -66,6 +66,7 @@ class Broker:
     settled: Callable[[Outbound, str], None]  # called when publishing a message has ended
     replied: Deliver  # takes what comes for this process
     replies_lost: Callable[[], None]  # called when the queue of the replies is there again
+    declare: Callable[[], Awaitable[None]]  # declares what else a new connection publishes to
     attached: Callable[[], Awaitable[None]]  # called when there is a new channel to consume on
     on_state: Callable[[str, str], None]
     after_read: Callable[[], None]
@@ -232,6 +233,7 @@ class Broker:
         await self._declare_replies()
         await call(Channel.queue_bind, self._replies, names.exchange, self.reply_key)
         await call(Channel.queue_bind, self._replies, names.exchange, names.processes)
+        await self.declare()
         await self._attach_publisher()
         await self._attach_consumer()
 

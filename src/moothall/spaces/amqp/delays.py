@@ -1,0 +1,129 @@
+"""Messages that wait at the broker for their time: a queue for each power of two."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from pika.channel import Channel
+from pika.exceptions import AMQPError
+
+from moothall.spaces.amqp.link.broker import Broker
+from moothall.spaces.amqp.link.connection import LinkLost, Refused
+from moothall.spaces.amqp.wire import Outbound
+
+logger: logging.Logger = logging.getLogger("moothall.amqp")
+
+_STEP_S: Final = 0.1
+_LEVELS: Final = 28
+"""The longest delay is 2 ** 28 steps: 310 days."""
+
+# No word of an agent's or group's routing key is one of these: there, % begins two digits.
+_WAITS: Final = "%1"
+_PASSES: Final = "%0"
+
+_OTHER_SETTINGS: Final = 406
+_AGAIN_S: Final = 0.5
+
+
+@dataclass(eq=False, repr=False)
+class Delays:
+    """Publishes messages that the broker routes to their receiver after a delay.
+
+    The delay, in tenths of a second, is written as a binary number. For each digit there is an
+    exchange `EXCHANGE.delay.N`. A message with that digit waits in a queue, whose messages all
+    expire after 2 ** N steps; from there, or at once without the digit, it goes to the exchange of
+    the next lower digit, and after the last to the space's exchange. So no message waits behind
+    another that expires later, and each is kept by the broker all the time.
+
+    The routing key is the digits; the receiver's key is in the header `CC`, which the broker
+    routes by, too.
+    """
+
+    broker: Broker
+    _declaring: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _declared: bool = False
+    _under_way: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def publish(self, message: Outbound, delay: float) -> None:
+        """Publish a message to be delivered after `delay` seconds."""
+        if len(message.body) > self.broker.publisher.largest:
+            self.broker.publisher.publish(message)  # which ends it
+            return
+        steps = min(max(1, round(delay / _STEP_S + 0.499)), 2**_LEVELS - 1)
+        digits = f"{steps:0{_LEVELS}b}"
+        message.headers = {**(message.headers or {}), "CC": [message.routing_key]}
+        message.routing_key = ".".join(_WAITS if each == "1" else _PASSES for each in digits)
+        message.exchange = self._exchange(_LEVELS - 1)
+        message.mandatory = False
+        if self._declared:
+            self.broker.publisher.publish(message)
+        else:
+            task = self.broker.loop.create_task(self._declare_and_publish(message))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    async def published(self) -> None:
+        """Wait until all messages are with the publisher."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    async def _declare_and_publish(self, message: Outbound) -> None:
+        while not self._declared:
+            try:
+                await self.declare()
+            except (LinkLost, AMQPError):
+                await asyncio.sleep(_AGAIN_S)  # for the next connection
+            except Refused as error:
+                logger.error("messages cannot wait at the broker for their time: %s", error)
+                await asyncio.sleep(_AGAIN_S)
+        self.broker.publisher.publish(message)
+
+    async def restore(self) -> None:
+        """Declare everything again on another connection, if messages were delayed."""
+        if self._declared:
+            self._declared = False
+            await self.declare()
+
+    async def declare(self) -> None:
+        """Declare the exchanges and queues, from the last digit to the first."""
+        async with self._declaring:
+            call = self.broker.control.call
+            for level in range(_LEVELS if not self._declared else 0):
+                try:
+                    await call(partial(self._declare_level, level, True))
+                except Refused as error:
+                    if error.code != _OTHER_SETTINGS:
+                        raise
+                    # The queue is that of a space with another quorum=.
+                    await call(partial(self._declare_level, level, False))
+            self._declared = True
+
+    def _declare_level(
+        self, level: int, queue: bool, channel: Channel, callback: Callable[[Any], None]
+    ) -> None:
+        names = self.broker.names
+        this = self._exchange(level)
+        below = self._exchange(level - 1) if level else names.exchange
+        arguments = {
+            "x-message-ttl": round(2**level * _STEP_S * 1000),
+            "x-dead-letter-exchange": below,
+            "x-queue-type": self.broker.queue_type,
+        }
+        before = "*." * (_LEVELS - 1 - level)
+        # Without waiting for all but the last: the broker handles them in order.
+        channel.exchange_declare(this, "topic", durable=True)
+        if queue:
+            channel.queue_declare(this, durable=True, arguments=arguments)
+        channel.queue_bind(this, this, f"{before}{_WAITS}.#")
+        channel.exchange_bind(below, this, f"{before}{_PASSES}.#", callback=callback)
+
+    def _exchange(self, level: int) -> str:
+        return f"{self.broker.names.exchange}.delay.{level}"
