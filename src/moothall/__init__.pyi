@@ -116,6 +116,8 @@ from moothall.reasoning.events import TurnEnded as TurnEnded
 from moothall.reasoning.events import TurnStarted as TurnStarted
 from moothall.reasoning.loop.many import complete_many as complete_many
 from moothall.reasoning.loop.react import ReActAgent as ReActAgent
+from moothall.reasoning.loop.steps import ActionStep as ActionStep
+from moothall.reasoning.loop.steps import ModelStep as ModelStep
 from moothall.reasoning.reply import Reply as Reply
 from moothall.reasoning.reply import Step as Step
 from moothall.reasoning.reply import Utterance as Utterance

@@ -1,4 +1,4 @@
-"""Blocks: plugins that give an agent behaviour in each step, and actions."""
+"""Blocks: plugins that give an agent behaviour in each step, actions, and a part of its prompt."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from moothall.errors import ConfigError, DefinitionError
 from moothall.signature import check_returns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from moothall.models.protocol import Model
     from moothall.params import BlockParams
 
@@ -18,6 +20,13 @@ class Block:
 
     A subclass defines `forward`, which its agent calls when it chooses to, and what happens
     before and after each step of the agent.
+
+    An agent with a loop, such as `ReActAgent`, gives the block's actions and its `guidance` to its
+    model. It needs no `forward` there, and may have two more methods, which stand around each step
+    of the loop, the first block outermost; `await call()` goes on, and what they return counts:
+
+        async def around_model(self, step: ModelStep, call) -> ModelReply
+        async def around_action(self, step: ActionStep, call) -> dict[str, Any]
 
     Args:
         llm: the model that it may ask; its agent's if left out
@@ -31,6 +40,8 @@ class Block:
         description: what it does, in words for people, models and dispatchers
         actions: descriptions of what it can do, by name: its `@action` methods, and what the class
             lists itself for what only `forward` does
+        guidance: what the prompt of an agent with a loop says of it: a text, or a method that takes
+            the `Context` of the reply and returns one, sync or async, which is called once a run
 
     Raises:
         ConfigError: a parameter of a dict is wrong, or the parameters are another block's
@@ -39,6 +50,7 @@ class Block:
     name: str = ""
     description: str = ""
     actions: dict[str, str] = {}  # noqa: RUF012 - as seed 000 declares it; each instance has its own
+    guidance: str | Callable[..., Any] = ""
     ParamsType: ClassVar[type[BlockParams] | None] = None
 
     def __init__(

@@ -30,15 +30,18 @@ class UnknownPrice(DefinitionError):
 
 
 class HookError(MoothallError):
-    """A hook raised, or returned what it may not. `__cause__` is the exception that it raised.
+    """A hook or a block raised, or returned what it may not; `__cause__` is what it raised.
 
     Attributes:
-        hook: the hook's name
-        type: where it was registered, such as `pre_acting`
+        hook: the name of the hook or the block
+        type: where it was registered, such as `pre_acting`; of a block, `around_model` or
+            `around_action`
     """
 
     def __init__(self, agent: str, type: str, hook: str, reason: str) -> None:
-        super().__init__(f"agent {agent!r}: the {type} hook {hook!r} failed: {reason}")
+        is_block = type.startswith("around_")
+        who = f"{type} of the block {hook!r}" if is_block else f"the {type} hook {hook!r}"
+        super().__init__(f"agent {agent!r}: {who} failed: {reason}")
         self.type = type
         self.hook = hook
 

@@ -25,6 +25,7 @@ from moothall.agents import shell
 from moothall.agents.folder import Folder
 from moothall.agents.sandbox import SandboxChoice, sandbox_for
 from moothall.arguments import is_path, names_checked
+from moothall.block import Block
 from moothall.errors import (
     ConfigError,
     DefinitionError,
@@ -87,8 +88,8 @@ class Skill:
 
 
 @names_checked
-class Skills:
-    """The skills of a folder, for `actions=[…]` of an agent with a model.
+class Skills(Block):
+    """The skills of a folder, for `blocks=[…]` or `actions=[…]` of an agent with a model.
 
     The prompt lists each skill's name and description. `load_skill(name)` returns a skill's
     instructions and the names of its files, `read_skill_file(skill, file_name)` one of these.
@@ -130,6 +131,7 @@ class Skills:
         sandbox: SandboxChoice = "auto",
         network: bool = False,
     ) -> None:
+        super().__init__()
         shell.check_limits(timeout_s, None, network, "timeout_s")
         self._timeout_s = timeout_s
         self._sandbox = sandbox_for(sandbox, network)
@@ -152,6 +154,7 @@ class Skills:
         self._policy: AccessPolicy = access_policy
         self._owners = dict.fromkeys(self.skills, self)
         self.offers: dict[str, Action] = self._offered()
+        self.actions = {name: each.description for name, each in self.offers.items()}
 
     def _offered(self) -> dict[str, Action]:
         scripts: Any = {"access_policy": self._policy, "timeout": None}
@@ -187,7 +190,7 @@ class Skills:
         return made
 
     @property
-    def guidance(self) -> str:
+    def guidance(self) -> str:  # type: ignore[override]
         """What the prompt says of the skills."""
         listed = "\n".join(
             f"- {each.name}: {' '.join(each.description.split())}"

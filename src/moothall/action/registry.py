@@ -70,7 +70,9 @@ class ActionRegistry:
                     "register its actions under other names, or give agent.as_action(name)"
                 )
             self.actions.update(offers)
-            self.guidance = (*self.guidance, *filter(None, [getattr(source, "guidance", "")]))
+            said = getattr(source, "guidance", "")  # a block's may be a method, for each run
+            if isinstance(said, str) and said:
+                self.guidance = (*self.guidance, said)
         else:
             made = Action.of(action)  # type: ignore[arg-type]
             self.actions[made.name] = made

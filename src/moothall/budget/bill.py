@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from moothall.budget.amounts import KINDS
 from moothall.budget.limits import USD
-from moothall.threads import within
+from moothall.threads import reset
 
 if TYPE_CHECKING:
     from moothall.budget.budget import Budget
@@ -23,17 +21,21 @@ _OPEN: ContextVar[Bill | None] = ContextVar("moothall_bill", default=None)
 class Bill:
     """The reservations of a budget while the bill is open, and what they have cost.
 
-    Others spend from the same budget meanwhile, so its amounts before and after do not tell.
+    In a `with` block, which may be entered again later, it takes what models reserve in this
+    context, and no other bill does. Others spend from the same budget meanwhile, so its amounts
+    before and after do not tell.
     """
 
     _budget: Budget
     _held: list[Reservation] = field(default_factory=list)
+    _token: Token[Bill | None] | None = None
 
-    @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Put what models reserve in this context on this bill, and on no other."""
-        with within(_OPEN, self):
-            yield
+    def __enter__(self) -> None:
+        self._token = _OPEN.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        reset(self._token)
 
     def json(self) -> dict[str, Any]:
         """Return what was settled or is still reserved, as JSON data."""

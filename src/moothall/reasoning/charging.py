@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +19,7 @@ from moothall.models.remote.batch import KEPT
 from moothall.reasoning.checked_parts import check_part
 from moothall.reasoning.step import KEPT_MARK
 from moothall.spaces.delivery import PAYERS, of_chain
+from moothall.threads import reset
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -126,10 +127,13 @@ def count_unbounded() -> None:
 async def begun(
     step: Step, budget: Budget | None, model: Any, *asked: Any, args: Any = None
 ) -> AbstractContextManager[None]:
-    """Record that a call begins and what it reserves; return the context that it is charged in."""
+    """Record that a call begins and what it reserves; return the context that it is charged in.
+
+    That may be entered again, for a second try of the same step.
+    """
     if budget is None:
         await step.begins(args)
-        return _kept_by(step, nullcontext())
+        return _Begun(step, nullcontext())
     bill = Bill(budget)
     step.charge(bill.json)
     try:
@@ -138,18 +142,27 @@ async def begun(
     except Exception:
         reserved = None  # the call itself raises the same error
     await step.begins(args, reserved)
-    return _kept_by(step, bill.opened())
+    return _Begun(step, bill)
 
 
-@contextmanager
-def _kept_by(step: Step, bill: AbstractContextManager[None]) -> Iterator[None]:
-    """Let a model keep, with its step, what a resumed run must find: the batch of its request."""
-    token = KEPT.set(step)
-    try:
-        with bill:
-            yield
-    finally:
-        KEPT.reset(token)
+class _Begun:
+    """A `with` block in which a call is charged; it may be entered again.
+
+    A model keeps with the step what a resumed run must find, such as the batch of its request.
+    """
+
+    def __init__(self, step: Step, bill: AbstractContextManager[None]) -> None:
+        self._step = step
+        self._bill = bill
+        self._token: Any = None
+
+    def __enter__(self) -> None:
+        self._token = KEPT.set(self._step)
+        self._bill.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._bill.__exit__(None, None, None)
+        reset(self._token)
 
 
 def budgeted(model: Any, budget: Budget | None) -> Any:

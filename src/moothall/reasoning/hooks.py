@@ -12,7 +12,7 @@ from moothall.arguments import check_function
 from moothall.errors import ConfigError, DeadlineExceeded, DefinitionError, HookError
 from moothall.jsonvalue import copy_json
 from moothall.models.protocol import ModelReply, Usage
-from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Record
+from moothall.reasoning.record import Record
 from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.reply_context import ONCE, deps_of
 from moothall.reasoning.reply_request import ReplyRequest, check_changed, checked_content
@@ -103,7 +103,7 @@ async def run_hooks(
 
 
 async def as_hooked(
-    record: Record[Any],
+    record: Record[Any] | None,
     key: str,
     agent: Any,
     type: str,
@@ -115,12 +115,12 @@ async def as_hooked(
 ) -> Any:
     """Return `kwargs[name]` as hooks changed it: the recorded value, or by calling them now."""
 
-    async def call(step: Step) -> Any:
+    async def call(step: Step | None) -> Any:
         made = await run_hooks(agent, type, kwargs, lambda made: check(made[name]), budget)
         return made[name]
 
-    if record is NULL_RECORD:  # the faster way
-        return await call(NULL_STEP)
+    if record is None:
+        return await call(None)
     return await record.step(f"{type}.{key}", call, **options)
 
 

@@ -189,6 +189,11 @@ class Stop(Exception):
         self.detail = detail
         self.error = error
 
+    @property
+    def leaves_open(self) -> bool:
+        """Return whether a call that it cut off is not over: the resumed run has the turn again."""
+        return self.reason == "deadline"
+
     @classmethod
     def at_limit(cls, error: BudgetExceeded, detail: str | None = None) -> Stop:
         """Return the Stop for a limit of the run's budget."""

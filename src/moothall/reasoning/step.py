@@ -156,11 +156,7 @@ class _NullStep(Step):
         ask: Callable[[], Awaitable[Any]],
         change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None = None,
     ) -> Any:
-        decision = await ask()
-        if isinstance(decision, ChangedArgs) and change is not None:
-            change(decision.args)
-            return True
-        return decision
+        return await decided_now(ask, change)
 
     async def begins(self, args: Any = None, reserved: Mapping[str, Any] | None = None) -> None:
         return None
@@ -180,3 +176,15 @@ class _NullStep(Step):
 
 
 NULL_STEP: Final = _NullStep(None, "", {}, Past(""), False)
+
+
+async def decided_now(
+    ask: Callable[[], Awaitable[Any]],
+    change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None,
+) -> Any:
+    """Return whether a request is permitted, by asking: nothing is recorded."""
+    decision = await ask()
+    if isinstance(decision, ChangedArgs) and change is not None:
+        change(decision.args)
+        return True
+    return decision

@@ -107,6 +107,7 @@ class Thread:
     remembered: Any = None  # what it remembers from earlier runs, as a journal keeps it
     texts: Texts | None = None  # its texts by origin; None until something outside was read
     marked: bool = False  # whether a message has a mark although nothing outside was read
+    has_blocks: bool = False  # whether a result of an action has images or files
     looked: Any = None  # the last message that was looked at for that; None before the first
     uses: int = 0  # how many replies and other calls are using it
     left: bool = False  # whether its sender has left: it goes when nothing uses it

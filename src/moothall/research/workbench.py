@@ -306,7 +306,8 @@ class Workbench:
             raise Stop("in_doubt", doubts)
         # A task that the budget refused is done when the run is resumed with more.
         whose, number = cast(Any, self.agent), self.iteration
-        work = Calls(whose, good, self.request, self.record, number, keeps_refused=False)
+        record = None if self.record is NULL_RECORD else self.record
+        work = Calls(whose, good, self.request, record, number, keeps_refused=False)
         budget = self.budget
         try:
             if good:

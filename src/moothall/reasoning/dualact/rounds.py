@@ -379,7 +379,7 @@ class Rounds:
         """Return a value as hooks changed it: the recorded one, or by calling them now."""
         if not self._agent._hooks.get(type):
             return value
-        record = self._record if recorded else NULL_RECORD
+        record = self._record if recorded and self._record is not NULL_RECORD else None
         kwargs = {**about, **self._request.of_run, name: value}
         hooks = (self._agent, type, kwargs, name, check, self._budget)
         try:

@@ -86,14 +86,15 @@ _NOTHING: dict[str, str] = {}
 class OfferedActions:
     """The actions that a model is shown.
 
-    `public` has the names that differ from the safe ones, `told` the descriptions that are not the
-    program's, each after who wrote it; `hidden` are deferred ones, and `finder` what finds these;
-    `own` are the actions of the loop itself.
+    `given` are the agent's own, `actions` these under safe names, and `public` has the names that
+    differ; `told` are the descriptions that are not the program's, each after who wrote it;
+    `hidden` are deferred actions, `finder` what finds these, `own` the loop's own actions.
     """
 
-    __slots__ = ("actions", "finder", "hidden", "own", "public", "told")
+    __slots__ = ("actions", "finder", "given", "hidden", "own", "public", "told")
 
     def __init__(self, actions: list[Action], hidden: Sequence[Action] = ()) -> None:
+        self.given: list[Action] = actions
         self.finder: Any = None
         self.own: tuple[Action, ...] = ()
         self.told: list[tuple[str, str]] = [
@@ -121,6 +122,12 @@ class OfferedActions:
                 made[name].name = safe
         self.actions = [made[name] for name in shown]
         self.hidden = [made[each.name] for each in hidden]
+
+    def only(self, actions: list[Action]) -> OfferedActions:
+        """Return these of the same actions, or of the hidden ones."""
+        made = OfferedActions(actions, () if self.finder is None else self.finder.given)
+        made.finder, made.own = self.finder, self.own
+        return made
 
 
 MAX_CALLS = 128

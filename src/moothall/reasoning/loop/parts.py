@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -29,7 +29,7 @@ from moothall.reasoning.loop.answer import OfferedActions, RequestedCall
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
-from moothall.workflow import ReplyingOptions
+from moothall.workflow import ReplyingOptions, block_actions
 
 if TYPE_CHECKING:
     from moothall.approval import Approver
@@ -119,6 +119,7 @@ class Looping(Protocol):
     system_prompt: SystemPrompt | None
     outside_policy: AccessPolicy
     tries: int
+    blocks: Sequence[Any]
     _goals: list[Goal] | None
     _hooks: Hooks
     _model: Model | str
@@ -188,6 +189,19 @@ def registry_of(actions: Actions | None) -> ActionRegistry:
                 f"actions= has two of one name, the second being {source!r}: give one another name"
             )
     return registry
+
+
+def register_blocks(registry: ActionRegistry, blocks: Sequence[Any]) -> None:
+    """Register what blocks offer: their `offers`, or else their `@action` methods; and guidance."""
+    offering = [each for each in blocks if isinstance(getattr(each, "offers", None), dict)]
+    others = [each for each in blocks if all(each is not block for block in offering)]
+    for action in block_actions(others).values():
+        registry.register(action)
+    for block in offering:
+        registry.register(block)
+    said = [getattr(each, "guidance", "") for each in others]
+    if texts := [each for each in said if isinstance(each, str) and each]:
+        registry.guidance = (*registry.guidance, *texts)
 
 
 def checked_policy(policy: Any, id: str | int) -> AccessPolicy:

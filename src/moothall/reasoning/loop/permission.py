@@ -21,8 +21,8 @@ from moothall.provenance import Texts
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.parts import Looping
 from moothall.reasoning.loop.provenance import note_of, questions, trace
-from moothall.reasoning.record import NULL_STEP, Step
 from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.step import Step, decided_now
 from moothall.text import log_failure
 from moothall.threads import called, reset
 
@@ -61,7 +61,7 @@ class Limit:
 
 
 async def permits(
-    agent: Looping, call: RequestedCall, request: ReplyRequest, step: Step
+    agent: Looping, call: RequestedCall, request: ReplyRequest, step: Step | None
 ) -> Decision:
     """Return whether this call may be executed; the approver gets a copy of its arguments."""
     chosen, texts = call.action, request.state.texts
@@ -101,7 +101,7 @@ async def permits(
         keys[:] = [key for key, _ in more]
         message["action"] = {"name": call.name, "args": call.args}
         ASKED.set(Asked(call.name, call.args, note_of(more) if more else "", tuple(keys)))
-        if step is not NULL_STEP and texts is not None:
+        if step is not None and texts is not None:
             step.tell(origins=as_json(call.origins))
         return exact(), was
 
@@ -109,7 +109,11 @@ async def permits(
     note = note_of(asked) if asked else ""
     token = ASKED.set(Asked(call.name, args, note, tuple(keys), chosen.check))
     try:
-        permitted: Decision = await step.permitted(exact(), asks, change)
+        permitted: Decision
+        if step is None:
+            permitted = await decided_now(asks, change)
+        else:
+            permitted = await step.permitted(exact(), asks, change)
         if permitted is True and texts is not None:
             request.allowed += keys
             texts.always.update(call.always)

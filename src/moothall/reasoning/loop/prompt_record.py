@@ -33,6 +33,7 @@ class PromptRecord:
         self._head: list[dict[str, Any]] | None = None
         self._before: list[dict[str, Any]] = []
         self._shown: OfferedActions | None = None
+        self._since: tuple[Any, ...] = ()
 
     def note(
         self,
@@ -40,8 +41,15 @@ class PromptRecord:
         own: list[dict[str, Any]],
         shown: OfferedActions,
         schema: dict[str, Any] | None,
+        again: bool = False,
     ) -> dict[str, Any]:
-        """Return what to record of a call; `own` are the run's messages, recorded already."""
+        """Return what to record of a call; `own` are the run's messages, recorded already.
+
+        With `again`, it takes the place of what was returned last.
+        """
+        if again:
+            self._head, self._before, self._shown = self._since
+        self._since = (self._head, self._before, self._shown)
         first, last = _place(prompt, own)
         noted: dict[str, Any] = {"own": [len(own) - (last - first), len(own)]}
         system = int(first > 0 and prompt[0].get("role") == "system")

@@ -34,13 +34,14 @@ from moothall.reasoning.loop.parts import (
     checked_discover,
     checked_goals,
     checked_policy,
+    register_blocks,
     registry_of,
 )
 from moothall.reasoning.loop.recording import KIND, LoopState, catch_up, program_of
 from moothall.reasoning.loop.results import MAX_RESULT_CHARS
 from moothall.reasoning.loop.room import bounds_of
 from moothall.reasoning.loop.run import Run
-from moothall.reasoning.record import Record
+from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_context import FRESH
@@ -49,7 +50,7 @@ from moothall.reasoning.state import memory_state, opened, restore_memory, state
 from moothall.reasoning.sub_agents.asking import restore_asked
 from moothall.reasoning.thread import Thread, Threads
 from moothall.reasoning.threaded import describe
-from moothall.workflow import ReplyingOptions, block_actions
+from moothall.workflow import ReplyingOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -103,6 +104,8 @@ class ReActAgent(RecordedAgent):
         budget: what its replies together may spend; a reply stops before it would spend more
         journal: a `Journal`, or the path of one, that records its replies, so that they can be
             resumed after a crash
+        blocks: plugins for its loop: each brings actions and a part of the prompt, and may stand
+            around each step (docs/loop-blocks.md)
         **options: the options of `Agent`, and `shared=`: one conversation with all senders,
             required in a space if the memory has no `thread(id)`
 
@@ -163,8 +166,7 @@ class ReActAgent(RecordedAgent):
         self._model = model
         self.actions = registry_of(actions)
         if self.blocks:
-            for each in block_actions(self.blocks).values():
-                self.actions.register(each)
+            register_blocks(self.actions, self.blocks)
         if isinstance(self.actions, ActionRegistry):
             check_actions(self.actions.actions.values(), id)
         if goals is not None:
@@ -381,7 +383,9 @@ class ReActAgent(RecordedAgent):
         if self.discover is not None and self._mailbox is not None:
             await self._discover(request.state)
         assert request.memory is not None  # it was checked
-        return await Run(self, request, request.memory, record).reply()
+        return await Run(
+            self, request, request.memory, None if record is NULL_RECORD else record
+        ).reply()
 
     def _program(self) -> dict[str, Any]:
         return program_of(self)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from moothall.dispatch import named
 from moothall.errors import MoothallError
 from moothall.models.protocol import NO_USAGE, Usage, usage_json
 from moothall.provenance import origins_of
@@ -78,8 +79,10 @@ def program_of(agent: Looping) -> dict[str, Any]:
             for action in agent.actions.get_actions()
         ),
     }
-    if guidance := getattr(agent.actions, "guidance", ()):
-        parts["guidance"] = list(guidance)
+    guidance = [*getattr(agent.actions, "guidance", ())]
+    guidance += [named(each) for each in agent.blocks if callable(getattr(each, "guidance", None))]
+    if guidance:
+        parts["guidance"] = guidance
     try:
         parts["model"] = getattr(agent.model, "name", None)
     except MoothallError:

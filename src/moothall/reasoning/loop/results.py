@@ -53,12 +53,13 @@ def shown_content(model: Any, content: str, result: dict[str, Any]) -> str | lis
 
 def as_seen(model: Any, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a prompt with notes for what its model does not see."""
-    if getattr(model, "reads_images", False) or not any(map(_has_blocks, prompt)):
+    if getattr(model, "reads_images", False) or not any(map(has_blocks, prompt)):
         return prompt
     return without_seen(prompt)
 
 
-def _has_blocks(message: dict[str, Any]) -> bool:
+def has_blocks(message: dict[str, Any]) -> bool:
+    """Return whether a message is a result with images or files."""
     return message.get("role") == "tool" and type(message.get("content")) is list
 
 

@@ -7,38 +7,37 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from moothall import tracing
 from moothall.action import Action
-from moothall.context import Context, prompt_for
-from moothall.errors import BudgetExceeded, DefinitionError, HookError, JournalError, StateError
-from moothall.goal import format_goals
+from moothall.context import Context
+from moothall.errors import (
+    BudgetExceeded,
+    HookError,
+    JournalError,
+    StateError,
+)
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.memory.memory import Memory
 from moothall.models.ask import attempted
-from moothall.models.base import answer_of, streamed, with_options
-from moothall.models.protocol import Model, ModelReply, ReasoningPiece, TextPiece, stated_usage
-from moothall.reasoning.charging import begun, budgeted, count_unbounded
+from moothall.models.base import with_options
+from moothall.models.protocol import Model, stated_usage
+from moothall.reasoning.charging import budgeted
 from moothall.reasoning.events import MessageAdded
-from moothall.reasoning.hooks import as_hooked, expect_answer, expect_messages, run_hooks
 from moothall.reasoning.loop import results
 from moothall.reasoning.loop.answer import (
     Answer,
-    OfferedActions,
     RequestedCall,
-    as_action,
     demand_of,
     fault_of,
     read_answer,
 )
-from moothall.reasoning.loop.calls import Calls, doubts_of, execute
+from moothall.reasoning.loop.calls import Calls, doubts_of
+from moothall.reasoning.loop.chain import around_model, chained
 from moothall.reasoning.loop.discovery import join
-from moothall.reasoning.loop.growing import Pieces
-from moothall.reasoning.loop.parts import Looping, context_of, messages_of
+from moothall.reasoning.loop.parts import Looping, context_of
 from moothall.reasoning.loop.prompt_record import PromptRecord
-from moothall.reasoning.loop.provenance import Shown, look, mark_fault, mark_result, marked
+from moothall.reasoning.loop.provenance import look, mark_fault, mark_result, marked
 from moothall.reasoning.loop.recording import (
     LoopState,
     as_it_ended,
@@ -50,16 +49,17 @@ from moothall.reasoning.loop.recording import (
     tell_past,
 )
 from moothall.reasoning.loop.room import fit, left_out, result_chars
+from moothall.reasoning.loop.showing import Showing, ask
 from moothall.reasoning.loop.steering import Steering
-from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Record
+from moothall.reasoning.loop.steps import ModelStep
+from moothall.reasoning.record import Past, Record
 from moothall.reasoning.record import Step as RecordedStep
 from moothall.reasoning.reply import Reply, Step, Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.resume import ended, guarded
-from moothall.reasoning.state import ANSWER
 from moothall.reasoning.sub_agents.asking import restore_asked
 from moothall.text import counted, error_message, log_failure
-from moothall.threads import awaited, is_cancelled
+from moothall.threads import is_cancelled
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -81,15 +81,13 @@ class Run:
     """One run of the loop, which asks the model and executes its calls until it stops."""
 
     _prompts: PromptRecord | None = None
-    _without_marks: Shown | None = None
-    shown: OfferedActions = OfferedActions([])  # to its model, in this turn
 
     def __init__(
         self,
         agent: Looping,
         request: ReplyRequest,
         memory: Memory,
-        record: Record[LoopState] = NULL_RECORD,
+        record: Record[LoopState] | None = None,
     ) -> None:
         self.agent = agent
         self.id: str = str(agent.id)
@@ -104,7 +102,7 @@ class Run:
         self.schema: AnswerSchema | None = request.answer
         self.state: LoopState = LoopState(allowed=request.allowed, joined=[*self.thread.joined])
         self.record = record
-        self._system: str | None = None  # what the function of the system prompt returned
+        self.showing: Showing = Showing(agent, request, memory, self.budget)
         self._remembered = self._saved = 0  # how many messages are in the memory, and recorded
         self._ids: set[str] = set()  # of the calls
         self._steering = Steering()
@@ -117,7 +115,7 @@ class Run:
         record = self.record
         try:
             await fit(self.agent.model, self.memory, self.id)
-            if record is NULL_RECORD:
+            if record is None:
                 return await self._reply()
             if not ended(record):
                 return await guarded(record, self._resumed, over, self.end)
@@ -140,7 +138,7 @@ class Run:
         is_new = not state.messages
         if self.thread.unheard:
             steering.told.extend(self.thread.hear())
-            if not self.record.past(f"{state.iteration + 1}"):
+            if not self._past(f"{state.iteration + 1}"):
                 self._hear()
         if is_new:
             self.thread.defers = None  # as its actions are now
@@ -149,7 +147,7 @@ class Run:
         elif state.messages[-1]["role"] == "tool":
             # A run whose process died after a terminal action had succeeded.
             last = (step for step in state.steps if step.iteration == state.iteration)
-            reply = self._terminal((self.action(step.action), step) for step in last)
+            reply = self._terminal((self.showing.action(step.action), step) for step in last)
             if reply is not None:
                 return reply
         while state.iteration < agent.max_iterations or self._is_told():
@@ -184,7 +182,7 @@ class Run:
         """Handle one answer of the model and its calls; return the reply, or None to continue."""
         agent, state, self._spent = self.agent, self.state, self.state.usage
         given = await attempted(state.unusable + 1, self.ask())
-        answer = read_answer(given, self._ids, self.find, self.known)
+        answer = read_answer(given, self._ids, self.showing.find, self.showing.known)
         if answer.text:
             state.text = answer.text
         value: Any = answer.text
@@ -201,7 +199,7 @@ class Run:
             check = partial(fault_of, value, agent.check)
             answer.fault = await self._of_user("check", f"check.{state.iteration}", check)
         if faults := answer.fault:
-            if self.record.past(f"{state.iteration}."):
+            if self._past(f"{state.iteration}."):
                 # Calls of this answer ran before: the model must not read that none was executed.
                 raise self._gone(faults)
             self._add_faults(answer, faults)
@@ -268,29 +266,34 @@ class Run:
         )
         return self.end(Stop("no_progress", detail))
 
+    def _past(self, prefix: str) -> list[Past]:
+        """Return the recorded steps whose keys have this prefix."""
+        return [] if self.record is None else self.record.past(prefix)
+
     # -- going on ----------------------------------------------------------------------------------
 
     async def _resume(self) -> None:
         """Continue from the recorded state; restore memory, model and budget."""
         record = self.record
+        assert record is not None
         record.at_end = partial(mark_known, record, self.agent._model, self.budget)
         if record.state is not None:
             self.state, self.request.allowed = record.state, record.state.allowed
             self.thread.defers, self.thread.joined = self.state.defers, (*self.state.joined,)
-            look(self.thread, self.request, self.state.messages, self._named)
+            look(self.thread, self.request, self.state.messages, self.showing.named)
             self._ids = call_ids(record.state.messages)
             self._saved = self._remembered = len(record.state.messages)
         if self.emit is not None:
             tell_past(self.id, self.request, record.entries())
         catch_up(self.agent, record, self.memory, self.budget)
-        await restore_asked(record, self.budget, self.action)
+        await restore_asked(record, self.budget, self.showing.action)
 
     # -- being interrupted -------------------------------------------------------------------------
 
     def _is_told(self) -> bool:
         """Return whether there is one more turn: the user has spoken, or the last was cut off."""
         told = not self.state.faults and self.state.messages[-1]["role"] == "user"
-        return told or bool(self.record.past(f"{self.state.iteration + 1}."))
+        return told or bool(self._past(f"{self.state.iteration + 1}."))
 
     def _hear(self) -> None:
         for text in self._steering.leave():  # the turn may have ended in spite of our cancellation
@@ -302,29 +305,15 @@ class Run:
 
     async def ask(self) -> Any:
         """Return the model's answer, unchecked: the recorded one, or a new one."""
-        record, iteration = self.record, self.state.iteration
         try:
-            if self._system is None and callable(self.agent.system_prompt):
-                made = partial(prompt_for, self.agent.system_prompt)
-                self._system = await self._of_user("system_prompt", "system_prompt", made)
-            self.shown = self._show()
+            for what, key, function in self.showing.asks:
+                self.showing.said[key] = await self._of_user(what, key, function)
+            self.showing.begin()
             self.state.defers = self.thread.defers
-            if record is NULL_RECORD and not self.agent._hooks:  # the fastest way
-                given = await self._answer(self.prompt())
-            else:
-                name = getattr(self.model, "name", None)
-                given = await record.step(f"{iteration}", self._ask, of=ANSWER, model=name)
-            if self.request.thoughts is not None:
-                self.request.thoughts.append(str(getattr(given, "reasoning", "")))
-            # Count usage before reading: an unreadable answer costs tokens too.
-            usage = stated_usage(given)
-            if usage.total:
-                self.state.usage = self.state.usage + usage
-            if not self.agent._hooks.get("post_reasoning"):
-                return given
-            about, check = self._about("answer", given), partial(expect_answer, given)
-            hooks = (self.agent, "post_reasoning", about, "answer", check, self.budget)
-            return await as_hooked(record, f"{iteration}", *hooks, of=ANSWER)
+            schema = None if self.schema is None else self.schema.json
+            step = ModelStep(self, self.state.iteration, schema)
+            call = partial(ask, self.model, self.showing, step, self.emit)
+            return await chained(around_model(self), step, call)()
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except HookError as error:
@@ -337,25 +326,16 @@ class Run:
             detail = f"{kind}: {text}" if text else kind
             raise Stop("error", detail, error) from error
 
-    def _show(self) -> OfferedActions:
-        try:
-            return self.agent._show(self.thread, self.request.offered)
-        except DefinitionError as error:  # of an action that was registered since
-            log_failure(logger, f"the actions of agent {self.agent.id!r} cannot be shown", error)
-            raise Stop("error", str(error), error) from error
-
     async def _of_user(
         self, what: str, key: str, function: Callable[[Context[Any]], Awaitable[str]]
     ) -> str:
         """Return what the user's check or system prompt returns for this reply: once, recorded."""
 
-        async def call(step: RecordedStep) -> str:
+        async def call(step: RecordedStep | None = None) -> str:
             return await function(context_of(self.agent, self.request))
 
         try:
-            if self.record is NULL_RECORD:
-                return await call(NULL_STEP)
-            return await self.record.step(key, call)
+            return await (call() if self.record is None else self.record.step(key, call))
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except (JournalError, Stop):
@@ -365,120 +345,42 @@ class Run:
             detail = f"its {what} failed: {type(error).__name__}: {error}"
             raise Stop("error", detail, error) from error
 
-    def _about(self, name: str, value: Any) -> dict[str, Any]:
+    def about(self, name: str, value: Any) -> dict[str, Any]:
         """Return what hooks get."""
-        iteration, run, thread = self.state.iteration, self.request.run_id, self.request.thread
-        return {name: value, "iteration": iteration, "run_id": run, "thread": thread}
+        return {name: value, "iteration": self.state.iteration, **self.request.of_run}
 
-    async def _ask(self, step: RecordedStep) -> Any:
-        hooked = None
-        if self.agent._hooks.get("pre_reasoning"):
-            await self.record.commit()  # which puts messages into memory, and so the prompt
-            hooks = (self.agent, "pre_reasoning", self._about("messages", self.prompt()))
-            hooked = (await run_hooks(*hooks, expect_messages, self.budget))["messages"]
-        if step is NULL_STEP:
-            return await self._answer(hooked or self.prompt())
-        most: tuple[Any, ...] = ()
-        schema = None if self.schema is None else self.schema.json
-        if self.budget is not None:  # `begins` commits, which adds the other messages to memory
-            shown = hooked or [*self.prompt(), *self.state.messages[self._remembered :]]
-            most = (shown, self.shown.actions or None, schema)
-        with await begun(step, self.budget, self.model, *most):
-            prompt = hooked or self.prompt()
-            if self._prompts is None:
-                self._prompts = PromptRecord(self.record, self.thread)
-            noted = self._prompts.note(prompt, self.state.messages, self.shown, schema)
-            step.tell(prompt=noted)
-            return await self._answer(prompt)
+    def prompt_to_come(self) -> list[dict[str, Any]]:
+        """Return the prompt as it is once the messages up to now are recorded and remembered."""
+        return [*self.showing.prompt(), *self.state.messages[self._remembered :]]
 
-    async def _answer(self, prompt: list[dict[str, Any]]) -> Any:
-        if self.budget is None:
-            count_unbounded()
-        actions = self.shown.actions or None
-        schema = None if self.schema is None else self.schema.json
-        given: Any = None
-        if self.thread.texts is not None or self.thread.marked:
-            self._without_marks = self._without_marks or Shown()
-            prompt = self._without_marks.of(prompt)
-        prompt = results.as_seen(self.model, prompt)
-        if self.emit is None:
-            # Pass a schema only if there is one: a user's own model may not have the parameter.
-            more = {} if schema is None else {"schema": schema}
-            if tracing.active is None:  # the faster way
-                given = self.model.complete(prompt, actions=actions, **more)
-                if type(given) is CoroutineType:
-                    given = await given
-                return given if type(given) is ModelReply else await awaited(given)
-            return await answer_of(self.model, prompt, actions=actions, **more)
-        parts = streamed(self.model, prompt, actions, schema)
-        pieces = Pieces(schema, self.id, self.request.run_id, self.request.thread)
-        try:
-            async for part in parts:
-                if isinstance(part, TextPiece | ReasoningPiece):
-                    self.emit(pieces.event(part))
-                else:
-                    given = part
-        except BaseException:  # at its end the iterator is closed already
-            await parts.aclose()
-            raise
-        return given
+    def noted(self, step: ModelStep, again: bool) -> dict[str, Any]:
+        """Return what is recorded of a prompt; with `again`, of the step's second try."""
+        if self._prompts is None:
+            assert self.record is not None
+            self._prompts = PromptRecord(self.record, self.thread)
+        own, shown = self.state.messages, self.showing.offered
+        return self._prompts.note(step.messages, own, shown, step.schema, again)
 
-    def prompt(self) -> list[dict[str, Any]]:
-        """Return the model's prompt, from the current memory and goals."""
-        agent = self.agent
-        messages, new = messages_of(self.memory, agent.id, self.thread.looked)
-        prompt = messages
-        own = agent.system_prompt
-        if callable(own):
-            own = self._system
-        guidance = getattr(agent.actions, "guidance", ())
-        if own or agent._goals or guidance:
-            parts = (own, *guidance, format_goals(agent._goals or ()))
-            if system := "\n\n".join(filter(None, parts)):
-                prompt = [{"role": "system", "content": system}, *messages]
-        some = None if new is messages else new
-        look(self.thread, self.request, prompt, self._named, some, self.shown.told)
-        return prompt
-
-    def find(self, name: str) -> tuple[str, Action | None]:
-        """Return the public name and the action for a name that the model used."""
-        public = self.shown.public.get(name, name)
-        return public, self.action(public)
-
-    def _named(self, name: str) -> Action | None:
-        """Return the action of a name in a message."""
-        return self.action(self.shown.public.get(name, name))
-
-    def action(self, name: str) -> Action | None:
-        """Return the action of a public name."""
-        for offered in (*self.request.offered, *self.shown.own):
-            if offered.name == name:
-                return offered
-        found = self.agent.actions.get_action(name)
-        return (self.thread.discovered or {}).get(name) if found is None else as_action(found)
-
-    def known(self) -> list[str]:
-        """Return the names that the model may call."""
-        return [action.name for action in self.shown.actions]
+    def count(self, given: Any) -> None:
+        """Count what an answer took."""
+        if self.request.thoughts is not None:
+            self.request.thoughts.append(str(getattr(given, "reasoning", "")))
+        usage = stated_usage(given)
+        if usage.total:
+            self.state.usage = self.state.usage + usage
 
     # -- acting ------------------------------------------------------------------------------------
 
     async def act(self, answer: Answer) -> list[str]:
         """Execute the calls of an answer concurrently; add them and their results in call order."""
-        agent, record, wanted = self.agent, self.record, answer.calls
-        if record is not NULL_RECORD and (doubts := doubts_of(record, self.state.iteration)):
+        record, wanted, calls = self.record, answer.calls, self._calls(answer)
+        if record is not None and (doubts := doubts_of(record, self.state.iteration)):
             raise Stop("in_doubt", doubts)
-        plain = record is NULL_RECORD and not (self.emit or self.budget or agent._hooks)
-        plain = plain and tracing.active is None
         try:
-            if plain and len(wanted) == 1:  # the fastest way
-                wanted[0].result = await execute(agent, wanted[0], self.request)
-            else:
-                calls = self._calls(answer)
-                await (calls.execute() if self.budget is None else calls.within(self.budget))
+            await (calls.execute() if self.budget is None else calls.within(self.budget))
         except BaseException as error:
             open = any(call.result is None for call in wanted) and self._steering.is_cut_off(error)
-            if open and record is not NULL_RECORD:
+            if open and record is not None:
                 self._leave_open(answer, isinstance(error, Stop))
             else:
                 self._keep(answer)
@@ -516,7 +418,7 @@ class Run:
             contents.append(results.result_content(result, limit, wanted))
             self._add_result(wanted, results.shown_content(self.model, contents[-1], result))
             mark_result(self.state.messages[-1], wanted, self.thread, self.request)
-            join(self.thread, self.state, self.shown, wanted)
+            join(self.thread, self.state, self.showing.offered, wanted)
         return contents
 
     # -- memory ------------------------------------------------------------------------------------
@@ -526,7 +428,7 @@ class Run:
         # Memory never has a message that the journal lacks: a resumed run might produce another.
         record, after, upto = self.record, self._saved, len(self.state.messages)
         self._saved = upto
-        if record is NULL_RECORD:
+        if record is None:
             self._in_file(after, upto)
             return
         record.save(self.state)
@@ -537,7 +439,7 @@ class Run:
         """Add a range of messages to memory, and emit them."""
         new = self.state.messages[after:upto]
         try:
-            if self.record is NULL_RECORD:
+            if self.record is None:
                 add = self.memory.add_memory
                 for message in new:
                     add(message)

@@ -59,7 +59,7 @@ class Steering:
     def is_cut_off(self, error: BaseException) -> bool:
         """Return whether an error that came out of a turn's calls cut the run off with them."""
         if isinstance(error, Exception):
-            return isinstance(error, Stop) and error.reason == "deadline"
+            return isinstance(error, Stop) and error.leaves_open
         return self.is_cancelled() or not self._cancels
 
     def leave(self) -> list[str]:

@@ -1,0 +1,344 @@
+"""What stands around a step of the loop, in one order: a call of the model, a call of an action.
+
+A concern is `around(step, call)`, where `await call()` goes on to the next one. What is off is not
+in the chain. A recorded result passes no hook and no block again; arguments that a hook or a block
+changed are traced, guarded and permitted as they then are; what waits for a permission has not
+begun. The actions of one answer are reserved together, around all its calls (`Calls.within`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from moothall import tracing
+from moothall.action import ACCESS_PERMITTED
+from moothall.approval.approval import not_permitted
+from moothall.dispatch import named
+from moothall.environment import failed
+from moothall.errors import HookError, InvalidArguments
+from moothall.jsonvalue import as_json
+from moothall.models.protocol import is_answer
+from moothall.provenance.reading import READ
+from moothall.reasoning.charging import begun
+from moothall.reasoning.events import CallProgress, CallStarted
+from moothall.reasoning.hooks import (
+    as_hooked,
+    expect,
+    expect_answer,
+    expect_args,
+    expect_messages,
+    run_hooks,
+)
+from moothall.reasoning.loop.permission import permits
+from moothall.reasoning.loop.provenance import trace
+from moothall.reasoning.reply import Stop
+from moothall.reasoning.state import ANSWER, Codec
+from moothall.threads import is_cancelled, within
+
+if TYPE_CHECKING:
+    from moothall.reasoning.loop.steps import ActionStep, Asking, Executing, ModelStep
+    from moothall.reasoning.step import Step
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+Call: TypeAlias = Callable[[], Awaitable[Any]]
+Concern: TypeAlias = Callable[[Any, Call], Awaitable[Any]]
+
+
+def around_model(run: Asking) -> Sequence[Concern]:
+    """Return what stands around a call of the model, from the outside in."""
+    record, hooks, blocks = run.record, run.agent._hooks, around(run.agent, "around_model")
+    if not (record or hooks or blocks):
+        return _NOTHING_ON
+    before, after = hooks.get("pre_reasoning"), hooks.get("post_reasoning")
+    chain: tuple[tuple[Any, Concern], ...] = (
+        (after, _after_answer),
+        (True, _counted),
+        (record, _answered_once),
+        (record and (before or blocks), _committed),
+        (before, _before_answer),
+        *((True, partial(_in_block_of_model, *each)) for each in blocks),
+        (record, _asked),
+    )
+    return [concern for is_on, concern in chain if is_on]
+
+
+def around_action(calls: Executing, step: ActionStep) -> Sequence[Concern]:
+    """Return what stands around a call of an action, from the outside in."""
+    record, emit, hooks = calls.record, calls.request.emit, calls.agent._hooks
+    blocks, traces = around(calls.agent, "around_action"), tracing.active
+    guarded = calls.request.state.texts is not None
+    asks = guarded or step.action.access_policy != ACCESS_PERMITTED
+    if not (record or emit or hooks or blocks or traces or asks):
+        return ()
+    if record is not None and record.has_ended(step.key):
+        traces = emit = None
+    before, after = hooks.get("pre_acting"), hooks.get("post_acting")
+    late = before or blocks  # who may change the arguments, and what the thread has read
+    chain: tuple[tuple[Any, Concern], ...] = (
+        (traces, _traced),
+        (emit, _told_end),
+        (after, _after_call),
+        (record, _executed_once),
+        (before, _before_call),
+        *((True, partial(_in_block_of_action, *each)) for each in blocks),
+        (record, _as_first_begun),
+        (guarded or late, _origins),
+        (emit, _told_start),
+        (before, _unless_refused),
+        (asks or late, _permitted),
+        (record, _begun),
+    )
+    return [concern for is_on, concern in chain if is_on]
+
+
+def around(agent: Any, function: str) -> Sequence[tuple[Any, Any]]:
+    """Return the blocks of an agent that stand around its steps, each with its function."""
+    blocks = agent.blocks
+    return blocks and [
+        (each, getattr(each, function)) for each in blocks if hasattr(each, function)
+    ]
+
+
+def chained(concerns: Sequence[Concern], step: Any, call: Call) -> Call:
+    """Return a call with its concerns around it, the first one outermost."""
+    for concern in reversed(concerns):
+        call = partial(concern, step, call)
+    return call
+
+
+# -- around a call of the model --------------------------------------------------------------------
+
+
+async def _after_answer(step: ModelStep, call: Call) -> Any:
+    run, given = step._run, await call()
+    about, check = run.about("answer", given), partial(expect_answer, given)
+    hooks = (run.agent, "post_reasoning", about, "answer", check, run.budget)
+    return await as_hooked(run.record, f"{step.iteration}", *hooks, of=ANSWER)
+
+
+async def _counted(step: ModelStep, call: Call) -> Any:
+    given = await call()
+    step._run.count(given)  # before it is read: an unreadable answer costs tokens too
+    return given
+
+
+_NOTHING_ON = (_counted,)
+
+
+async def _answered_once(step: ModelStep, call: Call) -> Any:
+    run = step._run
+    assert run.record is not None
+    name = getattr(run.model, "name", None)
+    return await run.record.step(
+        f"{step.iteration}", partial(_with_record, step, call), of=ANSWER, model=name
+    )
+
+
+async def _committed(step: ModelStep, call: Call) -> Any:
+    assert step._run.record is not None
+    await step._run.record.commit()  # which puts messages into memory, and so the prompt
+    return await call()
+
+
+async def _before_answer(step: ModelStep, call: Call) -> Any:
+    run = step._run
+    about = run.about("messages", step.messages)
+    made = await run_hooks(run.agent, "pre_reasoning", about, expect_messages, run.budget)
+    step.messages = made["messages"]
+    return await call()
+
+
+async def _asked(step: ModelStep, call: Call) -> Any:
+    """Record that the call begins, with what it reserves; a second one is on the same bill."""
+    run, record, again = step._run, step._record, step._bill is not None
+    assert record is not None
+    if step._bill is None:
+        most: tuple[Any, ...] = ()
+        if run.budget is not None:  # `begins` commits, which adds the other messages to memory
+            shown = step._messages or run.prompt_to_come()
+            most = (shown, run.showing.offered.actions or None, step.schema)
+        step._bill = await begun(record, run.budget, run.model, *most)
+    with step._bill:
+        record.tell(prompt=run.noted(step, again))
+        return await call()
+
+
+async def _in_block_of_model(block: Any, around: Any, step: ModelStep, call: Call) -> Any:
+    made, passed, error = await _in_block(around, step, call)
+    if error is None and not (passed and made is passed[-1]) and not is_answer(made):
+        error = TypeError(f"it gave no answer of a model but {made!r:.80}")
+    if error is not None:
+        raise _broken(step._run.agent, block, "around_model", error)
+    return made
+
+
+# -- around a call of an action --------------------------------------------------------------------
+
+
+async def _traced(step: ActionStep, call: Call) -> Any:
+    assert tracing.active is not None
+    span = tracing.active.tool(step._of.agent, step._call, step.key)
+    return await tracing.traced(span, tracing.searching(step._call, call))
+
+
+async def _told_end(step: ActionStep, call: Call) -> Any:
+    result = await call()
+    step.tell_end(result)
+    return result
+
+
+async def _after_call(step: ActionStep, call: Call) -> Any:
+    of, result = step._of, await call()
+    if step._refused is not None:
+        return result
+    about, check = {**step.hooked, "result": result}, partial(expect, kind=dict)
+    hooks = (of.agent, "post_acting", about, "result", check)
+    try:
+        return await as_hooked(of.record, step.key, *hooks, beside=len(of.wanted) > 1)
+    except HookError as error:
+        of.ends.append(Stop.on_hook(of.agent.id, error))
+        return result
+
+
+async def _executed_once(step: ActionStep, call: Call) -> Any:
+    assert step._of.record is not None
+    step._call.key = step.key
+    return await step._of.record.step(
+        step.key,
+        partial(_with_record, step, call),
+        of=Codec(step.dump, step.load),
+        outcome="repeat" if step.may_repeat else "ask",
+        beside=len(step._of.wanted) > 1,
+        decided=step.decided,
+        **step.about,
+    )
+
+
+async def _before_call(step: ActionStep, call: Call) -> Any:
+    of = step._of
+    if of.record is not None:
+        await of.record.commit()  # hooks may see messages only once they are recorded
+    try:
+        given = step.hooked
+        made = await run_hooks(of.agent, "pre_acting", given, expect_args)
+        if made["args"] is not given["args"]:
+            step.change(made["args"])
+    except HookError as error:
+        if error.__cause__ is None:  # no arguments: the model cannot repair that
+            of.ends.append(Stop.on_hook(of.agent.id, error))
+        else:  # the hook's exception tells the model why the call was not executed
+            logger.warning("%s; it was not executed", error)
+        step._refused = failed(error.__cause__ or error)
+    except InvalidArguments as error:
+        about = "agent %r: a pre_acting hook gave wrong arguments: %s"
+        logger.warning(about, of.agent.id, error)
+        step._refused = failed(error)
+    return await call()
+
+
+async def _in_block_of_action(block: Any, around: Any, step: ActionStep, call: Call) -> Any:
+    made, passed, error = await _in_block(around, step, call)
+    if error is None and not (passed and made is passed[-1]) and not isinstance(made, dict):
+        error = TypeError(f"it gave no result of an action, a dict, but {made!r:.80}")
+    if error is None:
+        return made
+    broken = _broken(step._of.agent, block, "around_action", error)
+    step._of.ends.append(Stop.on_hook(step._of.agent.id, broken))
+    # What has been executed is recorded as executed: a resumed run does not repeat it.
+    return passed[-1] if passed else failed(broken)
+
+
+async def _as_first_begun(step: ActionStep, call: Call) -> Any:
+    record = step._record
+    if record is not None and isinstance(record.args, dict):
+        step.change(record.args, record.past.was)  # not what hooks and blocks say now
+    return await call()
+
+
+async def _origins(step: ActionStep, call: Call) -> Any:
+    texts = step._of.request.state.texts
+    if texts is not None:
+        trace(step._call, texts)
+        if step._record is not None:
+            step._record.tell(origins=as_json(step._call.origins))
+    return await call()
+
+
+async def _told_start(step: ActionStep, call: Call) -> Any:
+    tell, wanted, named = step._of.request.tell, step._call, step.of_event
+    tell(CallStarted, *named, wanted.args, wanted.origins)
+    wanted.watched = partial(tell, CallProgress, *named)
+    try:
+        return await call()
+    finally:
+        wanted.watched = None
+
+
+async def _unless_refused(step: ActionStep, call: Call) -> Any:
+    return await call() if step._refused is None else step._refused
+
+
+async def _permitted(step: ActionStep, call: Call) -> Any:
+    """Ask the policy, the guard of values from outside and the approver."""
+    of, wanted = step._of, step._call
+    if step.action.access_policy == ACCESS_PERMITTED and of.request.state.texts is None:
+        return await call()
+    try:
+        with within(READ, wanted):  # what the approver has read
+            decision = await permits(of.agent, wanted, of.request, step._record)
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        return failed(error)  # what was awaited was cancelled, not this task
+    if decision is not True:
+        return failed(not_permitted(wanted.name, decision))
+    return await call()
+
+
+async def _begun(step: ActionStep, call: Call) -> Any:
+    assert step._record is not None
+    await step._record.begins(step._call.args)
+    return await call()
+
+
+# -- both ------------------------------------------------------------------------------------------
+
+
+async def _with_record(step: ModelStep | ActionStep, call: Call, record: Step) -> Any:
+    step._record = record
+    return await call()
+
+
+async def _in_block(
+    around: Any, step: Any, call: Call
+) -> tuple[Any, list[Any], BaseException | None]:
+    """Call a block's function; return its result, those that came from within, and its error."""
+    passed, others = list[Any](), list[BaseException]()
+
+    async def go_on() -> Any:
+        try:
+            passed.append(await call())
+        except BaseException as error:
+            others.append(error)
+            raise
+        return passed[-1]
+
+    try:
+        return await around(step, go_on), passed, None
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            raise
+        if any(error is each for each in others):  # not the block's own
+            raise
+        return None, passed, error
+
+
+def _broken(agent: Any, block: Any, function: str, error: BaseException) -> HookError:
+    broken = HookError(str(agent.id), function, named(block), f"{type(error).__name__}: {error}")
+    broken.__cause__ = error
+    return broken

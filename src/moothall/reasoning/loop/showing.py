@@ -1,0 +1,198 @@
+"""What a model is shown in a run: its actions, and the prompt; and asking it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from moothall import tracing
+from moothall.action import Action
+from moothall.context import prompt_for
+from moothall.dispatch import named
+from moothall.errors import ConfigError, DefinitionError
+from moothall.goal import format_goals
+from moothall.models.base import answer_of, streamed
+from moothall.models.protocol import ModelReply, ReasoningPiece, TextPiece
+from moothall.reasoning.charging import count_unbounded
+from moothall.reasoning.loop.answer import OfferedActions, as_action
+from moothall.reasoning.loop.growing import Pieces
+from moothall.reasoning.loop.parts import Looping, messages_of
+from moothall.reasoning.loop.provenance import Shown, look
+from moothall.reasoning.loop.results import as_seen, has_blocks
+from moothall.reasoning.reply import Stop
+from moothall.text import log_failure
+from moothall.threads import awaited
+
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+    from moothall.memory.memory import Memory
+    from moothall.models.protocol import Model
+    from moothall.reasoning.reply_request import ReplyRequest
+    from moothall.reasoning.thread import Thread
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+_SYSTEM = "system_prompt"
+
+
+class Showing:
+    """What the model of a run is shown."""
+
+    _without_marks: Shown | None = None
+    _made: list[dict[str, Any]] | None = None  # the prompt as it was made last
+    _chosen: OfferedActions | None = None  # by a block, the last time that one chose
+    _looked: list[tuple[str, str]] | None = None  # the descriptions that were looked at last
+    offered: OfferedActions = OfferedActions([])  # in this turn
+
+    def __init__(
+        self, agent: Looping, request: ReplyRequest, memory: Memory, budget: Budget | None
+    ) -> None:
+        self._agent = agent
+        self.budget = budget
+        self._request = request
+        self._memory = memory
+        self.thread: Thread = request.state
+        self.said: dict[str, str] = {}  # what functions of the prompt returned, by key
+
+    @property
+    def asks(self) -> Iterable[tuple[str, str, Callable[..., Awaitable[str]]]]:
+        """Return the functions of the prompt to call for this run: what each is, its key."""
+        agent = self._agent
+        own = agent.system_prompt
+        made = [("system_prompt", _SYSTEM, own)] if callable(own) else []
+        for place, block in enumerate(agent.blocks):
+            if callable(guidance := getattr(block, "guidance", None)):
+                name = named(block)
+                made.append(
+                    (f"guidance of the block {name!r}", f"guidance.{place}.{name}", guidance)
+                )
+        new = [each for each in made if each[1] not in self.said]
+        return [(what, key, partial(prompt_for, function)) for what, key, function in new]
+
+    @property
+    def of_event(self) -> tuple[str, str, str | None]:
+        """Return how events name the reply."""
+        return str(self._agent.id), self._request.run_id, self._request.thread
+
+    # -- actions -----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Show the actions that the agent has now."""
+        agent = self._agent
+        try:
+            self.offered = agent._show(self.thread, self._request.offered)
+        except DefinitionError as error:  # of an action that was registered since
+            log_failure(logger, f"the actions of agent {agent.id!r} cannot be shown", error)
+            raise Stop("error", str(error), error) from error
+
+    def choose(self, actions: list[Action]) -> None:
+        """Show these of the agent's actions in this turn, in this order."""
+        if actions == self.offered.given:
+            return
+        if self._chosen is None or self._chosen.given != actions:
+            for each in actions:
+                if self.action(each.name) is None:
+                    raise ConfigError(f"agent {self._agent.id!r} has no action {each.name!r}")
+            self._chosen = self.offered.only([*actions])
+        self.offered = self._chosen
+
+    def find(self, name: str) -> tuple[str, Action | None]:
+        """Return the public name and the action for a name that the model used."""
+        public = self.offered.public.get(name, name)
+        return public, self.action(public)
+
+    def named(self, name: str) -> Action | None:
+        """Return the action of a name in a message."""
+        return self.find(name)[1]
+
+    def action(self, name: str) -> Action | None:
+        """Return the action of a public name."""
+        for offered in (*self._request.offered, *self.offered.own):
+            if offered.name == name:
+                return offered
+        found = self._agent.actions.get_action(name)
+        return (self.thread.discovered or {}).get(name) if found is None else as_action(found)
+
+    def known(self) -> list[str]:
+        """Return the names that the model may call."""
+        return [action.name for action in self.offered.actions]
+
+    # -- the prompt --------------------------------------------------------------------------------
+
+    def prompt(self) -> list[dict[str, Any]]:
+        """Return the prompt, from the current memory and goals."""
+        agent, thread, said = self._agent, self.thread, self.said
+        messages, new = messages_of(self._memory, agent.id, thread.looked)
+        prompt = messages
+        own = agent.system_prompt
+        if callable(own):
+            own = said.get(_SYSTEM)
+        guidance = getattr(agent.actions, "guidance", ())
+        if own or agent._goals or guidance or said:
+            more = [text for key, text in said.items() if key != _SYSTEM]
+            parts = (own, *guidance, *more, format_goals(agent._goals or ()))
+            if system := "\n\n".join(filter(None, parts)):
+                prompt = [{"role": "system", "content": system}, *messages]
+        self._made, self._looked = prompt, self.offered.told
+        is_whole = new is messages
+        known = thread.has_blocks and not is_whole
+        thread.has_blocks = known or any(map(has_blocks, new))
+        some = None if is_whole else new
+        look(thread, self._request, prompt, self.named, some, self._looked)
+        return prompt
+
+    def seen(self, model: Model, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return a prompt as the model gets it: without marks, and without what it cannot see."""
+        has_blocks = self.thread.has_blocks or prompt is not self._made
+        if self.offered.told != self._looked:  # a block has chosen others
+            self.prompt()
+        if self.thread.texts is not None or self.thread.marked:
+            self._without_marks = self._without_marks or Shown()
+            prompt = self._without_marks.of(prompt)
+        return as_seen(model, prompt) if has_blocks else prompt
+
+
+class Asked(Protocol):
+    """A call of the model, for `ask`."""
+
+    schema: dict[str, Any] | None
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The prompt."""
+        ...
+
+
+async def ask(
+    model: Model, showing: Showing, step: Asked, emit: Callable[[Any], Any] | None
+) -> Any:
+    """Return the answer of a model, unchecked; tell its pieces, if somebody listens."""
+    if showing.budget is None:
+        count_unbounded()
+    prompt, schema = showing.seen(model, step.messages), step.schema
+    actions = showing.offered.actions or None
+    given: Any = None
+    if emit is None:
+        # Pass a schema only if there is one: a user's own model may not have the parameter.
+        more = {} if schema is None else {"schema": schema}
+        if tracing.active is None:  # the faster way
+            given = model.complete(prompt, actions=actions, **more)
+            if type(given) is CoroutineType:
+                given = await given
+            return given if type(given) is ModelReply else await awaited(given)
+        return await answer_of(model, prompt, actions=actions, **more)
+    parts = streamed(model, prompt, actions, schema)
+    pieces = Pieces(schema, *showing.of_event)
+    try:
+        async for part in parts:
+            if isinstance(part, TextPiece | ReasoningPiece):
+                emit(pieces.event(part))
+            else:
+                given = part
+    except BaseException:  # at its end the iterator is closed already
+        await parts.aclose()
+        raise
+    return given
