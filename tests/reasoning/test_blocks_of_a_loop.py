@@ -118,7 +118,7 @@ def test_guidance_is_asked_for_once_a_run_and_a_resumed_run_has_the_same(tmp_pat
     assert one.reply_sync("?", run_id="r", deps="Ada").stop_reason == "error"
     assert block.calls == 1
     again = Offering()
-    other = agent({"name": "now", "args": {}}, "noon", blocks=[again], journal=path)
+    other = agent({"name": "now", "args": {}}, "?", "noon", blocks=[again], journal=path)
     reply = other.reply_sync("?", run_id="r", deps="Bob")
     assert (reply.text, again.calls) == ("noon", 0)
     assert system_of(other) == "You help Ada (1)."
