@@ -19,13 +19,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from moothall.action import Action
+from moothall.action.repairing import repaired
 from moothall.context import Context
 from moothall.errors import AskAgain, InvalidArguments
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readable
 from moothall.models.protocol import NoAnswer, is_answer, thinking_of
 from moothall.provenance import Origins, origins_of
 from moothall.provenance.reading import Found
-from moothall.reasoning.loop.repairing import repaired
 from moothall.text import json_type, shorten
 from moothall.threads import awaited
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from moothall.action import Action
+from moothall.action.capability import Action
 from moothall.errors import InvalidArguments
 from moothall.jsonvalue import Unreadable, read_json
 
