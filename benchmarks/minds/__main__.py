@@ -13,7 +13,16 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.minds import bfcl, decisions, judgements, notes, twosteps
+from benchmarks.minds import (
+    bfcl,
+    citizens,
+    decisions,
+    judgements,
+    notes,
+    research,
+    twosteps,
+    values,
+)
 from benchmarks.minds.mind import SETTINGS, Outcomes, mind, share
 
 
@@ -47,21 +56,49 @@ def in_two_steps(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -
 
 
 def decided(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
-    """Choices of blocks, and ends of conversations."""
+    """Choices of blocks and of speakers, and ends of conversations."""
     with mind(max_tokens=200) as model:
-        choices, ends = decisions.run(model, outcomes, count)
+        choices, speakers = decisions.run(model, outcomes, count, shut)
     share("dispatcher", "all", choices)
     share("dispatcher", "none", [each for each in choices if each["none"]])
-    share("ends", "all", ends)
-    share("ends", "over", [each for each in ends if each["over"]])
+    share("speakers", "all", speakers)
+    share("speakers", "over", [each for each in speakers if each["over"]])
+    share("speakers", "goes on", [each for each in speakers if not each["over"]], "ended")
 
 
 def kept(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
     """Notes of conversations."""
     with mind(max_tokens=300) as model:
-        rows = notes.run(model, outcomes, count)
+        rows = notes.run(model, outcomes, count, shut)
     facts = [{"right": at < row["right"]} for row in rows for at in range(row["of"])]
     share("notes", "facts", facts)
+
+
+def valued(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
+    """Values of a type."""
+    with mind(max_tokens=200) as model:
+        share("values", "all", values.run(model, outcomes, count, shut))
+
+
+def researched(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
+    """Questions of research, without a model and with it."""
+    rows = research.run(None, outcomes, count, shut)
+    share("research, no model", "right", rows)
+    with mind(max_tokens=300) as model:
+        rows = research.run(model, outcomes, count, shut)
+    share("research", "right", rows)
+    stand = [{"right": at < row["stand"]} for row in rows for at in range(row["footnotes"])]
+    share("research", "footnotes stand", stand)
+
+
+def lived(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
+    """Plans, talks and interviews of citizens."""
+    with mind() as model:
+        plans, talks, answers = citizens.run(model, outcomes, count, shut)
+    share("citizens", "plans usable", plans)
+    new = [{"right": at < row["right"]} for row in talks for at in range(row["of"])]
+    share("citizens", "messages new", new)
+    share("citizens", "answers as the trace", answers)
 
 
 PARTS: dict[str, Callable[[Outcomes, int, bool, list[str]], None]] = {
@@ -70,6 +107,9 @@ PARTS: dict[str, Callable[[Outcomes, int, bool, list[str]], None]] = {
     "two steps": in_two_steps,
     "decisions": decided,
     "notes": kept,
+    "values": valued,
+    "research": researched,
+    "citizens": lived,
 }
 
 

@@ -23,7 +23,6 @@ from benchmarks.minds.mind import Outcomes
 from moothall.action import Action
 from moothall.errors import ModelError
 from moothall.models import Model
-from moothall.models.protocol import Usage
 
 CATEGORIES = {
     "simple": "simple_python",
@@ -82,19 +81,17 @@ def action(function: dict[str, Any]) -> Action:
     return Action(function["name"], done, about["description"], parameters)
 
 
-async def calls_of(model: Model, task: dict[str, Any]) -> tuple[list[Any], str, Usage]:
-    """The calls that a model makes for a task before it is asked again, its text, the tokens."""
+async def calls_of(model: Model, task: dict[str, Any]) -> tuple[list[Any], str]:
+    """The calls that a model makes for a task before it is asked again, and its text."""
     messages = [dict(each) for each in task["question"][0]]
     actions = [action(each) for each in task["function"]]
     made: list[Any] = []
-    spent = Usage()
     while True:
         reply = await model.complete(messages, actions)
-        spent += reply.usage
         made += [(call.name, call.args) for call in reply.calls]
         goes_on = any(block.get("type") == "program" for block in reply.thinking)
         if not reply.calls or not goes_on:
-            return made, reply.text, spent
+            return made, reply.text
         calls = [{"id": call.id, "name": call.name, "args": call.args} for call in reply.calls]
         block = {"thinking": list(reply.thinking)}
         messages.append({"role": "assistant", "content": "", "tool_calls": calls, **block})
@@ -103,7 +100,7 @@ async def calls_of(model: Model, task: dict[str, Any]) -> tuple[list[Any], str, 
             for call in reply.calls
         ]
         if _asks(model, messages, actions):
-            return made, reply.text, spent
+            return made, reply.text
 
 
 def _asks(model: Any, messages: list[Any], actions: list[Action]) -> bool:
@@ -161,11 +158,10 @@ def run(model: Model, form: str, outcomes: Outcomes, category: str, count: int, 
 
     def one(task: dict[str, Any], wanted: list[Any]) -> dict[str, Any]:
         try:
-            made, text, spent = asyncio.run(calls_of(model, task))
+            made, text = asyncio.run(calls_of(model, task))
         except ModelError as error:
             return {"right": False, "made": None, "text": str(error)[:300]}
-        tokens = {"input_tokens": spent.input_tokens, "output_tokens": spent.output_tokens}
-        return {"right": right(made, wanted), "made": made, "text": text[:200], **tokens}
+        return {"right": right(made, wanted), "made": made, "text": text[:200]}
 
     return [
         outcomes.of(f"bfcl.{form}.{category}", task["id"], lambda t=task, w=wanted: one(t, w))

@@ -1,4 +1,7 @@
-"""A dispatcher's choices, with situations that no block fits, and ends of conversations."""
+"""A dispatcher's choices, and who speaks next in a conversation, or whether it is over.
+
+Of the situations some fit no block. Every second case is shut.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from moothall import ChosenBy, Conversation, MaxTurns, ScriptedModel
 from moothall.block import Block
 from moothall.dispatch import BlockDispatcher
 from moothall.models import Model
+from moothall.reasoning.conversation.speaking_order import Choice
 from moothall.reasoning.loop.react import ReActAgent
 
 
@@ -28,25 +32,93 @@ BLOCKS = [
 ]
 SITUATIONS = [
     ("The tomatoes hang their leaves, it has not rained for a week.", "GardenBlock"),
+    ("The apples lie on the grass and begin to rot.", "GardenBlock"),
     ("Two guests arrive in an hour, and they will be hungry.", "KitchenBlock"),
+    ("The soup for tonight has yet to be made.", "KitchenBlock"),
     ("An aunt has asked in her last message how we are.", "LetterBlock"),
+    ("The insurance has sent a form that has to go back signed.", "LetterBlock"),
     ("The tap in the bathroom drips all night.", "RepairBlock"),
+    ("The bell at the door makes no sound any more.", "RepairBlock"),
     ("The hedge has grown over the path.", "GardenBlock"),
+    ("Snails eat the young lettuce.", "GardenBlock"),
     ("It is seven in the morning and nobody has had coffee.", "KitchenBlock"),
+    ("The children come home from school and want a snack.", "KitchenBlock"),
     ("The tax office wants an answer until Friday.", "LetterBlock"),
+    ("A friend has invited us in writing, and waits for a yes or no.", "LetterBlock"),
     ("A leg of the table has come off.", "RepairBlock"),
+    ("A pane of the kitchen window is cracked.", "RepairBlock"),
     ("The flight to Lisbon has to be booked.", None),
+    ("The neighbour asks for a partner for a game of chess.", None),
     ("Somebody has to sing at the wedding.", None),
+    ("A room in a hotel in Rome is still to be found.", None),
     ("The child has to learn the multiplication table.", None),
+    ("The baby has a fever of 39 degrees.", None),
     ("We have to sell the old car.", None),
+    ("The bulb in the hall has burnt out.", "RepairBlock"),
+    ("Leaves cover the whole lawn.", "GardenBlock"),
 ]
-TALKS = [
-    ([("Ann", "Is the report ready?"), ("Bob", "Yes, here it is."), ("Ann", "Thanks, bye!")], True),
-    ([("Ann", "What does the boat cost?")], False),
-    ([("Bob", "I have fixed the engine."), ("Ann", "Great. Then we are done. Goodbye!")], True),
-    ([("Ann", "I drew the plan. Cleo, would you check it?")], False),
-    ([("Cleo", "The sum is 12."), ("Ann", "That is what I wanted to know, thank you.")], True),
-    ([("Bob", "Who has the key?"), ("Ann", "Ask Cleo.")], False),
+YARD = {
+    "Ann": "plans the work and decides",
+    "Bob": "builds and repairs",
+    "Cleo": "pays the bills and knows what there is to spend",
+}
+HOME = {
+    "Grandpa": "has looked after the garden for forty years",
+    "Mia": "goes to school",
+    "Nora": "is a doctor",
+}
+TALKS: list[tuple[dict[str, str], list[tuple[str, str]], str | None]] = [
+    (YARD, [("Ann", "How much money is left for paint?")], "Cleo"),
+    (HOME, [("Mia", "My knee hurts since the game.")], "Nora"),
+    (YARD, [("Ann", "I drew the plan. Cleo, would you check the costs?")], "Cleo"),
+    (HOME, [("Nora", "When are the pears ripe?")], "Grandpa"),
+    (YARD, [("Cleo", "The motor makes a noise. Somebody has to look at it.")], "Bob"),
+    (HOME, [("Grandpa", "What did you learn in class today?")], "Mia"),
+    (YARD, [("Bob", "The roof is mended. What shall I do next?")], "Ann"),
+    (HOME, [("Nora", "Mia, have you done your sums?")], "Mia"),
+    (YARD, [("Bob", "Cleo, have you the key?")], "Cleo"),
+    (HOME, [("Mia", "Why do the roses have spots?")], "Grandpa"),
+    (YARD, [("Cleo", "We can pay 300 for wood. Bob, is that enough?")], "Bob"),
+    (HOME, [("Grandpa", "These new pills make me dizzy.")], "Nora"),
+    (
+        YARD,
+        [
+            ("Ann", "Is the door in?"),
+            ("Bob", "It is, but somebody must decide about the colour."),
+        ],
+        "Ann",
+    ),
+    (HOME, [("Mia", "Grandpa, may I pick the cherries?")], "Grandpa"),
+    (
+        YARD,
+        [("Ann", "Is the report ready?"), ("Bob", "Yes, here it is."), ("Ann", "Thanks, bye!")],
+        None,
+    ),
+    (
+        HOME,
+        [("Nora", "Dinner is at seven."), ("Mia", "Good, that was all. See you then!")],
+        None,
+    ),
+    (
+        YARD,
+        [("Bob", "I have fixed the engine."), ("Ann", "Great. Then we are done. Goodbye!")],
+        None,
+    ),
+    (
+        HOME,
+        [
+            ("Mia", "Where is the ladder?"),
+            ("Grandpa", "Behind the shed."),
+            ("Mia", "I have found it, thank you. That was all."),
+        ],
+        None,
+    ),
+    (
+        YARD,
+        [("Cleo", "The sum is 12."), ("Ann", "That is what I wanted to know, thank you.")],
+        None,
+    ),
+    (HOME, [("Nora", "Can you read the thermometer for me, Mia?")], "Mia"),
 ]
 
 
@@ -60,40 +132,48 @@ def chosen(model: Model, situation: str, wanted: str | None) -> dict[str, Any]:
     return {"right": name == wanted, "none": wanted is None, "made": name, "why": made.reason}
 
 
-def over(model: Model, lines: list[tuple[str, str]], wanted: bool) -> dict[str, Any]:
-    """Whether a conversation ends after its lines."""
-    said = {name: [text for who, text in lines if who == name] for name in ("Ann", "Bob", "Cleo")}
+def next_of(
+    model: Model, roles: dict[str, str], lines: list[tuple[str, str]], wanted: str | None
+) -> dict[str, Any]:
+    """Who speaks after some lines, or None if the conversation is over."""
+    said = {name: [text for who, text in lines if who == name] for name in roles}
     agents = [ReActAgent(name, ScriptedModel([*texts, "Well."])) for name, texts in said.items()]
-    order = Told([who for who, _ in lines], model)
+    order = Told([who for who, _ in lines], model, about=roles, may_end=True)
     talk = Conversation(agents, order, MaxTurns(len(lines) + 1))
     reply = talk.reply_sync("Begin.")
     ended = "ended the conversation" in reply.detail
-    return {"right": ended is wanted, "over": wanted, "detail": reply.detail}
+    made = None if ended else talk.state.transcript[-1].speaker
+    # One that goes on although it is over is told apart from one that chooses the wrong one.
+    return {
+        "right": made == wanted,
+        "over": wanted is None,
+        "ended": ended is (wanted is None),
+        "made": made,
+        "detail": reply.detail,
+    }
 
 
 class Told(ChosenBy):
     """The lines that are told, and then a model's choice."""
 
-    def __init__(self, first: list[str], model: Model) -> None:
-        super().__init__(model, may_end=True)
+    def __init__(self, first: list[str], *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
         self._first = first
 
-    async def choose(self, state: Any) -> Any:
-        from moothall.reasoning.conversation.speaking_order import Choice
-
+    async def choose(self, state: Any) -> Choice:
         if state.turns < len(self._first):
             return Choice((self._first[state.turns],))
         return await super().choose(state)
 
 
-def run(model: Model, outcomes: Outcomes, count: int) -> tuple[Any, Any]:
-    """The outcomes of choices and of ends."""
+def run(model: Model, outcomes: Outcomes, count: int, shut: bool) -> tuple[Any, Any]:
+    """The outcomes of choices of blocks and of speakers."""
     choices = [
         outcomes.of("dispatcher", each[0], lambda e=each: chosen(model, *e))
-        for each in [*SITUATIONS[:count], *SITUATIONS[8 : 8 + count // 2]]
+        for each in SITUATIONS[shut::2][:count]
     ]
-    ends = [
-        outcomes.of("ends", each[0][-1][1], lambda e=each: over(model, *e))
-        for each in TALKS[:count]
+    speakers = [
+        outcomes.of("speakers", each[1][-1][1], lambda e=each: next_of(model, *e))
+        for each in TALKS[shut::2][:count]
     ]
-    return choices, ends
+    return choices, speakers

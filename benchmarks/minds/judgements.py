@@ -160,6 +160,76 @@ TASKS: list[Task] = [
         "The results do not say how many people work there.",
         "About 50 people work at Brandt & Sons.",
     ),
+    (
+        "lookup",
+        "Which platform does the train to Brugg leave from?",
+        [("train", {"to": "Brugg"}, {"leaves": "10:04", "platform": "6", "line": "S9"})],
+        "It leaves from platform 6.",
+        "It leaves from platform 9.",
+    ),
+    (
+        "lookup",
+        "In which year was the bridge of Moorstadt opened?",
+        [("look_up", {"what": "bridge"}, "begun in 1931, opened in 1934, repaired in 1972")],
+        "The bridge was opened in 1934.",
+        "The bridge was opened in 1931.",
+    ),
+    (
+        "sum",
+        "How many seats do the halls North and South have together?",
+        [("hall", {"name": "North"}, {"seats": 120}), ("hall", {"name": "South"}, {"seats": 80})],
+        "They have 200 seats together.",
+        "They have 120 seats together.",
+    ),
+    (
+        "count",
+        "How many of the orders are late?",
+        [("orders", {}, [{"id": 5, "late": True}, {"id": 6, "late": False}])],
+        "One order is late, number 5.",
+        "Two orders are late.",
+    ),
+    (
+        "list",
+        "Which of the plants need water?",
+        [("plants", {}, {"fern": "dry", "palm": "wet", "ivy": "dry"})],
+        "The fern and the ivy need water.",
+        "The fern, the palm and the ivy need water.",
+    ),
+    (
+        "edit",
+        "Add Lena to the list of guests.",
+        [("add_guest", {"name": "Lena"}, "added: Lena"), ("guests", {}, ["Omar", "Lena"])],
+        "Lena is on the list of guests now.",
+        "Lena could not be added to the list.",
+    ),
+    (
+        "refusal",
+        "Send the letter to all the members.",
+        [("send", {"to": "members"}, {"error": "no permission to write to all members"})],
+        "The letter was not sent: there is no permission to write to all members.",
+        "The letter has been sent to all the members.",
+    ),
+    (
+        "unit",
+        "How far is it to Chur, in kilometres?",
+        [("way", {"to": "Chur"}, {"metres": 4200})],
+        "It is 4.2 kilometres to Chur.",
+        "It is 42 kilometres to Chur.",
+    ),
+    (
+        "contradiction",
+        "Is the shop open now?",
+        [("shop", {"name": "Corner"}, {"now": "19:40", "open": "08:00 to 19:00"})],
+        "No, the shop closed at 19:00.",
+        "Yes, the shop is open.",
+    ),
+    (
+        "guess",
+        "Who is the mayor of Birkhain?",
+        [("look_up", {"what": "Birkhain"}, "Birkhain has 127,000 inhabitants and a castle.")],
+        "The results do not name the mayor.",
+        "The mayor of Birkhain is Karl Brandt.",
+    ),
 ]
 
 
@@ -187,8 +257,6 @@ def judge(model: Model, task: Task, is_right: bool, judging: Any) -> dict[str, A
         "wanted": is_right,
         "decision": None if decided is None else decided.to_json(),
         "detail": reply.detail,
-        "input_tokens": reply.human_usage.input_tokens,
-        "output_tokens": reply.human_usage.output_tokens,
     }
 
 

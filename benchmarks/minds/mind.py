@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from benchmarks.loop import wilson
 from moothall.errors import MoothallError
 from moothall.models import LocalModel
 from moothall.models.fetching import fetch
+from moothall.models.protocol import ModelReply, StreamPart
 from moothall.models.weights import folder
 
 NAME = "Qwen2.5-Coder-1.5B-Instruct Q4_K_M"
@@ -65,9 +67,24 @@ SETTINGS: dict[str, Any] = {"deterministic": True}
 """Of the model: it answers the same each time, unless `--cached` is given."""
 
 
+ANSWERS: list[ModelReply] = []
+"""What the model has answered in the case that is running."""
+
+
+class Mind(LocalModel):
+    """The model; what it answers is kept beside."""
+
+    async def _answer(self, request: Any) -> AsyncGenerator[StreamPart, None]:
+        async with aclosing(super()._answer(request)) as parts:
+            async for part in parts:
+                if isinstance(part, ModelReply):
+                    ANSWERS.append(part)
+                yield part
+
+
 def mind(**settings: Any) -> LocalModel:
     """The model."""
-    return LocalModel(weights(), name=NAME, **SETTINGS, **settings)
+    return Mind(weights(), name=NAME, **SETTINGS, **settings)
 
 
 class Outcomes:
@@ -85,10 +102,13 @@ class Outcomes:
         """The outcome of a case, known or of running it now; `right` says whether it is right."""
         found = self._known.get((part, case))
         if found is None:
+            ANSWERS.clear()
             start = time.perf_counter()
-            made = run()
-            found = {"part": part, "case": case, **made}
+            found = {"part": part, "case": case, **run()}
             found["seconds"] = round(time.perf_counter() - start, 2)
+            found["input_tokens"] = sum(each.usage.input_tokens for each in ANSWERS)
+            found["output_tokens"] = sum(each.usage.output_tokens for each in ANSWERS)
+            found["answers"] = [each.text or str(each.thinking) for each in ANSWERS]
             self._known[part, case] = found
             if self._path is not None:
                 with self._path.open("a") as file:

@@ -1,4 +1,4 @@
-"""Notes of conversations: which facts they keep, in how many words, and whether they are copies."""
+"""Notes of conversations: which facts they keep, in how many words. Every second one is shut."""
 
 from __future__ import annotations
 
@@ -39,6 +39,26 @@ TALKS: list[tuple[list[tuple[str, str]], tuple[str, ...]]] = [
         ],
         ("7719", "lamp", "2 May", "35", "Hafenstr", "Kiel", "Monday", "K-204"),
     ),
+    (
+        [
+            ("user", "The class trip goes to Brugg on 9 June, with 26 children."),
+            ("assistant", "The train leaves at 08:15. A group costs 130 francs."),
+            ("user", "Pia cannot come, she has the measles. Mr. Duarte comes along."),
+            ("assistant", "Shall I order lunch at the mill?"),
+            ("user", "Yes, 26 plates of soup, none of it with nuts."),
+        ],
+        ("Brugg", "9 June", "26", "08:15", "130", "Pia", "Duarte", "nuts"),
+    ),
+    (
+        [
+            ("user", "Why is the page slow? It takes 9 seconds since version 3.2."),
+            ("assistant", "The query of the table orders has no index."),
+            ("user", "Who can add one?"),
+            ("assistant", "Lena can. She needs the password of db-2, and 20 minutes."),
+            ("user", "Then on Sunday. Before that we make a copy, and tell the shop in Kiel."),
+        ],
+        ("9 seconds", "3.2", "orders", "index", "Lena", "db-2", "Sunday", "Kiel"),
+    ),
 ]
 
 
@@ -55,8 +75,9 @@ def noted(model: Model, lines: list[tuple[str, str]], facts: tuple[str, ...]) ->
     return {"right": kept, "of": len(facts), "length": round(words / all_words, 2), "text": text}
 
 
-def run(model: Model, outcomes: Outcomes, count: int) -> Any:
+def run(model: Model, outcomes: Outcomes, count: int, shut: bool) -> Any:
     """The outcomes of the conversations."""
     return [
-        outcomes.of("notes", each[1][0], lambda e=each: noted(model, *e)) for each in TALKS[:count]
+        outcomes.of("notes", each[1][0], lambda e=each: noted(model, *e))
+        for each in TALKS[shut::2][:count]
     ]

@@ -129,8 +129,6 @@ def one(model: Model, actions: list[Any], text: str, says: tuple[str, ...]) -> d
         "text": reply.text[:300],
         "stop": f"{reply.stop_reason}: {reply.detail}"[:200],
         "calls": [[each.action, each.args, each.error] for each in reply.steps],
-        "input_tokens": reply.usage.input_tokens,
-        "output_tokens": reply.usage.output_tokens,
     }
 
 

@@ -221,7 +221,7 @@ class BlockDispatcher:
     async def _by_model(self, context: Any, offers: dict[str, dict[str, Any]]) -> Dispatch:
         names = list(offers)
         situation = context if self.show is None else await self.show(context)
-        shown = {"situation": as_json(situation), "blocks": [*offers.values()]}
+        shown = {"blocks": [*offers.values()], "situation": as_json(situation)}
         prompt = [
             {"role": "system", "content": self.prompt},
             {"role": "user", "content": json_line(shown)},
