@@ -99,6 +99,13 @@ def test_a_program_with_anything_else_is_refused_before_a_call(source: str) -> N
         asked(source)
 
 
+def test_an_answer_with_a_name_that_is_not_known_costs_none_of_the_calls() -> None:
+    source = 'a = user_id(name="Ada")\nanswer(f"{the_number}")'
+    assert asked(source).calls == [("user_id", {"name": "Ada"})]
+    after = asked(source, ["41"])
+    assert after.ended and after.answer is None  # so the model is asked for it
+
+
 @pytest.mark.parametrize(
     ("source", "result"),
     (
