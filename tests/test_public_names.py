@@ -123,6 +123,7 @@ NAMES = (
     "MemoryT",
     "Message",
     "MessageAdded",
+    "MessagesLeftOut",
     "MissingExtra",
     "MobilityBlock",
     "MobilityBlockParams",

@@ -112,6 +112,7 @@ from moothall.reasoning.events import Done as Done
 from moothall.reasoning.events import Event as Event
 from moothall.reasoning.events import HumanDecision as HumanDecision
 from moothall.reasoning.events import MessageAdded as MessageAdded
+from moothall.reasoning.events import MessagesLeftOut as MessagesLeftOut
 from moothall.reasoning.events import TurnEnded as TurnEnded
 from moothall.reasoning.events import TurnStarted as TurnStarted
 from moothall.reasoning.loop.many import complete_many as complete_many

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from pathlib import Path
@@ -10,28 +11,35 @@ from typing import Any
 import pytest
 
 from conformance.model import parts_of, run, user
+from journal.crash import crash
 from models import messages_format, responses_format
 from models.openai_server import (
+    HANG,
     OpenAIServer,
     Request,
     answer,
+    call,
+    calls,
     completion,
     delta,
     events,
+    http,
     status,
     text,
 )
 from moothall import (
+    Action,
     AnthropicModel,
     FallbackModel,
     Journal,
+    MessagesLeftOut,
     OpenAIModel,
     ReActAgent,
     RecordedModel,
     ScriptedModel,
     SQLiteMemory,
 )
-from moothall.errors import DefinitionError, ModelError
+from moothall.errors import ContextOverflow, DefinitionError, ModelError
 from moothall.models import OpenAIEmbedder
 
 NOTE = {"type": "url_citation", "url_citation": {"url": "https://example.com"}}
@@ -266,6 +274,66 @@ def test_options_of_a_reply_go_with_its_requests_alone() -> None:
     assert (first["top_p"], second["max_tokens"]) == (0.5, 4096)
     assert not {"temperature", "tool_choice", "seed"} & second.keys()
     assert third["seed"] == 7
+
+
+def test_options_of_a_reply_hold_in_the_run_that_resumes_it(tmp_path: Path) -> None:
+    with OpenAIServer(HANG, text("Hi")) as server:
+        with Journal(tmp_path / "runs.db") as journal:
+            agent = ReActAgent("a", OpenAIModel("m", server.url), journal=journal)
+
+            async def cut_off() -> None:
+                asking = asyncio.create_task(agent.reply("Hi", options={"seed": 7}, run_id="r"))
+                await asyncio.to_thread(server.wait_for_request)
+                crash(journal.path, tmp_path / "copy.db")
+                asking.cancel()
+                await asyncio.wait([asking])
+
+            run(cut_off())
+        with Journal(tmp_path / "copy.db") as journal:
+            agent = ReActAgent("a", OpenAIModel("m", server.url), journal=journal)
+            (resumed,) = run(agent.resume_runs())
+            assert resumed.reply is not None
+            assert resumed.reply.text == "Hi"
+    assert [request.body["seed"] for request in server.requests] == [7, 7]
+
+
+# -- what a reply loses ----------------------------------------------------------------------------
+
+
+def test_reply_that_loses_messages_of_its_own_says_so_in_an_event() -> None:
+    def page(n: int) -> str:
+        return f"PAGE-{n} " + "lorem ipsum " * 300
+
+    asked = [calls(call("page", json.dumps({"n": n}), f"c{n}")) for n in range(5)]
+    with OpenAIServer(*asked, text("Done.")) as server:
+        model = OpenAIModel("m", server.url, context_tokens=8000)
+        agent = ReActAgent("a", model, actions=[Action("page", page)])
+
+        async def read() -> list[Any]:
+            async with agent.stream("Compare the pages.") as parts:
+                return [part async for part in parts]
+
+        events = run(read())
+    lost = [each.count for each in events if isinstance(each, MessagesLeftOut)]
+    assert lost == sorted(set(lost))
+    assert f"{lost[-1]} earlier messages of this reply" in events[-1].reply.detail
+
+
+@pytest.mark.parametrize(
+    ("context", "kind", "said"),
+    (
+        (500, ContextOverflow, "the prompt has about 3,3"),
+        (None, ModelError, "some servers answer so when the prompt is too long"),
+    ),
+)
+def test_a_400_without_a_body_is_a_prompt_too_long_if_it_is_long(
+    context: int | None, kind: type[ModelError], said: str
+) -> None:
+    with OpenAIServer(http(b"", 400)) as server:
+        model = OpenAIModel("m", server.url, context_tokens=context, max_tokens=100)
+        with pytest.raises(kind, match=said) as caught:
+            run(model.complete(user("word " * 2000)))
+    assert type(caught.value) is kind
 
 
 def test_options_of_a_reply_reach_each_model_of_a_fallback() -> None:

@@ -258,6 +258,18 @@ class MessageAdded(ReplyEvent):
 
 
 @dataclass(slots=True)
+class MessagesLeftOut(ReplyEvent):
+    """The model no longer reads earlier messages of this reply: they do not fit its memory.
+
+    Attributes:
+        count: how many messages of the reply it has lost until now
+    """
+
+    kind: ClassVar[Literal["messages_left_out"]] = "messages_left_out"
+    count: int
+
+
+@dataclass(slots=True)
 class DecisionMade(ReplyEvent):
     """The reviewer, H, of a dual act has decided.
 
@@ -367,6 +379,7 @@ Event: TypeAlias = (
     | CallProgress
     | CallEnded
     | MessageAdded
+    | MessagesLeftOut
     | DecisionMade
     | ConclusionReached
     | BlockStarted

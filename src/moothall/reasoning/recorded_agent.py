@@ -285,6 +285,8 @@ class RecordedAgent(ConversationalAgent):
         schema = None if request.answer is None else request.answer.json
         if schema is None and request.resumed and record.begun is not None:
             schema = record.begun["schema"]  # `resume` need not pass it again
+        if request.options is None and record.begun is not None:
+            request.options = record.begun.get("options")
         program = fingerprint(task=request.given, thread=request.thread, schema=schema)
         if record.begun is not None and (request.record is not None or request.resumed):
             program.pop("task")  # the group has recorded it, or `resume` does not repeat it
@@ -295,6 +297,8 @@ class RecordedAgent(ConversationalAgent):
             "thread": request.thread,
             "schema": schema,
         }
+        if request.options:
+            about["options"] = dict(request.options)
         if tracing.active is not None and request.record is None:
             origin = tracing.active.origin()
             if origin is not None:  # where a process that resumes the run continues the trace

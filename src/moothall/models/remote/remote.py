@@ -173,7 +173,19 @@ class RemoteModel(Answering):
                 ):
                     if isinstance(error, Passing | RefusedCall):
                         raise ModelError(said) from None
+                    if error.status == 400 and said.endswith(": no reason"):
+                        raise self._unexplained(said, content) from None
                     raise
+
+    def _unexplained(self, said: str, content: bytes) -> ModelError:
+        """Return the error for a 400 without a body, as Cerebras answers a prompt that is long."""
+        estimate, context = len(content) // 3, self.context_tokens
+        if context is not None and estimate > context - (self.max_tokens or 0):
+            why = f"the prompt has about {estimate:,} tokens, and the model reads {context:,}"
+            return ContextOverflow(f"{said}; {why}; nothing was cut")
+        error = ModelError(f"{said}; some servers answer so when the prompt is too long")
+        error.status = 400
+        return error
 
     def _adapts(self, said: str, content: bytes) -> bool:
         """Note what a refusal says of the form of all requests; return whether it says something.

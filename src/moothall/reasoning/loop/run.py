@@ -23,7 +23,7 @@ from moothall.models.ask import attempted
 from moothall.models.base import with_options
 from moothall.models.protocol import Model, stated_usage
 from moothall.reasoning.charging import budgeted
-from moothall.reasoning.events import MessageAdded
+from moothall.reasoning.events import MessageAdded, MessagesLeftOut
 from moothall.reasoning.loop import results
 from moothall.reasoning.loop.answer import (
     Answer,
@@ -81,6 +81,7 @@ class Run:
     """One run of the loop, which asks the model and executes its calls until it stops."""
 
     _prompts: PromptRecord | None = None
+    _lost = 0  # how many messages of the reply its model no longer reads, as events said
 
     def __init__(
         self,
@@ -310,6 +311,9 @@ class Run:
                 self.showing.said[key] = await self._of_user(what, key, function)
             self.showing.begin()
             self.state.defers = self.thread.defers
+            lost, self._lost = self._lost, getattr(self.memory, "left_out", 0)
+            if self._lost and self._lost != lost:
+                self.request.tell(MessagesLeftOut, self.id, self._lost)
             schema = None if self.schema is None else self.schema.json
             step = ModelStep(self, self.state.iteration, schema)
             call = partial(ask, self.model, self.showing, step, self.emit)
