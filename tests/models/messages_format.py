@@ -45,6 +45,8 @@ def streamed(*blocks: dict[str, Any], stop_reason: str = "end_turn") -> Answer:
         elif kind == "thinking":
             field, delta, whole = "thinking", "thinking_delta", block["thinking"]
             empty = {"thinking": "", "signature": ""}
+        elif "input" not in block:  # what a tool of the server gave comes whole
+            field, delta, whole, empty = "", "", "", block
         else:
             field, delta, whole = "partial_json", "input_json_delta", json.dumps(block["input"])
             empty = {"id": block["id"], "name": block["name"], "input": {}}

@@ -90,7 +90,8 @@ _PIECE = _fields(
 def _message(calls: Any) -> Any:
     content = _MAYBE(_one_of(str, list))
     kept = dict.fromkeys(KEPT_FIELDS, _ANY)
-    return _fields(content=content, refusal=_ANY, tool_calls=calls, reasoning=_ANY, **kept)
+    shown = {"images": _ANY, "audio": _ANY}
+    return _fields(content=content, refusal=_ANY, tool_calls=calls, reasoning=_ANY, **kept, **shown)
 
 
 _CHOICE = _fields(message=_MAYBE(_message(_MAYBE(_LIST(_CALL)))), finish_reason=_ANY, error=_ANY)

@@ -14,6 +14,7 @@ from typing import Any
 
 from moothall.errors import ModelError
 from moothall.jsonvalue import readable
+from moothall.models.answer_parts import Audio, Said, Thoughts, images_of
 from moothall.models.chat_answer import (
     CHUNK,
     WHOLE,
@@ -29,7 +30,6 @@ from moothall.models.chat_answer import (
 from moothall.models.kept_fields import KeptFields, merged
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.server_events import ServerEvents
-from moothall.models.thoughts import Said, Thoughts
 
 MOST_TOKENS = 2**53
 MAX_CALLS = 1024
@@ -42,7 +42,12 @@ class AnswerStream:
     """Reads an answer as it arrives."""
 
     def __init__(
-        self, name: str, calls_before: int, server: str = "", all_turns: bool = False
+        self,
+        name: str,
+        calls_before: int,
+        server: str = "",
+        all_turns: bool = False,
+        audio: Any = None,
     ) -> None:
         self.over: bool = False  # the server said that no more data follows
         self.whole: bool = False  # the answer is complete, whether or not the server said so
@@ -55,6 +60,8 @@ class AnswerStream:
         self._said: list[str] = []
         self._thought: list[str] = []
         self._refusal: list[str] = []
+        self._blocks: list[dict[str, Any]] = []
+        self._audio = Audio(audio)  # of this format
         self._calls: list[_Call] = []
         self._last: dict[int | None, _Call] = {}
         self._usage: Any = None
@@ -130,6 +137,8 @@ class AnswerStream:
             self._apart = True
             yield ReasoningPiece(thinking)
         text = joined_content(delta.get("content"), where, f"{place}.{kind}.content")
+        text += self._audio.take(delta.get("audio"))
+        self._blocks += images_of(delta)
         if text := readable(text):
             yield from self._say(text)
         if isinstance(delta.get("refusal"), str):
@@ -220,7 +229,8 @@ class AnswerStream:
             )
         thought, extras = "".join(self._thought), [call.extra for call in self._in_order()]
         kept = self._kept.record(extras)
-        made = (text, calls, self._spent(), reason, thought, kept, self._meta)
+        blocks = (*self._blocks, *self._audio.blocks())
+        made = (text, calls, self._spent(), reason, thought, kept, self._meta, blocks)
         return [*parts, ModelReply(*made)]
 
     def _spent(self) -> Usage:

@@ -121,6 +121,7 @@ class ModelReply:
         reasoning: the model's reasoning, if the provider shows it; not part of the answer
         meta: what came with the answer, as the provider states it: `id`, `model`, `provider`,
             `citations`, `logprobs`, `executed_tools`; two answers that differ in it alone are equal
+        blocks: the images and audio of the answer, as blocks of content that a message can have
         thinking: what the provider wants back with the answer, such as signatures and reasoning;
             its user keeps it with the message, and it goes to the server that it names alone
     """
@@ -132,6 +133,7 @@ class ModelReply:
     reasoning: str = ""
     thinking: tuple[dict[str, Any], ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    blocks: tuple[dict[str, Any], ...] = ()
 
 
 def usage_json(usage: Usage) -> list[int]:
@@ -175,11 +177,18 @@ def thinking_of(given: Any) -> list[dict[str, Any]]:
     return [each for each in whole if isinstance(each, dict)]
 
 
+def blocks_of(given: Any) -> list[dict[str, Any]]:
+    """Return the images and audio of an answer; what is no list of blocks counts as none."""
+    blocks = getattr(given, "blocks", ())
+    listed = blocks if isinstance(blocks, tuple | list) else ()
+    return [each for each in listed if isinstance(each, dict)]
+
+
 def answer_json(answer: Any) -> dict[str, Any]:
     """Return what is recorded of a model's answer; one that is none is none when read back."""
     usable, thinking = is_answer(answer), thinking_of(answer)
     finish_reason, meta = getattr(answer, "finish_reason", None), getattr(answer, "meta", None)
-    reasoning = getattr(answer, "reasoning", "")
+    reasoning, blocks = getattr(answer, "reasoning", ""), blocks_of(answer)
     return {
         "type": answer.made if isinstance(answer, NoAnswer) else type(answer).__name__,
         "text": (usable and answer.text) or "",
@@ -188,6 +197,7 @@ def answer_json(answer: Any) -> dict[str, Any]:
         "finish_reason": finish_reason if isinstance(finish_reason, str) else None,
         "reasoning": reasoning if isinstance(reasoning, str) else "",
         **({"thinking": thinking} if thinking else {}),
+        **({"blocks": blocks} if blocks else {}),
         **({"meta": dict(meta)} if isinstance(meta, Mapping) and meta else {}),
         **({} if usable else {"unusable": True}),
     }
@@ -214,7 +224,7 @@ def answer_of_json(given: dict[str, Any]) -> Any:
     # Old recordings have no reasoning, and most answers no blocks of it.
     reasoning, thinking = given.get("reasoning", ""), tuple(given.get("thinking", ()))
     made = (given["text"], calls, usage, given["finish_reason"], reasoning, thinking)
-    return ModelReply(*made, given.get("meta") or {})
+    return ModelReply(*made, given.get("meta") or {}, tuple(given.get("blocks", ())))
 
 
 def kept_for(message: Mapping[str, Any], server: str, form: str) -> Any:

@@ -120,6 +120,17 @@ class Reply(_InCell, Generic[T_co]):
         if self.value is ...:  # a reply made without a value
             object.__setattr__(self, "value", self.text)
 
+    @property
+    def blocks(self) -> list[dict[str, Any]]:
+        """The images and audio of the answer, as blocks of content; mostly none.
+
+        Each can be part of a further request: `agent.reply([{"type": "text", …}, *reply.blocks])`.
+        """
+        content = self.messages[-1].get("content") if self.messages else None
+        if self.stop_reason != "done" or not isinstance(content, list):
+            return []
+        return [each for each in content if isinstance(each, dict) and each.get("type") != "text"]
+
     def __repr__(self) -> str:
         # Kept short: debuggers and `asyncio.run` format results, and messages may hold megabytes.
         text, steps = shorten(self.text, 80), len(self.steps)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from moothall.arguments import check_boolean, names_checked
 from moothall.errors import ConfigError, ModelError
 from moothall.http import Response
 from moothall.models.base import Request
+from moothall.models.protocol import ModelReply, StreamPart
 from moothall.models.providers import key_of
 from moothall.models.remote.batch import Batches
 from moothall.models.remote.batch_servers import AnthropicBatches
 from moothall.models.remote.chat_format import may_be_strict
 from moothall.models.remote.http_model import HeadersLike, HTTPModel, KeyLike
 from moothall.models.remote.messages_format import messages_body, messages_tools, tools_called
-from moothall.models.remote.messages_stream import MessageStream
+from moothall.models.remote.messages_stream import PAUSED, MessageStream, gone_on, joined
 from moothall.models.remote.schema_form import SchemaForms
 from moothall.models.remote.server import server_of
 from moothall.models.settings import check_named, joined_url
@@ -23,11 +25,10 @@ from moothall.models.settings import check_named, joined_url
 if TYPE_CHECKING:
     from moothall.models.remote.rate_limit import RateLimit
 
+_MOST_PAUSES = 16  # of a turn in which the server's own tools work
 _VERSION = "2023-06-01"  # the version of the API whose form this is; a version is kept as it is
 # Fields of a request that complete() and stream() set themselves.
-_OWN_FIELDS = frozenset(
-    ("cache_control", "max_tokens", "messages", "model", "stream", "system", "tools")
-)
+_OWN_FIELDS = frozenset(("cache_control", "max_tokens", "messages", "model", "stream", "system"))
 
 
 @names_checked
@@ -37,6 +38,9 @@ class AnthropicModel(HTTPModel):
     Without `base_url` the server is Anthropic's (or the one that `ANTHROPIC_BASE_URL` names), and
     the default key is that of `ANTHROPIC_API_KEY`. Any other server receives only the key given
     for it. Retries, connections and event loops are as with `OpenAIModel`.
+
+    `options={"tools": […]}` adds tools that Anthropic's server has, such as its web search, to the
+    agent's actions; a turn that the server pauses for them is gone on with.
 
     Blocks of reasoning go back to the model unchanged while the calls of its answer are executed,
     as the API wants it; ask for reasoning by `options={"thinking": …}`. A schema that the API can
@@ -138,11 +142,29 @@ class AnthropicModel(HTTPModel):
     def _reader(self, content: bytes, calls_before: int) -> MessageStream:
         return MessageStream(self.name, calls_before, self.base_url)
 
+    async def _asked(
+        self, content: bytes, calls_before: int, stream: bool
+    ) -> AsyncGenerator[StreamPart, None]:
+        paused: list[ModelReply] = []
+        while True:
+            async with aclosing(super()._asked(content, calls_before, stream)) as parts:
+                async for part in parts:
+                    if not isinstance(part, ModelReply):
+                        yield part
+                        continue
+                    reply = part
+            if PAUSED not in reply.meta or len(paused) == _MOST_PAUSES:
+                yield joined(paused, reply, self.base_url)
+                return
+            paused.append(reply)
+            content = gone_on(content, reply)
+
     def _body(self, request: Request) -> dict[str, Any]:
         messages, actions, schema, _ = request
         body = self._fields | messages_body(messages, self.name, self.base_url)
-        if actions:
-            body["tools"] = messages_tools(actions)
+        hosted = [*body.get("tools", ())]
+        if actions or hosted:
+            body["tools"] = [*hosted, *messages_tools(actions or ())]
         elif called := tools_called(messages):
             body |= {"tools": called, "tool_choice": {"type": "none"}}
         if schema is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ModelError
+from moothall.models.answer_parts import as_said
 from moothall.models.chat_answer import KEPT_FIELDS, kind_of
 from moothall.models.protocol import is_seen, kept_for
 
@@ -57,6 +58,8 @@ def _message(message: Any, where: str) -> dict[str, Any]:
         raise ModelError(
             f"{where}: content must be text or a list of blocks, got {kind_of(content)}"
         )
+    if role == "assistant" and isinstance(content, list):
+        content = as_said(content)  # an answer goes back as text
     out: dict[str, Any] = {"role": role, "content": "" if content is None else content}
     if role == "tool":
         out["tool_call_id"] = message.get("tool_call_id") or ""

@@ -5,8 +5,10 @@ It is untrusted data: each field's type is checked, and an error names the wrong
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from moothall.errors import ModelError
@@ -16,7 +18,9 @@ from moothall.models.chat_stream import MAX_CALLS, token_count
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.server_events import ServerEvents
 
-_KEPT = ("text", "thinking", "redacted_thinking")
+_MAYBE_EMPTY = ("text", "thinking", "redacted_thinking")
+PAUSED = "paused"
+"""The name in `meta` of the content of a turn that the server goes on with."""
 _PIECES = ("text", "thinking", "signature")
 _TEXTS = {f"{each}_delta": each for each in _PIECES}
 
@@ -140,12 +144,14 @@ class MessageStream:
             reason = "content_filter"
         else:
             reason = end_of(self._reason, bool(calls), self._name)
-        # Only an answer with calls goes back to the model within the same turn.
-        kept = list(filter(None, map(_kept, blocks))) if calls else []
+        # Only an answer with calls, or a paused one, goes back to the model within the same turn.
+        paused = self._reason == "pause_turn"
+        kept = list(filter(None, map(_kept, blocks))) if calls or paused else []
         thought = any(each["type"] not in ("text", "tool_use") for each in kept)
         thinking = ({"server": self._server, "content": kept},) if thought else ()
         cited = [each for block in blocks for each in block.cited()]
         meta = self._meta | ({"citations": cited} if cited else {})
+        meta |= {PAUSED: kept} if paused else {}
         made = (text, calls, self._spent(), reason, reasoning, thinking, meta)
         return [*parts, ModelReply(*made)]
 
@@ -209,9 +215,47 @@ def _kept(block: _Block) -> dict[str, Any] | None:
     whole = block.given | {name: block.text(name) for name in block.pieces if name in _PIECES}
     if kind == "text":
         whole = {"type": kind, "text": readable(str(whole.get("text") or ""))}
+        whole |= {"citations": cited} if (cited := block.cited()) else {}
+    elif "partial_json" in block.pieces:  # of a tool of the server
+        with suppress(ValueError, RecursionError):
+            whole["input"] = json.loads(block.text("partial_json") or "{}")
     if whole.get("signature") == "":  # of a compatible server, which signs nothing
         del whole["signature"]
-    return whole if kind in _KEPT and any(whole.get(name) for name in (*_PIECES, "data")) else None
+    if kind in _MAYBE_EMPTY and not any(whole.get(name) for name in (*_PIECES, "data")):
+        return None
+    return whole
+
+
+def gone_on(content: bytes, reply: ModelReply) -> bytes:
+    """Return a request with the content of a paused turn, which the server goes on with."""
+    body = json.loads(content)
+    if body["messages"][-1]["role"] != "assistant":
+        body["messages"].append({"role": "assistant", "content": []})
+    body["messages"][-1]["content"] += reply.meta[PAUSED]
+    return json.dumps(body).encode()
+
+
+def joined(paused: list[ModelReply], last: ModelReply, server: str) -> ModelReply:
+    """Return a turn that was paused as one answer."""
+    replies, meta = [*paused, last], {**last.meta}
+    meta.pop(PAUSED, None)
+    if cited := [note for each in replies for note in each.meta.get("citations", ())]:
+        meta["citations"] = cited
+    thinking = last.thinking
+    if paused and last.calls:
+        before = [block for each in paused for block in each.meta[PAUSED]]
+        after = [block for each in thinking for block in each["content"]]
+        after = after or [{"type": "text", "text": last.text}] * bool(last.text)
+        after = after if thinking else [*after, *[{"type": "tool_use"}] * len(last.calls)]
+        thinking = ({"server": server, "content": [*before, *after]},)
+    return replace(
+        last,
+        text="".join(each.text for each in replies),
+        reasoning="".join(each.reasoning for each in replies),
+        usage=sum((each.usage for each in replies), Usage()),
+        thinking=thinking,
+        meta=meta,
+    )
 
 
 def _text(value: Any) -> str | None:

@@ -217,7 +217,9 @@ class OpenAIModel(HTTPModel):
             return ResponseStream(self.name, calls_before, self.base_url)
         thinking = self._fields.get("thinking")  # Z.ai keeps that of earlier turns if asked to
         all_turns = isinstance(thinking, dict) and thinking.get("clear_thinking") is False
-        return AnswerStream(self.name, calls_before, self.base_url, all_turns)
+        audio = self._fields.get("audio")
+        format = audio.get("format") if isinstance(audio, dict) else None
+        return AnswerStream(self.name, calls_before, self.base_url, all_turns, format)
 
     def _body(self, request: Request) -> dict[str, Any]:
         if self._api != "responses":

@@ -10,6 +10,7 @@ from typing import Any
 
 from moothall.errors import ModelError
 from moothall.jsonvalue import readable
+from moothall.models.answer_parts import image_block
 from moothall.models.chat_answer import add_meta, failed, parsed, wrong_field
 from moothall.models.chat_stream import MAX_CALLS, token_count
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
@@ -145,8 +146,13 @@ class ResponseStream:
         notes = [_list(part.get("annotations")) for part in contents if isinstance(part, dict)]
         if cited := [each for listed in notes for each in listed]:
             meta["citations"] = cited
-        made = (said, calls, self._spent(), reason, thought, kept, meta)
+        made = (said, calls, self._spent(), reason, thought, kept, meta, self._images())
         return [*parts, ModelReply(*made)]
+
+    def _images(self) -> tuple[dict[str, Any], ...]:
+        drawn = [each for each in self._in_order() if each.get("type") == "image_generation_call"]
+        images = (image_block(each.get("result"), each.get("output_format")) for each in drawn)
+        return tuple(filter(None, images))
 
     def _in_order(self) -> list[dict[str, Any]]:
         return [self._items[index] for index in sorted(self._items)]

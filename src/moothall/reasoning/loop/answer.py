@@ -23,7 +23,7 @@ from moothall.action.repairing import repaired
 from moothall.context import Context
 from moothall.errors import AskAgain, InvalidArguments
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readable
-from moothall.models.protocol import NoAnswer, is_answer, thinking_of
+from moothall.models.protocol import NoAnswer, blocks_of, is_answer, thinking_of
 from moothall.provenance import Origins, origins_of
 from moothall.provenance.reading import Found
 from moothall.text import json_type, shorten
@@ -206,6 +206,14 @@ class Answer:
     calls: list[RequestedCall]
     fault: str = ""  # why it cannot be used, in words
     thinking: list[dict[str, Any]] = field(default_factory=list)  # goes back to the model unchanged
+    blocks: list[dict[str, Any]] = field(default_factory=list)  # images and audio
+
+    def message(self, **more: Any) -> dict[str, Any]:
+        """Return it as a chat message."""
+        text = [{"type": "text", "text": self.text}] if self.text else []
+        content = [*text, *self.blocks] if self.blocks else self.text
+        kept = {"thinking": self.thinking} if self.thinking else {}
+        return {"role": "assistant", "content": content, **more, **kept}
 
 
 def read_answer(
@@ -221,8 +229,8 @@ def read_answer(
     text, calls = getattr(answer, "text", None), answer.calls
     text = readable(text) if text and not text.isspace() else ""
     if not calls:
-        if text:
-            return Answer(text, [], thinking=thinking_of(answer))
+        if text or blocks_of(answer):
+            return Answer(text, [], "", thinking_of(answer), blocks_of(answer))
         if getattr(answer, "finish_reason", None) == "length":
             return Answer("", [], f"{EMPTY} ({_CUT})")
         return Answer("", [], EMPTY)

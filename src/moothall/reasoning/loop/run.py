@@ -213,9 +213,7 @@ class Run:
             return self.end(Stop("unreadable", faults)) if ends else None
         state.faults, state.unusable = "", 0
         if not answer.calls:
-            said: dict[str, Any] = {"role": "assistant", "content": answer.text}
-            if answer.thinking:
-                said["thinking"] = answer.thinking
+            said = answer.message()
             state.messages.append(said if self.thread.texts is None else said | self._after_reading)
             state.same, state.before = 0, []
             self.save()
@@ -484,9 +482,7 @@ class Run:
 
     def _add_calls(self, answer: Answer) -> None:
         calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in answer.calls]
-        made = {"role": "assistant", "content": answer.text, "tool_calls": calls}
-        if answer.thinking:
-            made["thinking"] = answer.thinking
+        made = answer.message(tool_calls=calls)
         if self.thread.texts is not None:
             made |= self._after_reading
         self.state.messages.append(made)

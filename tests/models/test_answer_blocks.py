@@ -1,0 +1,158 @@
+"""Answers with images and audio, and answers for which the provider's own tools worked."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.model import ACTIONS, parts_of, run, user
+from models import messages_format, responses_format
+from models.openai_server import (
+    DONE,
+    Answer,
+    OpenAIServer,
+    answer,
+    completion,
+    counted,
+    delta,
+    events,
+    text,
+)
+from moothall import AnthropicModel, Journal, OpenAIModel, ReActAgent
+from moothall.models.protocol import TextPiece
+
+PNG = base64.b64encode(b"\x89PNG picture").decode()
+IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+SOUND = base64.b64encode(b"RIFF sound").decode()
+
+
+def image_of_chat() -> Answer:
+    message = {"role": "assistant", "content": "Here.", "images": [{**IMAGE, "index": 0}]}
+    return answer(completion(message))
+
+
+def image_in_content() -> Answer:
+    said = {"type": "text", "text": "Here."}
+    return answer(completion({"role": "assistant", "content": [said, IMAGE]}))
+
+
+def image_in_pieces() -> Answer:
+    return events(delta("He"), delta("re.", images=[IMAGE]), delta(None, "stop"), counted(), DONE)
+
+
+@pytest.mark.parametrize("given", (image_of_chat, image_in_content, image_in_pieces))
+def test_an_image_of_an_answer_is_a_block_of_the_reply(given: Any, tmp_path: Path) -> None:
+    with OpenAIServer(given(), text("A cat.")) as server:
+        path = tmp_path / "runs.db"
+        with Journal(path) as journal:
+            agent = ReActAgent("painter", OpenAIModel("m", server.url), journal=journal)
+
+            async def ask() -> Any:
+                async with agent.stream("Draw a cat.", run_id="r") as parts:
+                    return [part async for part in parts][-1].reply
+
+            reply = run(ask())
+            assert (reply.text, reply.blocks, reply.stop_reason) == ("Here.", [IMAGE], "done")
+            agent.reply_sync([{"type": "text", "text": "What is it?"}, *reply.blocks])
+        with Journal(path) as journal:  # the run has ended: nothing is asked
+            again = ReActAgent("painter", OpenAIModel("m", server.url), journal=journal)
+            assert again.reply_sync("Draw a cat.", run_id="r").blocks == [IMAGE]
+    messages = server.requests[1].body["messages"]
+    # An answer goes back as text, since servers take no images there.
+    assert {"role": "assistant", "content": "Here.\n[an image]"} in messages
+    assert IMAGE in messages[-1]["content"]
+    assert len(server.requests) == 2
+
+
+def test_an_image_without_a_word_is_an_answer() -> None:
+    with OpenAIServer(answer(completion({"content": None, "images": [IMAGE]}))) as server:
+        reply = ReActAgent("painter", OpenAIModel("m", server.url)).reply_sync("Draw.")
+    assert (reply.text, reply.blocks, reply.stop_reason) == ("", [IMAGE], "done")
+
+
+def test_audio_of_an_answer_is_a_block_with_its_transcript_as_text() -> None:
+    heard = {"input_audio": {"data": SOUND, "format": "mp3"}, "type": "input_audio"}
+    whole = {"id": "a", "data": SOUND, "transcript": "Hello.", "expires_at": 1}
+    first, second = (base64.b64encode(each).decode() for each in (b"RIFF ", b"sound"))
+    pieces = ({"id": "a", "transcript": "Hel"}, {"data": first}, {"data": second})
+    streamed = [delta(audio=each) for each in (*pieces, {"transcript": "lo."})]
+    options = {"modalities": ["text", "audio"], "audio": {"voice": "alloy", "format": "mp3"}}
+    message = {"role": "assistant", "content": None, "audio": whole}
+    stream = events(*streamed, delta(None, "stop"), counted(), DONE)
+    with OpenAIServer(answer(completion(message)), stream) as server:
+        model = OpenAIModel("m", server.url, options=options)
+        one = run(model.complete(user("Hi")))
+        *said, two = run(parts_of(model, user("Hi")))
+    assert (one.text, one.blocks) == (two.text, two.blocks) == ("Hello.", (heard,))
+    assert said == [TextPiece("Hel"), TextPiece("lo.")]
+
+
+def test_an_image_that_the_responses_api_drew_is_a_block() -> None:
+    drawn = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": PNG}
+    drawn["output_format"] = "png"
+    given = responses_format.response(drawn, responses_format.said("Here."))
+    with OpenAIServer(given) as server:
+        options = {"tools": [{"type": "image_generation"}]}
+        model = OpenAIModel("m", server.url, api="responses", options=options)
+        reply = ReActAgent("painter", model).reply_sync("Draw.")
+    assert (reply.text, reply.blocks) == ("Here.", [IMAGE])
+
+
+# -- tools of Anthropic's server -------------------------------------------------------------------
+
+SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
+USED = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "Zorp"}}
+FOUND = {
+    "type": "web_search_tool_result",
+    "tool_use_id": "srv_1",
+    "content": [{"type": "web_search_result", "url": "https://example.com", "title": "Zorp"}],
+}
+ADD = {"type": "tool_use", "id": "t", "name": "add", "input": {"a": 1, "b": 2}}
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@pytest.mark.parametrize("streamed", (False, True))
+def test_a_turn_that_anthropics_server_pauses_goes_on(streamed: bool) -> None:
+    make: Any = messages_format.streamed if streamed else messages_format.message
+    paused = make({"type": "text", "text": "I look. "}, USED, stop_reason="pause_turn")
+    with OpenAIServer(paused, make(FOUND, {"type": "text", "text": "It is so."})) as server:
+        model = AnthropicModel("m", server.url, "k", options={"tools": [SEARCH]})
+        reply = run(parts_of(model, user("Zorp?")))[-1] if streamed else None
+        reply = reply or run(model.complete(user("Zorp?")))
+    assert (reply.text, reply.usage.total, reply.finish_reason) == ("I look. It is so.", 20, "stop")
+    assert "paused" not in reply.meta
+    first, second = (request.body for request in server.requests)
+    assert first["tools"] == second["tools"] == [SEARCH]
+    said = {"role": "assistant", "content": [{"type": "text", "text": "I look. "}, USED]}
+    assert second["messages"] == [*first["messages"], said]
+
+
+def test_what_anthropics_tools_did_goes_back_with_the_results_of_calls() -> None:
+    paused = messages_format.message(USED, stop_reason="pause_turn")
+    called = messages_format.message(FOUND, ADD, stop_reason="tool_use")
+    with OpenAIServer(paused, called, messages_format.text("3")) as server:
+        model = AnthropicModel("m", server.url, "k", options={"tools": [SEARCH]})
+        agent = ReActAgent("a", model, actions=[add])
+        assert agent.reply_sync("1+2?").text == "3"
+    body = json.loads(json.dumps(server.requests[-1].body))
+    assert [each["name"] for each in body["tools"]] == ["web_search", "add"]
+    assert body["messages"][1]["content"] == [USED, FOUND, ADD]
+
+
+def test_requests_with_anthropics_tools_fit_its_published_types() -> None:
+    from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
+    from pydantic import TypeAdapter
+
+    called = messages_format.message(USED, FOUND, ADD, stop_reason="tool_use")
+    with OpenAIServer(called, messages_format.text("3")) as server:
+        model = AnthropicModel("m", server.url, "k", options={"tools": [SEARCH]})
+        ReActAgent("a", model, actions=ACTIONS[:1]).reply_sync("1+2?")
+    for request in server.requests:
+        TypeAdapter(MessageCreateParamsNonStreaming).validate_python(request.body)
