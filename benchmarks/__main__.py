@@ -12,7 +12,8 @@ import subprocess
 import sys
 
 NAMES = (
-    *("imports", "messages", "turn", "conversation", "society", "population", "agreement"),
+    *("imports", "messages", "turn", "sub_agents", "conversation", "society", "population"),
+    *("agreement",),
     *("local_model", "choices", "loop", "dualact", "memory", "folder", "journal", "http", "amqp"),
     *("citations", "research", "research_speed", "hostile", "studio", "doors", "door_requests"),
     *("origins", "agentdojo", "injections", "mesa_models", "killed"),

@@ -61,6 +61,7 @@ ORDER = (
     "agents",
     "telemetry",
     "skills",
+    "notes",
     "mcp",
     "a2a",
     "doors",

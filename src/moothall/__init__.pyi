@@ -74,6 +74,7 @@ from moothall.models.wrappers.prices import Price as Price
 from moothall.models.wrappers.prices import Prices as Prices
 from moothall.models.wrappers.recorded import RecordedModel as RecordedModel
 from moothall.models.wrappers.scripted import ScriptedModel as ScriptedModel
+from moothall.notes import Notes as Notes
 from moothall.params import AgentParams as AgentParams
 from moothall.params import BlockParams as BlockParams
 from moothall.provenance import Origin as Origin
@@ -101,6 +102,7 @@ from moothall.reasoning.dualact.dual_act import DualActAgent as DualActAgent
 from moothall.reasoning.dualact.dual_act_state import DualActReply as DualActReply
 from moothall.reasoning.events import BlockEnded as BlockEnded
 from moothall.reasoning.events import BlockStarted as BlockStarted
+from moothall.reasoning.events import BudgetLow as BudgetLow
 from moothall.reasoning.events import CallEnded as CallEnded
 from moothall.reasoning.events import CallProgress as CallProgress
 from moothall.reasoning.events import CallStarted as CallStarted

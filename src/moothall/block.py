@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from moothall.action import MarkedOptions
 from moothall.errors import ConfigError, DefinitionError
 from moothall.signature import check_returns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from moothall.models.protocol import Model
     from moothall.params import BlockParams
+
+
+class Guidance(NamedTuple):
+    """What a prompt says of a block, and lines from outside, which stand at the end of the prompt.
+
+    Attributes:
+        text: the block's own text
+        outside: the lines, each with its source, such as `("page example.org", "- title")`
+    """
+
+    text: str
+    outside: Sequence[tuple[str, str]] = ()
 
 
 class Block:
@@ -41,7 +53,10 @@ class Block:
         actions: descriptions of what it can do, by name: its `@action` methods, and what the class
             lists itself for what only `forward` does
         guidance: what the prompt of an agent with a loop says of it: a text, or a method that takes
-            the `Context` of the reply and returns one, sync or async, which is called once a run
+            the `Context` of the reply and returns one, or a `Guidance`, sync or async, which is
+            called once a run
+        keeps_in: the folder in which it keeps what conversations said, or empty: runs name it, so
+            that who deletes a conversation finds it
 
     Raises:
         ConfigError: a parameter of a dict is wrong, or the parameters are another block's
@@ -51,6 +66,7 @@ class Block:
     description: str = ""
     actions: dict[str, str] = {}  # noqa: RUF012 - as seed 000 declares it; each instance has its own
     guidance: str | Callable[..., Any] = ""
+    keeps_in: str = ""
     ParamsType: ClassVar[type[BlockParams] | None] = None
 
     def __init__(

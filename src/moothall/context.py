@@ -132,9 +132,11 @@ def check_system_prompt(given: object, agent: object) -> None:
 
 async def prompt_for(given: SystemPrompt | None, context: Context[Any]) -> str:
     """Return the text of a system prompt; empty for none."""
-    text: Any = given
-    if callable(given):
-        text = await awaited(given(context))
+    return checked_prompt(await awaited(given(context)) if callable(given) else given)
+
+
+def checked_prompt(text: Any) -> str:
+    """Return the text of a prompt that a function has returned."""
     if text is not None and not isinstance(text, str):
         raise TypeError(f"it must return a text, got {text!r:.80}")
     return text or ""

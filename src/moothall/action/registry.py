@@ -39,6 +39,7 @@ class ActionRegistry:
     """Actions by name."""
 
     guidance: Sequence[str] = ()  # what the prompt of a model says of them
+    blocks: Sequence[Any] = ()  # what takes part in a loop, besides the actions that it offers
     _sources: tuple[_Source, ...] = ()  # agents whose actions come and go, such as a server's
     _joining: tuple[_Joining, ...] = ()  # what takes in more of its kind, such as `Skills`
 
@@ -73,6 +74,8 @@ class ActionRegistry:
             said = getattr(source, "guidance", "")  # a block's may be a method, for each run
             if isinstance(said, str) and said:
                 self.guidance = (*self.guidance, said)
+            elif callable(said):
+                self.blocks = (*self.blocks, source)
         else:
             made = Action.of(action)  # type: ignore[arg-type]
             self.actions[made.name] = made

@@ -19,7 +19,7 @@ from moothall.message import REPLYING
 from moothall.models.protocol import ChatMessage, Usage
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
-from moothall.reasoning.events import DECISIONS, HumanDecision, decision_of
+from moothall.reasoning.events import DECISIONS, DecisionAction, HumanDecision
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
@@ -42,6 +42,15 @@ _CHOICES = "\n".join(
         "  s          stop: the work ends as it is, not accepted",
     )
 )
+
+
+def _decision_of(word: str) -> DecisionAction | None:
+    """Return the decision that a person states by a word, a letter or the word of a model."""
+    word = word.lower()
+    for decision, means in DECISIONS.items():
+        if word in (means.choice, means.choice[0], decision.value.lower()):
+            return decision
+    return None
 
 
 class Desk(Protocol):
@@ -234,7 +243,7 @@ def in_words(request: ReplyRequest, told: Sequence[str], fault: str) -> str:
 def _decision(line: str) -> HumanDecision | None:
     """Return the decision that a line states; None without one."""
     word, _, instruction = line.strip().partition(" ")
-    action, said = decision_of(word), instruction.strip()
+    action, said = _decision_of(word), instruction.strip()
     if action is None:
         return None
     means = DECISIONS[action]

@@ -21,7 +21,7 @@ from moothall.budget.amounts import (
     stored_of,
 )
 from moothall.budget.ledger import Ledger, Reservation
-from moothall.budget.limits import RESERVED, Amounts, Least, Left, Limits, Spent
+from moothall.budget.limits import LIMITS, RESERVED, Amounts, Least, Left, Limits, Spent
 from moothall.budget.period import Per, checked_per
 from moothall.budget.shared import Books, SharedLedger
 from moothall.budget.waiting import in_turn
@@ -269,6 +269,24 @@ class Budget:
     def left(self) -> Left:
         """What may still be reserved, under its own limits and its parents'."""
         return left_of((*self._ledger.left(self._accounts), self.remaining_seconds()))
+
+    def shares(self) -> dict[str, float]:
+        """Return how much of each limit is spent, from 0 to 1: of its own or a parent's, the most.
+
+        What has no limit is left out. It may be above 1, where calls took more than was reserved.
+        """
+        made: dict[str, float] = {}
+        now = self._now()
+        for account in self._accounts:
+            spent, _, _ = self._ledger.read(account)
+            amounts = (*spent, account.elapsed(now))
+            for kind, amount, limit in zip(
+                LIMITS, amounts, (*account.limits, account.seconds), strict=True
+            ):
+                if limit is not None:
+                    share = amount / limit if limit else 1.0
+                    made[kind.name] = max(made.get(kind.name, 0.0), share)
+        return made
 
     @property
     def deadline(self) -> float | None:

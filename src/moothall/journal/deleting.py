@@ -5,6 +5,7 @@ A process that dies in between leaves nothing half: the next deletion goes on.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -35,11 +36,14 @@ class Deleted:
         overwritten: whether nothing of them is left in the files' bytes; False while processes work
             on other runs: where SQLite has moved rows between pages, copies may remain until
             `Journal.compact`
+        folders: the folders in which agents of a deleted thread kept notes, as its runs name them:
+            the notes are not deleted with the runs, but by `moothall.notes.forget_thread`
     """
 
     runs: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
     overwritten: bool = True
+    folders: list[str] = field(default_factory=list)
 
 
 def _on_behalf(db: Database, thread: str) -> dict[str, str]:
@@ -60,6 +64,17 @@ def _on_behalf(db: Database, thread: str) -> dict[str, str]:
     }
 
 
+def _folders(db: Database, numbers: Iterable[int]) -> list[str]:
+    """Return the folders of notes that the beginnings of runs name."""
+    query = "SELECT data FROM entries WHERE place >= ? AND place < ? AND kind = 'begun'"
+    found: dict[str, None] = {}
+    for number in numbers:
+        for (data,) in db.execute(query, (number << 32, (number + 1) << 32)).fetchall():
+            named = json.loads(data).get("folders", ())
+            found |= dict.fromkeys(each for each in named if isinstance(each, str))
+    return [*found]
+
+
 class Deletions:
     """Deletes runs of a journal."""
 
@@ -75,6 +90,7 @@ class Deletions:
             raise ConfigError(f"thread= must be the id of a conversation, got {thread!r:.80}")
         numbers: dict[int, str] = {}
         left: dict[str, str] = {}
+        folders: list[str] = []
         with self._file.reading() as db:
             for id in ids:
                 numbers[self._file.number(db, id)] = id
@@ -84,6 +100,7 @@ class Deletions:
                 )
                 numbers |= dict(db.execute(query, threads_of(thread)))
                 left = _on_behalf(db, thread)
+                folders = _folders(db, numbers)
         held: list[int] = []
         try:
             for number, id in numbers.items():
@@ -95,7 +112,7 @@ class Deletions:
             for number in held:
                 self._runs.release(number)
         left = {id: why for id, why in left.items() if id not in numbers.values()}
-        return Deleted(list(numbers.values()), left, overwritten=self.go_on())
+        return Deleted(list(numbers.values()), left, self.go_on(), folders)
 
     def prune(self, older_than: float, keep: int) -> Deleted:
         """Delete the runs that were last written so many seconds ago, but for the newest."""

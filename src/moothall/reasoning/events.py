@@ -68,15 +68,6 @@ DECISIONS: Final[dict[DecisionAction, _Means]] = {
 """To add one, say here what it is, and in `DualActState.decided` what it does."""
 
 
-def decision_of(word: str) -> DecisionAction | None:
-    """Return the decision that a person states by a word, a letter or the word of a model."""
-    word = word.lower()
-    for action, means in DECISIONS.items():
-        if word in (means.choice, means.choice[0], action.value.lower()):
-            return action
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class HumanDecision:
     """H's decision about a conclusion.
@@ -328,6 +319,16 @@ class BlockEnded(ReplyEvent):
 
 
 @dataclass(slots=True)
+class BudgetLow(ReplyEvent):
+    """A share, from 0 to 1, of a budget's limit, such as `tokens`, is spent; so much is left."""
+
+    kind: ClassVar[Literal["budget_low"]] = "budget_low"
+    limit: str
+    share: float
+    left: float
+
+
+@dataclass(slots=True)
 class TurnStarted(ReplyEvent):
     """A participant begins to speak: the next events belong to its turn.
 
@@ -384,6 +385,7 @@ Event: TypeAlias = (
     | ConclusionReached
     | BlockStarted
     | BlockEnded
+    | BudgetLow
     | TurnStarted
     | TurnEnded
     | Done

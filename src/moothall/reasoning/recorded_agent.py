@@ -303,12 +303,17 @@ class RecordedAgent(ConversationalAgent):
             origin = tracing.active.origin()
             if origin is not None:  # where a process that resumes the run continues the trace
                 about["traceparent"] = origin
+        about |= self._keeps()
         if request.record is None:
             about |= self._asker()
         record.begin(self._kind, str(self.id), program | self._program(), **about)
         assert record.begun is not None
         request.content = record.begun["task"]
         return record
+
+    def _keeps(self) -> dict[str, Any]:
+        """Return the folders in which it keeps what conversations said, for the record."""
+        return {}
 
     def _asker(self) -> dict[str, str]:
         """Return who gets a reply that comes late: who sent the `say`, and in which thread."""

@@ -87,8 +87,9 @@ class Joined(NamedTuple):
 JOINED: ContextVar[Joined | None] = ContextVar("moothall_joined", default=None)
 """The agent that a group, or a call, asks."""
 
-FRESH: ContextVar[bool] = ContextVar("moothall_fresh", default=False)
-"""Whether the threads of this context end with their reply, so that no file keeps them."""
+FRESH: ContextVar[tuple[str | None] | None] = ContextVar("moothall_fresh", default=None)
+"""Where the threads of this context end with their reply, so that no file keeps them: the thread
+of the reply on whose behalf they are. None elsewhere."""
 
 ONCE: ContextVar[tuple[str, int] | None] = ContextVar("moothall_told_once", default=None)
 """The run and the number of the message that an agent observes; None outside a recorded run."""
@@ -165,6 +166,12 @@ def own_reply(agent: Any) -> ReplyRequest | None:
     return None
 
 
+def kept_thread(thread: str | None) -> str | None:
+    """Return the thread that what is kept belongs to: of a fresh call, that of its caller."""
+    fresh = FRESH.get()
+    return thread if fresh is None else fresh[0]
+
+
 def deps_of(agent: Any) -> Any:
     """Return the `deps` of the reply that an agent gives in this context, or else its own."""
     request = own_reply(agent)
@@ -238,6 +245,13 @@ def sources_of_asker(agent: Any) -> Asked:
     if name in _ANSWERS and any(each.outside for each in getattr(local, "offers", {}).values()):
         return [f"agent {sender}"], None
     return sources_of_speaker(local, handling.within)
+
+
+def sources_here(agent: Any) -> list[str]:
+    """Return the outside sources that an agent has read where it calls an action now."""
+    request, read = own_reply(agent), READ.get()
+    found = sources_of_asker(agent)[0] if request is None else sources_of_thread(request)
+    return union((*found, *(() if read is None else read.read)))
 
 
 def agent_here(agent: Any, id: str) -> tuple[Any, bool]:

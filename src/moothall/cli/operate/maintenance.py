@@ -88,7 +88,8 @@ def delete(
     The runs' entries go, and the values that no other run has. They are overwritten in the file.
     Nothing is deleted if a process works on one of the runs. An agent that replies to others has a
     conversation with each of them, named by its id: --thread, with --memory and --inbox, deletes
-    what is stored of a person. Stop the process that uses an inbox first.
+    what is stored of a person. The notes that agents kept in it go with its runs, which name their
+    folders. Stop the process that uses an inbox first.
 
     \b
     Examples:
@@ -103,6 +104,8 @@ def delete(
         raise click.UsageError("give the IDs of runs, or --thread T")
     if thread is None and (memory or inbox):
         raise click.UsageError("--memory and --inbox are for --thread")
+    from moothall.notes import forget_thread  # the agents take long to import
+
     with opened(journal) as found, ExitStack() as files:
         # A file that is none of its kind is an error before anything is deleted.
         memories = [files.enter_context(_memory(path, str(thread))) for path in memory]
@@ -110,12 +113,15 @@ def delete(
         deleted = found.delete(*run_ids, thread=thread)
         forgotten = {each.path: _forget(each, str(thread)) for each in memories}
         emptied = {path: _empty(each, str(thread)) for path, each in inboxes.items()}
-        _tell(deleted, found, as_json, {"memory": forgotten, "inbox": emptied})
+        notes = {path: forget_thread(path, str(thread)) for path in deleted.folders}
+        _tell(deleted, found, as_json, {"memory": forgotten, "inbox": emptied, "notes": notes})
     if not as_json:
         for path, count in forgotten.items():
             click.echo(f"{escaped(path)}: {counted(count, 'conversation')} forgotten")
         for path, count in emptied.items():
             click.echo(f"{escaped(path)}: {counted(count, 'message')} deleted")
+        for path, count in notes.items():
+            click.echo(f"{escaped(path)}: {counted(count, 'note')} deleted")
     return 0
 
 

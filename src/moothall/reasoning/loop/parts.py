@@ -102,6 +102,8 @@ class LoopOptions(ReplyingOptions, total=False):
     tries: int
     outside_policy: AccessPolicy
     budget: Budget | None
+    budget_line: bool
+    warn_at: float | None
     journal: Journal | str | os.PathLike[str] | None
 
 

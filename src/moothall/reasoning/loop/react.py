@@ -41,6 +41,7 @@ from moothall.reasoning.loop.recording import KIND, LoopState, catch_up, program
 from moothall.reasoning.loop.results import MAX_RESULT_CHARS
 from moothall.reasoning.loop.room import bounds_of
 from moothall.reasoning.loop.run import Run
+from moothall.reasoning.loop.telling_budget import TellingBudget
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply import Reply
@@ -102,6 +103,9 @@ class ReActAgent(RecordedAgent):
             from a web page: `ACCESS_REQUESTED` asks the approver, `ACCESS_DENIED` refuses,
             `ACCESS_PERMITTED` executes it (docs/provenance.md)
         budget: what its replies together may spend; a reply stops before it would spend more
+        budget_line: whether the last message of each prompt says what is left of the budget
+        warn_at: the share of a limit of the budget, such as 0.8, at which the event `budget_low` is
+            emitted, once for each limit in a reply
         journal: a `Journal`, or the path of one, that records its replies, so that they can be
             resumed after a crash
         blocks: plugins for its loop: each brings actions and a part of the prompt, and may stand
@@ -156,6 +160,8 @@ class ReActAgent(RecordedAgent):
         tries: int = TRIES,
         outside_policy: AccessPolicy = ACCESS_REQUESTED,
         budget: Budget | None = None,
+        budget_line: bool = False,
+        warn_at: float | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
         **options: Unpack[ReplyingOptions],
     ) -> None:
@@ -167,6 +173,11 @@ class ReActAgent(RecordedAgent):
         self.actions = registry_of(actions)
         if self.blocks:
             register_blocks(self.actions, self.blocks)
+        given = getattr(self.actions, "blocks", ())
+        if more := [each for each in given if all(each is not block for block in self.blocks)]:
+            self.blocks = [*self.blocks, *more]
+        if budget_line is not False or warn_at is not None:
+            self.blocks = [*self.blocks, TellingBudget(id, budget_line, warn_at)]
         if isinstance(self.actions, ActionRegistry):
             check_actions(self.actions.actions.values(), id)
         if goals is not None:
@@ -389,6 +400,10 @@ class ReActAgent(RecordedAgent):
 
     def _program(self) -> dict[str, Any]:
         return program_of(self)
+
+    def _keeps(self) -> dict[str, Any]:
+        found = [getattr(each, "keeps_in", "") for each in self.blocks]
+        return {"folders": folders} if (folders := [each for each in found if each]) else {}
 
     async def _restore(self, part: Part, budget: Budget | None) -> None:
         record = Record(part, LoopState)

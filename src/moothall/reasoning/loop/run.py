@@ -306,7 +306,7 @@ class Run:
         """Return the model's answer, unchecked: the recorded one, or a new one."""
         try:
             for what, key, function in self.showing.asks:
-                self.showing.said[key] = await self._of_user(what, key, function)
+                self.showing.take(key, await self._of_user(what, key, function))
             self.showing.begin()
             self.state.defers = self.thread.defers
             lost, self._lost = self._lost, getattr(self.memory, "left_out", 0)

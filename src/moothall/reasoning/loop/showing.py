@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from moothall import tracing
 from moothall.action import Action
-from moothall.context import prompt_for
+from moothall.block import Guidance
+from moothall.context import checked_prompt
 from moothall.dispatch import named
 from moothall.errors import ConfigError, DefinitionError
 from moothall.goal import format_goals
@@ -18,7 +19,6 @@ from moothall.models.base import answer_of, streamed
 from moothall.models.protocol import ModelReply, ReasoningPiece, TextPiece
 from moothall.reasoning.charging import count_unbounded
 from moothall.reasoning.loop.answer import OfferedActions, as_action
-from moothall.reasoning.loop.growing import Pieces
 from moothall.reasoning.loop.parts import Looping, messages_of
 from moothall.reasoning.loop.provenance import Shown, look
 from moothall.reasoning.loop.results import as_seen, has_blocks
@@ -28,6 +28,7 @@ from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
+    from moothall.context import Context
     from moothall.memory.memory import Memory
     from moothall.models.protocol import Model
     from moothall.reasoning.reply_request import ReplyRequest
@@ -56,6 +57,7 @@ class Showing:
         self._memory = memory
         self.thread: Thread = request.state
         self.said: dict[str, str] = {}  # what functions of the prompt returned, by key
+        self._outside: list[tuple[str, str]] = []  # lines from outside, with their sources
 
     @property
     def asks(self) -> Iterable[tuple[str, str, Callable[..., Awaitable[str]]]]:
@@ -70,7 +72,13 @@ class Showing:
                     (f"guidance of the block {name!r}", f"guidance.{place}.{name}", guidance)
                 )
         new = [each for each in made if each[1] not in self.said]
-        return [(what, key, partial(prompt_for, function)) for what, key, function in new]
+        return [(what, key, partial(_text_of, function)) for what, key, function in new]
+
+    def take(self, key: str, said: Any) -> None:
+        """Take what a function of the prompt has said, now or in the record."""
+        text, lines = (said, ()) if isinstance(said, str) else said
+        self.said[key] = text
+        self._outside += [(source, line) for source, line in lines]
 
     @property
     def of_event(self) -> tuple[str, str, str | None]:
@@ -131,17 +139,22 @@ class Showing:
         if callable(own):
             own = said.get(_SYSTEM)
         guidance = getattr(agent.actions, "guidance", ())
+        ours = prompt
         if own or agent._goals or guidance or said:
             more = [text for key, text in said.items() if key != _SYSTEM]
             parts = (own, *guidance, *more, format_goals(agent._goals or ()))
             if system := "\n\n".join(filter(None, parts)):
-                prompt = [{"role": "system", "content": system}, *messages]
+                ours = prompt = [{"role": "system", "content": system}, *messages]
+            if self._outside:  # which does not count as the program's
+                lines = "\n".join(line for _, line in self._outside)
+                prompt = [{"role": "system", "content": f"{system}\n\n{lines}".strip()}, *messages]
+        told = [*self.offered.told, *self._outside] if self._outside else self.offered.told
         self._made, self._looked = prompt, self.offered.told
         is_whole = new is messages
         known = thread.has_blocks and not is_whole
         thread.has_blocks = known or any(map(has_blocks, new))
         some = None if is_whole else new
-        look(thread, self._request, prompt, self.named, some, self._looked)
+        look(thread, self._request, ours, self.named, some, told)
         return prompt
 
     def seen(self, model: Model, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -153,6 +166,42 @@ class Showing:
             self._without_marks = self._without_marks or Shown()
             prompt = self._without_marks.of(prompt)
         return as_seen(model, prompt) if has_blocks else prompt
+
+
+async def _text_of(function: Callable[..., Any], context: Context[Any]) -> Any:
+    """Return what a function says for the prompt, as JSON data."""
+    made = await awaited(function(context))
+    if not isinstance(made, Guidance):
+        return checked_prompt(made)
+    return [checked_prompt(made.text), [[source, line] for source, line in made.outside]]
+
+
+class Pieces:
+    """The pieces of one answer, as events; with a schema, each with the value so far."""
+
+    __slots__ = ("_about", "_schema", "_texts")
+
+    def __init__(
+        self, schema: dict[str, Any] | None, agent: str, run_id: str, thread: str | None
+    ) -> None:
+        self._schema = schema
+        self._about = (agent, run_id, thread)
+        self._texts: list[str] = []
+
+    def event(self, part: TextPiece | ReasoningPiece) -> TextPiece | ReasoningPiece:
+        """Return the event of a piece, which reads its value once somebody looks at it."""
+        text = part.text
+        if type(part) is ReasoningPiece:
+            return ReasoningPiece(text, *self._about)
+        if self._schema is None:
+            return TextPiece(text, *self._about)
+        self._texts.append(text)
+        return TextPiece(text, *self._about, _value=partial(self._value, len(self._texts)))
+
+    def _value(self, pieces: int) -> Any:
+        from moothall.signature.growing import value_so_far
+
+        return value_so_far("".join(self._texts[:pieces]), self._schema or {})
 
 
 class Asked(Protocol):

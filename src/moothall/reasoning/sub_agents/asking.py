@@ -65,7 +65,8 @@ def asking(
         part = None
         if caller is not None and call is not None and call.key and agent._records:
             part, before = _recorded_in(caller.recorded, call.key, agent, before)
-        with _passing(agent, thread), within(JOINED, Joined(agent, part, (), before)):
+        of = None if caller is None else caller.thread
+        with _passing(agent, thread, of), within(JOINED, Joined(agent, part, (), before)):
             reply = await agent.reply(text, **_stated(thread=thread, deps=deps, budget=budget))
         return str(agent._said(reply))
 
@@ -115,11 +116,14 @@ def _recorded_in(
 
 
 @contextmanager
-def _passing(agent: Any, thread: str) -> Iterator[None]:
-    """Have a thread end with this block, with all that the process keeps of it."""
+def _passing(agent: Any, thread: str, of: str | None = None) -> Iterator[None]:
+    """Have a thread end with this block, with all that the process keeps of it.
+
+    `of` is the thread on whose behalf it is.
+    """
     with ExitStack() as stack:
         stack.callback(agent._end_thread, thread)
-        stack.enter_context(within(FRESH, True))
+        stack.enter_context(within(FRESH, FRESH.get() or (of,)))
         yield
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Final
-
-from moothall.models.protocol import ReasoningPiece, TextPiece
 
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _UNENDED: Final = "+-.0123456789abcdefghijklmnopqrstuvwxyzE"
@@ -15,32 +12,6 @@ _UNENDED: Final = "+-.0123456789abcdefghijklmnopqrstuvwxyzE"
 _WHOLE_ONLY: Final = frozenset(("enum", "const", "format", "pattern"))
 _DEPTH: Final = 40
 _MOST_SCHEMAS: Final = 1000
-
-
-class Pieces:
-    """The pieces of one answer, as events; with a schema, each with the value so far."""
-
-    __slots__ = ("_about", "_schema", "_texts")
-
-    def __init__(
-        self, schema: dict[str, Any] | None, agent: str, run_id: str, thread: str | None
-    ) -> None:
-        self._schema = schema
-        self._about = (agent, run_id, thread)
-        self._texts: list[str] = []
-
-    def event(self, part: TextPiece | ReasoningPiece) -> TextPiece | ReasoningPiece:
-        """Return the event of a piece, which reads its value once somebody looks at it."""
-        text = part.text
-        if type(part) is ReasoningPiece:
-            return ReasoningPiece(text, *self._about)
-        if self._schema is None:
-            return TextPiece(text, *self._about)
-        self._texts.append(text)
-        return TextPiece(text, *self._about, _value=partial(self._value, len(self._texts)))
-
-    def _value(self, pieces: int) -> Any:
-        return value_so_far("".join(self._texts[:pieces]), self._schema or {})
 
 
 def value_so_far(text: str, schema: dict[str, Any]) -> Any:
