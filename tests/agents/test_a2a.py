@@ -44,6 +44,7 @@ from moothall import (
     action,
 )
 from moothall.doors import asgi
+from moothall.models import ModelReply
 from moothall.models.protocol import TextPiece
 
 Serve = Callable[[Any], str]
@@ -399,6 +400,34 @@ def test_a2a_agent_whose_token_is_missing_says_where_it_belongs(serve: Serve) ->
     closed = asgi(ReActAgent("shop", ScriptedModel(["Hello."])), token="secret")
     with pytest.raises(ModelError, match=r"status 401.*a token belongs in headers="):
         A2AAgent("far", serve(closed)).reply_sync("Hello")
+
+
+def test_a2a_agent_gets_files_of_an_answer_as_blocks(serve: Serve) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    drawing = ReActAgent("painter", ScriptedModel([ModelReply("Here.", blocks=(image,))]))
+    far = A2AAgent("far", serve(asgi(drawing)))
+    reply = far.reply_sync("Draw.")
+    assert (reply.text, reply.blocks) == ("Here.", [image])
+
+
+@pytest.mark.parametrize("is_async", (False, True))
+def test_a2a_agent_asks_for_its_headers_before_each_request(serve: Serve, is_async: bool) -> None:
+    asked: list[str] = []
+
+    def plain() -> dict[str, str]:
+        asked.append("")
+        return {"Authorization": "Bearer t0ken"}
+
+    async def later() -> dict[str, str]:
+        return plain()
+
+    agent = ReActAgent("shop", ScriptedModel(["Good day.", "Again."]))
+    url = serve(asgi(agent, token="t0ken"))
+    far = A2AAgent("far", url, headers=later if is_async else plain)
+    assert far.reply_sync("Hello").text == "Good day."
+    many = len(asked)
+    assert far.reply_sync("And?").text == "Again."
+    assert len(asked) > many
 
 
 def test_a2a_agent_gives_its_headers_to_no_other_server(serve: Serve) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ from doors.a2a_calls import BEGUN, CANCELLED, call, plain, rpc, shop, state
 from doors.conftest import serving
 from moothall import Call, Context, ReActAgent, ScriptedModel, action
 from moothall.doors import asgi
+from moothall.models import ModelReply
 
 Serve = Callable[[Any], str]
 
@@ -159,6 +161,31 @@ def test_a2a_value_of_a_reply_is_a_data_part(serve: Serve) -> None:
     agent = ReActAgent("shop", ScriptedModel([call("total", amount=3)]), actions=[total])
     task = rpc(serve(asgi(agent)), "SendMessage", plain("Sum?"))["result"]["task"]
     assert {"data": {"amount": 3}, "mediaType": "application/json"} in task["artifacts"][0]["parts"]
+
+
+def test_a2a_images_and_audio_of_a_reply_are_files(serve: Serve, tmp_path: Path) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    sound = {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}}
+    link = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    agent = shop(ModelReply("Here.", blocks=(image, sound, link)), journal=tmp_path / "runs.db")
+    url = serve(asgi(agent))
+
+    async def main() -> dict[str, Any]:
+        async with connected(url, streaming=False) as client:
+            return await sent(client, message("Draw."))
+
+    task = asyncio.run(main())
+    (artifact,) = task["artifacts"]
+    assert artifact["parts"] == [
+        {"text": "Here.", "mediaType": "text/plain"},
+        {"raw": "aGk=", "mediaType": "image/png"},
+        {"raw": "aGk=", "mediaType": "audio/mp3"},
+        {"url": "https://example.com/a.png", "mediaType": "image/*"},
+    ]
+    # After a restart the journal has it.
+    again = serve(asgi(shop(journal=tmp_path / "runs.db")))
+    got = rpc(again, "GetTask", {"id": task["id"]})["result"]
+    assert got["artifacts"] == [artifact]
 
 
 def test_a2a_cancel_ends_the_reply(serve: Serve) -> None:

@@ -6,23 +6,24 @@ import asyncio
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from moothall.a2a.client import Broken, RemoteTask, Server
-from moothall.a2a.wire import COMPLETED, INPUT_REQUIRED, data_part, text_part
+from moothall.a2a.wire import COMPLETED, INPUT_REQUIRED, block_part, data_part, text_part
 from moothall.action import Action, action
 from moothall.approval import ApprovalRequest, Question
 from moothall.approval.approval import answer, approve
 from moothall.arguments import check_seconds, names_checked
-from moothall.errors import ConfigError, ModelError, NobodyToAsk
+from moothall.errors import ModelError, NobodyToAsk
 from moothall.http.addresses import hosts_of
 from moothall.journal.stop_reason import StopReason
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.protocol import ChatMessage, TextPiece, Usage
+from moothall.models.remote.http_model import HeadersLike, check_headers
 from moothall.models.settings import check_base_url
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.reply import Reply
@@ -73,8 +74,9 @@ class A2AAgent(ConversationalAgent):
         id: its id
         url: the address of the server, where its card is at `/.well-known/agent-card.json`, or the
             card's own address, which ends in `.json`
-        headers: what each request states besides, such as `{"Authorization": "Bearer …"}`; they are
-            sent to the card's server alone
+        headers: what each request states besides, such as `{"Authorization": "Bearer …"}`; or a
+            function, plain or `async`, that returns it for each request. They are sent to the
+            card's server alone
         timeout_s: seconds until the task has ended or asks something
         allow_hosts: other hosts that may be called if the card names them, such as
             `agents.example.org` or `10.0.0.5:8000`; without them only the card's own server is,
@@ -95,7 +97,7 @@ class A2AAgent(ConversationalAgent):
         id: str | int,
         url: str,
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: HeadersLike = None,
         timeout_s: float = 300.0,
         allow_hosts: Iterable[str] = (),
         **options: Unpack[AgentOptions],
@@ -104,14 +106,11 @@ class A2AAgent(ConversationalAgent):
         where = f"agent {id!r}"
         self.url: str = check_base_url(url, f"{where}: url=")
         check_seconds(f"{where}: timeout_s=", timeout_s)
-        given = {} if headers is None else headers
-        if not isinstance(given, Mapping) or not all(
-            isinstance(text, str) and text.isprintable() for each in given.items() for text in each
-        ):
-            raise ConfigError(f"{where}: headers= must be texts by name")
+        if not callable(headers):
+            check_headers(headers or {}, where)
         self._timeout_s = float(timeout_s)
         hosts = hosts_of(allow_hosts, f"{where}: allow_hosts=")
-        self._server = Server(where, self.url, given, self._timeout_s, hosts)
+        self._server = Server(where, self.url, headers, self._timeout_s, hosts)
         self._counted = [0, 0]  # replies, and how many of them failed
         self._fault: tuple[float, str] | None = None  # when and why the last one failed
 
@@ -198,7 +197,7 @@ class A2AAgent(ConversationalAgent):
         reason: StopReason = "unreadable" if fault else "done"
         messages: list[ChatMessage] = [
             {"role": "user", "content": json_text(request.content)},
-            {"role": "assistant", "content": task.text},
+            {"role": "assistant", "content": _content_of(task)},
         ]
         return Reply(task.text, value, messages, [], Usage(), reason, fault, None, request.run_id)
 
@@ -253,7 +252,7 @@ class A2AAgent(ConversationalAgent):
     async def _followed(
         self, request: ReplyRequest, message: dict[str, Any], task: RemoteTask
     ) -> None:
-        options: dict[str, Any] = {"acceptedOutputModes": ["text/plain", "application/json"]}
+        options: dict[str, Any] = {"acceptedOutputModes": ["text/plain", "application/json", "*/*"]}
         params = {"message": message, "configuration": options}
         if await self._server.streams():
             try:
@@ -348,21 +347,11 @@ def _of(thread: Thread) -> _Conversation:
     return known
 
 
+def _content_of(task: RemoteTask) -> str | list[dict[str, Any]]:
+    """Return an answer as the content of a chat message: blocks, if there are files in it."""
+    said = [{"type": "text", "text": task.text}] if task.text else []
+    return [*said, *task.blocks] if task.blocks else task.text
+
+
 def _parts_of(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a text or blocks as parts: a text, a picture's bytes or address, or data."""
-    if isinstance(content, str):
-        return [text_part(content)]
-    parts: list[dict[str, Any]] = []
-    for block in content:
-        image = block.get("image_url")
-        url = image.get("url") if isinstance(image, dict) else None
-        if block["type"] == "text":
-            parts.append(text_part(block["text"]))
-        elif not isinstance(url, str):
-            parts.append(data_part(block))
-        elif url.startswith("data:") and ";base64," in url:
-            kind, _, raw = url.removeprefix("data:").partition(";base64,")
-            parts.append({"raw": raw, "mediaType": kind})
-        else:
-            parts.append({"url": url})
-    return parts
+    return [text_part(content)] if isinstance(content, str) else list(map(block_part, content))

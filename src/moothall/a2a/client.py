@@ -5,22 +5,34 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from moothall import tracing
-from moothall.a2a.wire import CARD_PATH, COMPLETED, PAUSED, STATES, SUBMITTED, TERMINAL, VERSION
+from moothall.a2a.wire import (
+    CARD_PATH,
+    COMPLETED,
+    PAUSED,
+    STATES,
+    SUBMITTED,
+    TERMINAL,
+    VERSION,
+    part_block,
+)
 from moothall.errors import ModelError
 from moothall.http import Client, HTTPError, Response
 from moothall.http.addresses import is_of
 from moothall.http.network import is_loopback
 from moothall.jsonvalue import json_text
+from moothall.models.remote.http_model import HeadersLike, check_headers
 from moothall.models.server_events import ServerEvents
 from moothall.text import one_line
+from moothall.threads import awaited
 
 _MOST_BYTES: Final = 64 << 20
 _MOST_PARTS: Final = 10_000
+_TEXTS: Final = ("text", "raw", "url", "mediaType", "filename")
 
 
 class Broken(ModelError):
@@ -60,6 +72,12 @@ class RemoteTask:
     def data(self) -> list[Any]:
         """The values among the parts of the answer."""
         return [part["data"] for parts in self._answers() for part in parts if "data" in part]
+
+    @property
+    def blocks(self) -> list[dict[str, Any]]:
+        """The files among the parts of the answer, as blocks of content."""
+        found = (part_block(part) for parts in self._answers() for part in parts)
+        return list(filter(None, found))
 
     def _answers(self) -> list[list[dict[str, Any]]]:
         if self.message is not None:
@@ -146,7 +164,8 @@ def _parts(found: Any) -> list[dict[str, Any]]:
         raise _nonsense(found)
     parts = _list(found.get("parts", []))
     for part in parts:
-        if not isinstance(part, dict) or not isinstance(part.get("text", ""), str):
+        texts = [part.get(name, "") for name in _TEXTS] if isinstance(part, dict) else [None]
+        if not all(isinstance(each, str) for each in texts):
             raise _nonsense(part)
     return list(parts)
 
@@ -161,7 +180,7 @@ class Server:
     Args:
         name: who calls it, for errors
         url: its address, at which its card is, or the card's own, which ends in `.json`
-        headers: what each request states besides
+        headers: what each request states besides, or a function that returns it
         timeout_s: seconds until an answer has ended
         hosts: other hosts that its card may name
     """
@@ -170,14 +189,14 @@ class Server:
         self,
         name: str,
         url: str,
-        headers: Mapping[str, str],
+        headers: HeadersLike,
         timeout_s: float,
         hosts: frozenset[tuple[str, int | None]] = frozenset(),
     ) -> None:
         self._name = name
         self._hosts = hosts
         self._url = url if url.endswith(".json") else f"{url}{CARD_PATH}"
-        self._headers = dict(headers)
+        self._headers = headers
         # No call is sent again by itself: the server may have begun its task.
         options: Any = {"timeout_s": timeout_s, "max_retries": 0, "max_bytes": _MOST_BYTES}
         self._client = Client(name, **options)
@@ -231,13 +250,16 @@ class Server:
             "Content-Type": "application/json",
             "Accept": "text/event-stream, application/json" if stream else "application/json",
             "A2A-Version": VERSION,
-            **self._headers,
         }
         return await self._asked("POST", url, headers, json.dumps(call).encode(), stream)
 
     async def _asked(
         self, method: str, url: str, headers: dict[str, str], body: bytes | None, stream: bool
     ) -> Response:
+        given = self._headers() if callable(self._headers) else self._headers
+        stated = await awaited(given) or {}
+        check_headers(stated, self._name)
+        headers = {**headers, **stated}
         if tracing.active is not None:
             headers = {**tracing.active.stated(), **headers}
         try:
@@ -271,7 +293,7 @@ class Server:
     async def _endpoint(self) -> tuple[str, bool]:
         """Return the address of the methods and whether they stream, as the card says."""
         if self._found is None:
-            headers = {"Accept": "application/json", **self._headers}
+            headers = {"Accept": "application/json"}
             response = await self._asked("GET", self._url, headers, None, False)
             self._found = self._endpoint_of(response.content)
         return self._found

@@ -197,6 +197,45 @@ def data_part(data: Any) -> dict[str, Any]:
     return {"data": data, "mediaType": "application/json"}
 
 
+def block_part(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block of content as a part: a text, a file's bytes or address, or data."""
+    kind = str(block.get("type"))
+    given = block.get(kind)
+    about = given if isinstance(given, dict) else {"url": given}
+    if kind == "text" and isinstance(given, str):
+        return text_part(given)
+    if kind == "input_audio" and isinstance(about.get("data"), str):
+        return {"raw": about["data"], "mediaType": f"audio/{about.get('format') or 'wav'}"}
+    url = about.get(_DATA_OF.get(kind, "")) or about.get("file_url")
+    if not isinstance(url, str):
+        return data_part(block)
+    part = {"filename": about["filename"]} if isinstance(about.get("filename"), str) else {}
+    if not url.startswith("data:"):
+        return {"url": url, **({"mediaType": "image/*"} if kind == "image_url" else {}), **part}
+    media, _, raw = url.removeprefix("data:").partition(";base64,")
+    return {"raw": raw, "mediaType": media, **part}
+
+
+def part_block(part: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a part that is a file as a block of content; None for text and data."""
+    media = str(part.get("mediaType") or "application/octet-stream")
+    raw, url = part.get("raw"), part.get("url")
+    if isinstance(raw, str):
+        url = f"data:{media};base64,{raw}"
+        if media.startswith("audio/"):
+            audio = {"data": raw, "format": media.removeprefix("audio/")}
+            return {"type": "input_audio", "input_audio": audio}
+    if not isinstance(url, str):
+        return None
+    if media.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    named = {"filename": str(part["filename"])} if part.get("filename") else {}
+    return {"type": "file", "file": {"file_url" if raw is None else "file_data": url, **named}}
+
+
+_DATA_OF: Final = {"image_url": "url", "file": "file_data"}
+
+
 def message_of(
     role: str, id: str, task: str, context: str, parts: list[dict[str, Any]]
 ) -> dict[str, Any]:

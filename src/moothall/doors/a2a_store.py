@@ -288,7 +288,7 @@ class Tasks:
         except StateError:
             reply = None
         if state == COMPLETED and reply is not None:
-            made = [artifact_of(reply.text, reply.value)] if artifacts else []
+            made = [artifact_of(reply.text, reply.value, reply.blocks)] if artifacts else []
         elif state == INPUT_REQUIRED:
             note = IN_DOUBT
         elif state == FAILED:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from moothall.a2a.wire import (
     TERMINAL,
     WORKING,
     Fault,
+    block_part,
     data_part,
     message_of,
     moment,
@@ -143,7 +144,8 @@ class Task:
             raise
         else:
             reply = self._reply
-            self.artifacts = [artifact_of(json_text(value), None if reply is None else reply.value)]
+            made = (json_text(value), *(() if reply is None else (reply.value, reply.blocks)))
+            self.artifacts = [artifact_of(*made)]
             self._emit({"artifactUpdate": self._update(self.artifacts[0], False, True)})
             self._end(COMPLETED)
 
@@ -305,9 +307,12 @@ def _no_answer() -> Fault:
     )
 
 
-def artifact_of(text: str, value: Any = None) -> dict[str, Any]:
-    """Return a reply as an artifact: its text, and its value if the value is not the text."""
-    parts = [text_part(text)]
+def artifact_of(
+    text: str, value: Any = None, blocks: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return a reply as an artifact: its text, its files, and its value if that is not the text."""
+    parts = [text_part(text)] if text or not blocks else []
+    parts += map(block_part, blocks)
     if value is not None and not isinstance(value, str):
         parts.append(data_part(deep_json(value)))
     return {"artifactId": "reply", "name": "reply", "parts": parts}
