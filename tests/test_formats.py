@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from moothall import (
+    ACCESS_REQUESTED,
+    Action,
     Budget,
     InboxError,
     Journal,
@@ -26,7 +28,7 @@ from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.inbox import ENDED, STARTED, Inbox
 
 FORMATS = Path(__file__).with_name("formats")
-JOURNALS = ("journal-4.db", "journal-5.db")
+JOURNALS = ("journal-4.db", "journal-5.db", "journal-6.db")
 
 
 def copied(name: str, folder: Path) -> Path:
@@ -41,8 +43,8 @@ def pay(coins: int) -> str:
 @pytest.mark.parametrize("name", JOURNALS)
 def test_a_journal_is_read_found_and_resumed(tmp_path: Path, name: str) -> None:
     with Journal(copied(name, tmp_path)) as journal:
-        assert [each.id for each in journal.runs()] == ["bread-1", "apples-1", "bread-2"]
-        bread, apples, copy = journal.runs()
+        bread, apples, copy = journal.runs()[:3]
+        assert [bread.id, apples.id, copy.id] == ["bread-1", "apples-1", "bread-2"]
         assert (bread.state, apples.thread, copy.forked_from) == ("done", "anna", "bread-1")
         assert (bread.model_calls, bread.actions) == (2, 1)
         assert bread.tokens > 0
@@ -110,6 +112,16 @@ def test_saved_states_are_loaded() -> None:
     assert (budget.spent.tokens, budget.spent.usd) == (7, 0.25)
 
 
+def test_what_a_run_waits_for_is_read_and_answered(tmp_path: Path) -> None:
+    with Journal(copied("journal-6.db", tmp_path)) as journal:
+        (wait,) = journal.waiting("pay-1")
+        assert (wait.kind, wait.action, wait.args) == ("approval", "pay", {"coins": 3})
+        journal.answer("pay-1", wait.key, False, by="eva")
+        asked = Action("pay", pay, "Pay.", access_policy=ACCESS_REQUESTED)
+        payer = ReActAgent("payer", ScriptedModel(["", "No."]), actions=[asked], journal=journal)
+        assert payer.reply_sync("Pay 3.", run_id="pay-1").text == "No."
+
+
 def test_messages_of_the_wire_are_read() -> None:
     found = json.loads((FORMATS / "messages-1.json").read_text())
     inbound, permission = wire.restored(json.dumps(found["received"]).encode())
@@ -128,7 +140,7 @@ def test_messages_of_the_wire_are_read() -> None:
 @pytest.mark.parametrize(
     ("name", "opens", "error"),
     (
-        ("journal-5.db", Journal, JournalError),
+        ("journal-6.db", Journal, JournalError),
         ("memory-2.db", SQLiteMemory, MemoryFileError),
         ("inbox-1.db", Inbox, InboxError),
     ),

@@ -24,11 +24,13 @@ from moothall.approval import ApprovalRequest as ApprovalRequest
 from moothall.approval import Approver as Approver
 from moothall.approval import CallbackApprover as CallbackApprover
 from moothall.approval import ChangedArgs as ChangedArgs
+from moothall.approval import Later as Later
 from moothall.approval import Question as Question
 from moothall.approval import RefuseAll as RefuseAll
 from moothall.approval import Rule as Rule
 from moothall.approval import RuleApprover as RuleApprover
 from moothall.approval import TerminalApprover as TerminalApprover
+from moothall.approval import Waiting as Waiting
 from moothall.approval.approval import Refused as Refused
 from moothall.block import Block as Block
 from moothall.budget import Budget as Budget

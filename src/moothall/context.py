@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
-from moothall.approval import Question, answer
+from moothall.approval import Later, Question, answer
 from moothall.arguments import check_function
-from moothall.errors import ConfigError, DefinitionError
+from moothall.errors import ConfigError, DefinitionError, NobodyToAsk
 from moothall.threads import awaited, loop_is_running
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", default=Any)
 _NO_DEPS: Any = None
+_Ask: TypeAlias = Callable[[], Awaitable[str]]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -54,6 +55,8 @@ class Context(Generic[T]):
     _heard: Callable[[str], None] | None = None  # told what the person answers
     _told: Callable[[str], None] | None = None  # told the progress, on the loop
     _seen: Callable[[], Awaitable[None]] | None = None  # waits until a reader has seen the call
+    # Answers a question from the journal, or by calling what asks; None without a journal.
+    _from_journal: Callable[[Question, _Ask], Awaitable[str]] | None = None
     _waited: set[Future[str]] = field(init=False, default_factory=set)  # what threads wait for
     _cut_off: bool = field(init=False, default=False)
 
@@ -170,12 +173,25 @@ class PendingQuestion:
 
     async def _answer(self) -> str:
         context = self._context
-        if context._seen is not None:
-            await context._seen()  # whoever shows the question shows the call first
-        said = await answer(context.agent._approver(), self._question)
+        recall = context._from_journal
+        try:
+            said = await (self._asked() if recall is None else recall(self._question, self._asked))
+        except Later as later:
+            if later.question is not None:
+                raise
+            raise NobodyToAsk(
+                f"agent {self._question.agent!r} has a question whose answer would come later: "
+                "that needs a reply of an agent with a journal="
+            ) from None
         if context._heard is not None:
             context._heard(said)
         return said
+
+    async def _asked(self) -> str:
+        context = self._context
+        if context._seen is not None:
+            await context._seen()  # whoever shows the question shows the call first
+        return await answer(context.agent._approver(), self._question)
 
     def result(self) -> str:
         """Wait for the answer in a thread."""

@@ -15,6 +15,7 @@ from types import CoroutineType
 from typing import Any, Protocol
 
 from moothall.action import Action
+from moothall.approval import Later
 from moothall.text import error_message
 from moothall.threads import DATA, WORKERS, awaited, is_async, is_cancelled, loop_is_running
 
@@ -162,6 +163,8 @@ def _fly(flight: _Flight, environment: Any, action: Action, args: dict[str, Any]
     _HERE.flight = flight
     try:
         return environment.execute_action(action, args)
+    except Later:
+        raise
     except BaseException as error:  # sys.exit() in an action is no reason to end a loop
         return failed(error)
     finally:

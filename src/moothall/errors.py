@@ -42,8 +42,7 @@ class HookError(MoothallError):
         is_block = type.startswith("around_")
         who = f"{type} of the block {hook!r}" if is_block else f"the {type} hook {hook!r}"
         super().__init__(f"agent {agent!r}: {who} failed: {reason}")
-        self.type = type
-        self.hook = hook
+        self.type, self.hook = type, hook
 
 
 class InvalidId(MoothallError, ValueError):
@@ -92,9 +91,7 @@ class ActionError(RequestError):
 
     def __init__(self, type: str, text: str, where: str | None = None) -> None:
         super().__init__(f"{type}: {text}" if text else type)
-        self.type = type
-        self.text = text
-        self.where = where
+        self.type, self.text, self.where = type, text, where
 
 
 class _OfSpace(ActionError):
@@ -114,6 +111,10 @@ class Deadlock(_OfSpace):
 
 class InDoubt(_OfSpace):
     """The action had begun when its process ended: whether it took effect is not known."""
+
+
+class RunWaiting(_OfSpace):
+    """The reply waits in its journal for an answer, a result or a moment."""
 
 
 class InvalidArguments(RequestError):
@@ -306,8 +307,7 @@ class _StoreError(MoothallError):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{self._what} {path!r}: {reason}")
-        self.path = path
-        self.reason = reason
+        self.path, self.reason = path, reason
 
 
 class MemoryFileError(_StoreError):

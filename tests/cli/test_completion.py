@@ -54,6 +54,8 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
     assert commands.split() == [
         *(
             "act",
+            "answer",
+            "approvals",
             "budgets",
             "chat",
             "completion",
@@ -68,6 +70,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
             "serve",
             "simulate",
             "studio",
+            "waiting",
         ),
     ]
     limits = ["--max-iterations", "--max-seconds", "--max-tokens", "--max-usd"]

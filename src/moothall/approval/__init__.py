@@ -11,8 +11,10 @@ from moothall.approval.approval import Question as Question
 from moothall.approval.approval import RefuseAll as RefuseAll
 from moothall.approval.approval import Refused as Refused
 from moothall.approval.approval import TerminalApprover as TerminalApprover
+from moothall.approval.approval import Waiting as Waiting
 from moothall.approval.approval import answer as answer
 from moothall.approval.approval import approve as approve
 from moothall.approval.approval import check_approver as check_approver
+from moothall.approval.later import Later as Later
 from moothall.approval.rules import Rule as Rule
 from moothall.approval.rules import RuleApprover as RuleApprover

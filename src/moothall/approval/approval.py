@@ -14,9 +14,10 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, TextIO, runtime_checkable
 
 from moothall.approval.decision import ANSWERS, Check, changed_or_refused
@@ -25,6 +26,7 @@ from moothall.approval.decision import ChangedArgs as ChangedArgs
 from moothall.approval.decision import Decision as Decision
 from moothall.approval.decision import Refused as Refused
 from moothall.approval.decision import not_permitted as not_permitted
+from moothall.approval.later import Later, names_of, seconds_of
 from moothall.arguments import check_function
 from moothall.errors import (
     DefinitionError,
@@ -153,7 +155,10 @@ class Approver(Protocol):
     """Answers approval requests; may be sync or async. Sync ones are called in a worker thread."""
 
     def approve(self, request: ApprovalRequest, /) -> Decision | Awaitable[Decision]:
-        """Return True to permit; anything else refuses, `Refused("…")` with a reason."""
+        """Return True to permit; anything else refuses, `Refused("…")` with a reason.
+
+        With `Later()`, the decision comes by `journal.answer`.
+        """
 
 
 def check_approver(approver: object, whose: str, name: str = "approver") -> None:
@@ -167,7 +172,10 @@ def check_approver(approver: object, whose: str, name: str = "approver") -> None
 
 
 async def approve(approver: Approver | None, request: ApprovalRequest) -> Decision:
-    """Ask an approver. No approver, an exception and what is not a permission refuse."""
+    """Ask an approver. No approver, an exception and what is not a permission refuse.
+
+    `Later` is returned: whoever cannot wait for it refuses.
+    """
     if approver is None:
         return False
     try:
@@ -175,6 +183,8 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
     except Exception as error:
         log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
         return False
+    if isinstance(answer, Later):
+        return answer
     if isinstance(answer, Always):
         return answer if request.outside else True
     if isinstance(answer, ChangedArgs):
@@ -186,7 +196,10 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
 
 
 async def answer(approver: Approver | None, question: Question) -> str:
-    """Ask the person behind an approver, whose `answer` may be sync or async, or NobodyToAsk."""
+    """Ask the person behind an approver, whose `answer` may be sync or async, or NobodyToAsk.
+
+    If the answer comes later, `Later` is raised.
+    """
     method: Any = getattr(approver, "answer", None)
     if not callable(method):
         who = (
@@ -197,6 +210,8 @@ async def answer(approver: Approver | None, question: Question) -> str:
             "its space an approver= such as TerminalApprover()"
         )
     given = await called(method, question)
+    if isinstance(given, Later):
+        raise given
     if not isinstance(given, str):
         raise TypeError(
             f"the answer to a question of agent {question.agent!r} must be text, got {given!r:.80}"
@@ -242,6 +257,40 @@ class CallbackApprover:
         """Return the function's decision."""
         decision: Decision = await called(self.function, request)
         return decision
+
+
+class Waiting:
+    """Has each approval, and each question to a person, wait in the journal for its answer.
+
+    `journal.answer`, `moothall approvals` and `moothall answer` give the answers, from any process.
+
+    Args:
+        until: seconds, or a timedelta, after which a request counts as refused; never by default
+        remind: seconds, or a timedelta, between reminders; none by default
+        who: the names of those who may answer; anybody by default
+
+    Raises:
+        ConfigError: an argument is not valid
+    """
+
+    def __init__(
+        self,
+        *,
+        until: float | timedelta | None = None,
+        remind: float | timedelta | None = None,
+        who: str | Iterable[str] = (),
+    ) -> None:
+        self.until: float | None = None if until is None else seconds_of(until, "until")
+        self.remind: float | None = None if remind is None else seconds_of(remind, "remind")
+        self.who: tuple[str, ...] = names_of(who)
+
+    def approve(self, request: ApprovalRequest) -> Later:
+        """Return that the decision comes later."""
+        return Later(until=self.until, remind=self.remind, who=self.who)
+
+    def answer(self, question: Question) -> Later:
+        """Return that the answer comes later."""
+        return Later(until=self.until, remind=self.remind, who=self.who)
 
 
 class TerminalApprover:

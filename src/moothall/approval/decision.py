@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from moothall.approval.later import Later
 from moothall.errors import ConfigError, InvalidArguments, NotPermitted
+from moothall.jsonvalue import NotJSON, to_json
 from moothall.text import printable
 
 logger: logging.Logger = logging.getLogger("moothall.approval")
@@ -55,10 +57,11 @@ class ChangedArgs:
             raise ConfigError(f"ChangedArgs: args must be a dict, got {self.args!r:.80}")
 
 
-Decision: TypeAlias = bool | Refused | Always | ChangedArgs
-"""An approver's decision: True, `Always()` and `ChangedArgs(…)` permit; anything else refuses."""
+Decision: TypeAlias = bool | Refused | Always | ChangedArgs | Later
+"""An approver's decision: True, `Always()` and `ChangedArgs(…)` permit; `Later()` says that the
+decision comes later; anything else refuses."""
 
-ANSWERS: Final = "True, False, Refused(…), Always() or ChangedArgs(…)"
+ANSWERS: Final = "True, False, Refused(…), Always(), ChangedArgs(…) or Later()"
 """What an approver may answer, in words."""
 
 Check: TypeAlias = Callable[[dict[str, Any]], object]
@@ -80,7 +83,46 @@ def changed_or_refused(changed: ChangedArgs, args: dict[str, Any], check: Check 
 
 def not_permitted(where: str, decision: object) -> NotPermitted:
     """Return the error for a call that was not permitted."""
+    if isinstance(decision, Later):
+        decision = Refused("it would wait for its approval, which needs a reply with a journal=")
     if not isinstance(decision, bool | Refused):  # an agent's own `request_permission` gave it
         logger.warning('"%s" is refused: an answer must be %s, got %.80r', where, ANSWERS, decision)
     why = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
     return NotPermitted(f'"{where}" not permitted{why}')
+
+
+def decision_json(given: object) -> Any:
+    """Return a decision as JSON data: the answer to an approval that waits in a journal.
+
+    Raises:
+        ConfigError: it is no decision
+    """
+    if isinstance(given, Refused):
+        return {"refused": given.reason} if given.reason else False
+    if isinstance(given, Always):
+        return {"always": True}
+    if isinstance(given, ChangedArgs):
+        try:
+            return {"args": to_json(given.args)}
+        except NotJSON as error:
+            raise ConfigError(f"the arguments of ChangedArgs are not JSON: {error}") from error
+    if isinstance(given, bool) or decision_of(given) is not False:
+        return given
+    raise ConfigError(f"the answer to an approval must be {_GIVEN}, got {given!r:.80}")
+
+
+_GIVEN: Final = 'True, False, Refused(…), Always() or ChangedArgs(…) (as JSON: {"refused": "…"})'
+
+
+def decision_of(data: Any) -> Decision:
+    """Return the decision in JSON data; what is none refuses."""
+    match data:
+        case True:
+            return True
+        case {"refused": str(reason), **rest} if not rest:
+            return Refused(reason)
+        case {"always": True, **rest} if not rest:
+            return Always()
+        case {"args": dict(args), **rest} if not rest:
+            return ChangedArgs(args)
+    return False

@@ -23,6 +23,8 @@ from moothall.errors import MoothallError
 # By command: its module, imported when the command runs, its name there, and its short help.
 _COMMANDS = {
     "act": ("run.act", "Have an agent work on the files of a folder."),
+    "answer": ("operate.waiting:answer", "Give a run what it waits for."),
+    "approvals": ("operate.waiting:approvals", "Show, permit and refuse what waits for a person."),
     "budgets": ("operate.budgets", "Show and change the budgets that processes share."),
     "chat": ("chat.command", "Talk with agents at the terminal."),
     "completion": ("main:completion", "Print the completion script of a shell."),
@@ -40,6 +42,7 @@ _COMMANDS = {
     "serve": ("serving.serve", "Serve agents over RabbitMQ, or to MCP clients."),
     "studio": ("studio", "Serve a web page to chat, review and watch."),
     "simulate": ("run.simulate", "Simulate a town of citizens, or run an experiment."),
+    "waiting": ("operate.waiting:waiting", "List what runs wait for."),
 }
 
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}  # for the subcommands, too

@@ -33,7 +33,7 @@ KINDS = ("Conversation", "DualActAgent", "ReActAgent", "Researcher", "Schedule",
 
 _STATES: dict[str, str] = {
     **{str(reason): means.words for reason, means in REASONS.items()},
-    "waiting": "waiting for a person's permission",
+    "waiting": "waiting for an answer, a result or a moment",
     **dict.fromkeys(ANSWERED, "done"),
     "stopped": "stopped: its process ended",
     "in_doubt": "in doubt: the outcome of an action is unknown",
@@ -77,6 +77,7 @@ class _Runs(click.Group):
 @click.option("--since", metavar="TIME", type=Moment(), help="Only runs worked on since.")
 @click.option("--until", metavar="TIME", type=Moment(), help="Only runs begun until then.")
 @click.option("--text", metavar="WORDS", help="Only runs with these words in task or reply.")
+@click.option("--decided-by", metavar="NAME", help="Only runs with a decision of this person.")
 @click.option("--needs-me", is_flag=True, help="Only runs that wait for a person.")
 @click.option(
     "--sort",
@@ -112,11 +113,11 @@ def command(
     A run is shown with one line for each entry of its record. Calls in doubt (actions that were
     running when the run was cut off) are numbered; `moothall resume` takes these numbers.
 
-    A list ends with sums of all runs that were found. The states are running, waiting (for a
-    person's permission), in_doubt (it was cut off during an action, and a person decides), stopped
-    (its process ended otherwise), done, and the other reasons for which a run ends. --needs-me
-    lists those that are waiting, in_doubt or stopped. A TIME is a date such as 2026-11-24, with a
-    time (2026-11-24T18:00) or without, or how long ago: 90s, 30m, 12h, 7d, 2w.
+    A list ends with sums of all runs that were found. The states are running, waiting (for an
+    answer, a result or a moment), in_doubt (it was cut off during an action, and a person decides),
+    stopped (its process ended otherwise), done, and the other reasons for which a run ends.
+    --needs-me lists those that are waiting, in_doubt or stopped. A TIME is a date such as
+    2026-11-24, with a time (2026-11-24T18:00) or without, or how long ago: 90s, 30m, 12h, 7d, 2w.
 
     \b
     Examples:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from moothall.journal.deleting import Deleted
 from moothall.journal.doubt import Done
-from moothall.journal.entry import Entry, Outline, Sums
+from moothall.journal.entry import Entry, Outline, Sums, Wait
 from moothall.journal.journal import Journal
 from moothall.journal.run_parts import Part
 
-__all__ = ["Deleted", "Done", "Entry", "Journal", "Outline", "Part", "Sums"]
+__all__ = ["Deleted", "Done", "Entry", "Journal", "Outline", "Part", "Sums", "Wait"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import json
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from moothall.errors import JournalError, TooManyThreads
 from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import ENDED, REASONS
 from moothall.journal.store.store import Place, Store, Unfinished
+from moothall.journal.store.wait_rows import NOTED, Answer, Noted, end_rows, write_rows
 from moothall.journal.tally import Tally
 from moothall.threads import WORKERS, guard, renewed
 
@@ -42,6 +44,7 @@ class Taken(NamedTuple):
     state: str | None
     tally: Tally
     waiting: int
+    waits: list[Noted]
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -62,11 +65,15 @@ class OpenRun:
     waiting: int = 0  # how many of its calls wait for a person's permission
     deletions: int | None = None  # of values, which the file had had at the last commit
     left: bool = False  # whether it goes on later if its task is cancelled, as after a kill
+    has_waits: bool = False  # whether it has rows of what it waits for
+    parked: list[tuple[str, int]] = field(default_factory=list)
+    """The other runs of its thread that wait: the id of each, and its last entry."""
     open_calls: set[tuple[str, str]] = field(default_factory=set)  # in doubt if the process ends
     _guard: threading.RLock = field(default_factory=guard)
     _entries: list[tuple[str, str, str]] = field(default_factory=list)
     _kept: dict[str, bytes] = field(default_factory=dict)
     _relied: list[Relied] = field(default_factory=list)
+    _waits: list[Noted] = field(default_factory=list)
     # Values that no entry names yet. They are written with the entry that does: values that
     # nothing names may be deleted.
     _unnamed: dict[str, bytes] = field(default_factory=dict)
@@ -86,12 +93,15 @@ class OpenRun:
         """Add an entry to the next commit."""
         text, kept = self._commits.file.encoded(data)
         with self._guard:
+            if kind in NOTED:
+                self._waits.append(Noted(len(self._entries), path, kind, data))
+                self.has_waits = True
             self._entries.append((path, kind, text))
             self._tally.count(path, kind, data)
             if kind == "started":
                 if data.get("asks"):
                     self.open_calls.add((path, str(data.get("key"))))
-            elif self.open_calls and kind in ("ended", "failed", "decided"):
+            elif self.open_calls and kind in ("ended", "failed", "decided", "waits"):
                 self.open_calls.discard((path, str(data.get("key"))))
             if kept:
                 self._kept.update(kept)
@@ -121,6 +131,19 @@ class OpenRun:
         with self._guard:
             found = self._kept.get(hash, self._unnamed.get(hash))
         return self.file.kept(hash) if found is None else found
+
+    def answer(self, key: str) -> Answer | bool:
+        """Return what came of a wait, by its row in the file; else whether it has a row."""
+        with self.file.reading() as db:
+            row = db.execute(
+                "SELECT value, decided_by, answered, until FROM waits WHERE run = ? AND key = ?",
+                (self.number, key),
+            ).fetchone()
+        if row is not None and row[0] is not None:
+            return Answer(json.loads(row[0]), *row[1:3])
+        if row is not None and row[3] is not None and time.time() >= row[3]:
+            return Answer(None, at=row[3], expired=True)
+        return row is not None
 
     async def commit(self, upto: int | None = None) -> None:
         """Write what was noted, at least the first `upto` entries. If cancelled, still wait."""
@@ -161,13 +184,14 @@ class OpenRun:
             entries, kept, relied, tally = self._entries, self._kept, self._relied, self._tally
             if not entries and self._told == self.waiting:
                 return None
+            waits, self._waits = self._waits, []
             self._entries, self._kept, self._relied, self._tally = [], {}, [], Tally()
             # While it is worked on, the file has the state that it is in if this process dies. A
             # run that was cancelled during an action is in doubt as well.
             state = self.state
             if self.open_calls and (state is None or state in _RESUMED):
                 state = "in_doubt"
-            return Taken(entries, kept, relied, state, tally, self.waiting)
+            return Taken(entries, kept, relied, state, tally, self.waiting, waits)
 
     def wrote(self, taken: Taken, place: Place, at: float) -> None:
         """Count entries that are now in the file, which ends at a place."""
@@ -324,6 +348,10 @@ class Commits:
             # A clock that was set back takes no time away.
             work = each.tally, max(now - run._since, 0.0), each.waiting
             place = self.file.write(db, run.number, run.place, each.entries, each.state, work)
+            if each.waits or (run.has_waits and each.state is not None):
+                write_rows(db, run.number, run.place[0], each.waits, each.state is not None)
+                if each.state in ENDED:
+                    end_rows(db, run.number)
             written[run] = each, place
         self.file.wrote(db, [run.number for run in taken])
 

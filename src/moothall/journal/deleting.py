@@ -123,7 +123,8 @@ class Deletions:
         check_integer("keep=", keep, 0)
         with self._file.reading() as db:
             rows = db.execute(
-                "SELECT number, id, state FROM runs WHERE NOT deleted AND changed < ? AND number "
+                "SELECT number, id, CASE WHEN waiting > 0 AND state IS NULL THEN 'waiting' "
+                "ELSE state END FROM runs WHERE NOT deleted AND changed < ? AND number "
                 "NOT IN (SELECT number FROM runs WHERE NOT deleted ORDER BY number DESC LIMIT ?) "
                 "ORDER BY number DESC",
                 (time.time() - older_than, keep),
@@ -169,6 +170,8 @@ class Deletions:
             for fork, name, ended in forks:
                 if fork not in gone and ended not in ENDED:
                     return f"its fork {name!r} has not ended"
+            if state == "waiting":
+                return "it waits for an answer, a result or a moment"
             if state == "in_doubt":
                 return "it waits for a person: calls are in doubt"
             if state is None:
@@ -273,3 +276,4 @@ def _hide(db: Database, number: int) -> None:
         (f"\x01{number}", number),
     )
     db.execute("DELETE FROM texts WHERE run = ?", (number,))
+    db.execute("DELETE FROM waits WHERE run = ?", (number,))

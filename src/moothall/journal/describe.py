@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, Final
 
 from moothall.journal.doubt import Doubt
-from moothall.journal.entry import WAYS, Entry
+from moothall.journal.entry import WAYS, Entry, call_line, stamp, wait_of, waits_for
 from moothall.provenance import Origin, origins_of
 from moothall.text import counted, escaped, escaped_json
 
@@ -27,18 +26,6 @@ def doubt_line(doubt: Doubt) -> str:
     """Return a call in doubt in one line, without its number: `pay(coins=3)`, and its part."""
     where = f" ({doubt.path})" if doubt.path else ""
     return escaped(call_line(doubt.action, doubt.args) + where)
-
-
-def call_line(name: str, args: Any) -> str:
-    """Return a call of an action in words, such as `pay(coins=3)`."""
-    if isinstance(args, str):  # as the model wrote them
-        try:
-            args = json.loads(args)
-        except ValueError:
-            pass
-    if not isinstance(args, dict):
-        return f"{name}({'' if args is None else escaped_json(args)})"
-    return f"{name}({', '.join(f'{k}={escaped_json(v)}' for k, v in args.items())})"
 
 
 def is_refused(action: Any, result: Any) -> bool:
@@ -175,7 +162,20 @@ def _failed(data: dict[str, Any]) -> str:
 def _decided(data: dict[str, Any]) -> str:
     decision = data["decision"]
     words = WAYS.get(decision) or f"it took effect, result: {escaped_json(data['value'])}"
-    return f"decided by a person, step {data['key']}: {words}"
+    return f"decided by {data.get('by') or 'a person'}, step {data['key']}: {words}"
+
+
+def _waits(data: dict[str, Any]) -> str:
+    wait = wait_of(data, run="", agent="", thread=None, path="", step="")
+    until = "" if wait.until is None else f", until {stamp(wait.until)}"
+    return f"step {data['key']} waits for {waits_for(wait)}{until}"
+
+
+def _answered(data: dict[str, Any]) -> str:
+    if data.get("expired"):
+        return f"step {data['key']}: nobody has answered in time"
+    by = f" by {data['by']}" if data.get("by") else ""
+    return f"step {data['key']} was answered{by}: {escaped_json(data.get('value'))}"
 
 
 def _heard(data: Any) -> str:
@@ -220,7 +220,8 @@ def _over(data: dict[str, Any]) -> str:
 
 
 def _permitted(data: dict[str, Any]) -> str:
-    line = f"permitted: step {data['key']}"
+    by = f" by {data['by']}" if data.get("by") else ""
+    line = f"permitted{by}: step {data['key']}"
     if "args" not in data:
         return line
     args, was = data["args"], data.get("was", {})
@@ -244,6 +245,8 @@ _KINDS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "failed": _failed,
     "permitted": _permitted,
     "decided": _decided,
+    "waits": _waits,
+    "answered": _answered,
     "heard": _heard,
     "state": _state,
     "over": _over,

@@ -61,7 +61,7 @@ def in_doubt(entries: Iterable[Entry], with_decided: bool = False) -> list[Doubt
         if entry.kind == "started":
             if data.get("asks"):
                 begun[key] = [data, False]
-        elif entry.kind in ("ended", "failed"):
+        elif entry.kind in ("ended", "failed", "waits"):
             begun.pop(key, None)
         elif entry.kind == "decided" and key in begun:
             begun[key][1] = True

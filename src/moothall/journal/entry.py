@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from moothall.text import display
+from moothall.text import cut, display, escaped, escaped_json
 
 ROOT = ""
 """The path of a run's own part."""
 
 WAYS = {"repeat": "run it again", "skip": "skip it"}
 """What a person may decide about a call in doubt besides `Done`, and its words."""
+
+KINDS = ("approval", "question", "result", "moment", "doubt")
+"""What a call may wait for."""
+
+_AHEAD_S: Final = 60.0
+"""So far a moment may lie ahead of the clock, which was not wrong then."""
+_SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +59,11 @@ class Outline:
         began: when, in seconds since 1970
         changed: when the last entry was written, likewise
         entries: how many there are
-        state: `running` while a process works on it, or `waiting` while that waits for a person's
-            permission; `in_doubt` if it was cut off during an action, so that a person has to
-            decide; `stopped` if its process ended otherwise and recorded no end; else the reason
-            for which the run ended, such as `done`
+        state: `running` while a process works on it; `waiting` while that waits for a person, or
+            while the run waits in the journal for an answer, a result or a moment; `in_doubt` if it
+            was cut off during an action, so that a person has to decide; `stopped` if its process
+            ended otherwise and recorded no end; else the reason for which the run ended, such as
+            `done`
         forked_from: the id of the run that it was forked from, or None
         thread: the id of the conversation that it belongs to; None for the agent's own
         tokens: how many tokens its model calls took; a fork counts only its own
@@ -61,6 +71,7 @@ class Outline:
         model_calls: how often a model was asked
         actions: how many calls of actions have started
         seconds: for how long processes worked on it
+        held: whether a process works on it, even if that waits for a person
     """
 
     id: str
@@ -78,11 +89,12 @@ class Outline:
     model_calls: int = 0
     actions: int = 0
     seconds: float = 0.0
+    held: bool = False
 
     @property
     def under_way(self) -> bool:
         """Whether a process works on it, even if that waits for a person."""
-        return self.state in ("running", "waiting")
+        return self.state == "running" or self.held
 
     def _repr_html_(self) -> str:
         return display.facts(
@@ -157,3 +169,108 @@ def copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
         other = {"key": f"{key}/{path}", "messages": messages[path], "entries": count[path]}
         before = entry.data.get("copied", [])
         yield {**entry.data, "fingerprint": None, "copied": [*before, other]}
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a call of a run waits for.
+
+    Attributes:
+        run: the id of the run
+        key: by which it is answered: an approval's is its hash
+        kind: `approval`, `question` (to a person), `result` (from outside), `moment`, or `doubt`:
+            a call whose outcome is unknown
+        agent: the id of the run's agent
+        thread: the id of the conversation; None for the agent's own
+        path: the part of the run; empty for that of the run's own agent
+        step: the call, such as `2.0`: the first of the second answer
+        action: the action's name
+        args: its arguments
+        origins: where the values of the arguments come from, as recorded
+        text: what is asked, in words; may be empty
+        who: the names of those who may answer; empty: anybody
+        since: when it was asked, in seconds since 1970
+        until: when the wait is over, likewise; None for never
+        answer: the answer, as JSON data; None as long as there is none
+        by: who gave the answer; None if it is not known
+        answered: when, in seconds since 1970; None as long as there is none
+    """
+
+    run: str
+    key: str
+    kind: str
+    agent: str
+    thread: str | None
+    path: str
+    step: str
+    action: str
+    args: dict[str, Any]
+    origins: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
+    who: tuple[str, ...] = ()
+    since: float = 0.0
+    until: float | None = None
+    answer: Any = None
+    by: str | None = None
+    answered: float | None = None
+    _of: str = ""  # the class of the run's agent
+
+    @property
+    def ahead(self) -> bool:
+        """Whether it began at a time that lies ahead of the clock, which was wrong then."""
+        return self.since > time.time() + _AHEAD_S
+
+    def __str__(self) -> str:
+        who = f", by {' or '.join(map(escaped, self.who))}" if self.who else ""
+        over = "" if self.until is None else f", until {stamp(self.until)}"
+        ahead = ", which lies ahead of the clock" if self.ahead else ""
+        return f"{waits_for(self)}{who}, since {stamp(self.since)}{ahead}{over}"
+
+
+def stamp(at: float) -> str:
+    """Return a moment as people read it, in local time."""
+    return datetime.fromtimestamp(at).isoformat(" ", "seconds")
+
+
+def waits_for(wait: Wait) -> str:
+    """Return in words what is waited for."""
+    call = escaped(cut(call_line(wait.action, wait.args), _SHOWN))
+    text = escaped(cut(wait.text, _SHOWN))
+    more = f" [{text}]" if text else ""
+    match wait.kind:
+        case "approval":
+            return f"the approval of {call}{more}"
+        case "question":
+            return f"an answer to {text!r}"
+        case "moment":
+            return f"a moment, for {call}{more}"
+        case "doubt":
+            return f"a decision about {call}, whose outcome is unknown"
+    return f"the result {escaped(wait.key)!r} of {call}{more}"
+
+
+def wait_of(data: dict[str, Any], **about: Any) -> Wait:
+    """Return the wait of an entry that says so."""
+    return Wait(
+        key=data["wait"],
+        kind=data["kind"],
+        action=data.get("action", ""),
+        args=data.get("args", {}),
+        origins=data.get("origins", {}),
+        text=data.get("text", ""),
+        who=tuple(data.get("who", ())),
+        until=data.get("until"),
+        **about,
+    )
+
+
+def call_line(name: str, args: Any) -> str:
+    """Return a call of an action in words, such as `pay(coins=3)`."""
+    if isinstance(args, str):  # as the model wrote them
+        try:
+            args = json.loads(args)
+        except ValueError:
+            pass
+    if not isinstance(args, dict):
+        return f"{name}({'' if args is None else escaped_json(args)})"
+    return f"{name}({', '.join(f'{k}={escaped_json(v)}' for k, v in args.items())})"

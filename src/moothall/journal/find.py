@@ -55,6 +55,7 @@ class Filters(TypedDict, total=False):
     text: str | None
     recorded: str | None
     forked_from: str | None
+    decided_by: str | None
     needs_person: bool
 
 
@@ -71,6 +72,7 @@ class Wanted:
     text: str | None = None
     recorded: str | None = None
     forked_from: str | None = None
+    decided_by: str | None = None
     id: str | None = None
     needs_person: bool = False
     sort: str = "began"
@@ -145,6 +147,9 @@ class Wanted:
         for word in _words(self.recorded):
             terms.append(_RECORDED)
             values += [word, word]
+        if self.decided_by is not None:
+            terms.append("number IN (SELECT run FROM waits WHERE decided_by = ?)")
+            values.append(_text("decided_by", self.decided_by))
         states = _states(self.state)
         if self.needs_person:
             states = NEEDS_A_PERSON if states is None else [*set(states) & {*NEEDS_A_PERSON}]

@@ -20,14 +20,15 @@ from moothall.journal.books import SharedBudgets
 from moothall.journal.changing import with_results
 from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
-from moothall.journal.doubt import Decision, Doubt, decisions_for, in_doubt
-from moothall.journal.entry import Entry, Outline, Outlines, Sums, copied
+from moothall.journal.doubt import Decision, Doubt, in_doubt
+from moothall.journal.entry import Entry, Outline, Outlines, Sums, Wait, copied
 from moothall.journal.find import Filters, Wanted
 from moothall.journal.moving import backed_up, exported, imported, named_file
 from moothall.journal.opening import MAX_ID, Runs, check_id
 from moothall.journal.run_parts import Part, ReadPart, reply_of
 from moothall.journal.store.by_path import opened
 from moothall.journal.tally import TASK_CHARS, Tally, searched
+from moothall.journal.waits import Waits
 from moothall.jsonvalue import readable
 from moothall.provenance import OUTSIDE
 from moothall.provenance.reading import READ, give_back
@@ -71,6 +72,7 @@ class Journal:
         self._runs = Runs(self._file, self._commits)
         self._budgets = SharedBudgets(self._file, self._runs)
         self._deletions = Deletions(self._file, self._runs)
+        self._waits_for = Waits(self._file, self._runs)
 
     @property
     def path(self) -> str:
@@ -118,6 +120,7 @@ class Journal:
                 * `recorded`: words that all occur in the task, the reply or a recorded step;
                   texts of a step that have over 2,000 characters are not looked at
                 * `forked_from`: the id of a run: only its forks
+                * `decided_by`: the name of a person who has answered or decided in them
                 * `needs_person`: only runs that are `waiting`, `in_doubt` or `stopped` and have no
                   fork
 
@@ -218,7 +221,7 @@ class Journal:
                         for entry in self.entries(run_id, after):
                             after = entry.sequence
                             yield entry
-                    elif now.state not in ("running", "waiting"):
+                    elif not now.under_way:
                         return
                     else:
                         try:
@@ -267,9 +270,42 @@ class Journal:
         """
         return in_doubt(self.entries(run_id))
 
+    # -- waiting -----------------------------------------------------------------------------------
+
+    def waiting(
+        self,
+        run_id: str | None = None,
+        *,
+        agent: str | None = None,
+        kind: str | Iterable[str] | None = None,
+    ) -> list[Wait]:
+        """Return what runs wait for, the longest first: of one run, one agent, or some kinds."""
+        return self._waits_for.open(run_id, agent, kind)
+
+    def answer(self, run_id: str, key: str, value: Any = None, *, by: str | None = None) -> None:
+        """Give what a run waits for; whoever has its agent goes on with it.
+
+        Args:
+            run_id: the run's id
+            key: the key of the wait; also that of a `Later` that has not come yet
+            value: for an approval a decision, as an approver gives it, or its JSON data; for a
+                question a text; for a moment None; for a call in doubt what `decide` takes, or
+                `{"done": value}`; for a result any JSON data
+            by: the name of who answers
+
+        Raises:
+            ConfigError: the value is not an answer of that kind
+            NotPermitted: somebody else may answer
+            StateError: another answer was given before, its time is over, or nothing is asked
+            NoSuchRun: there is no run of that id
+        """
+        self._waits_for.answer(run_id, key, value, by)
+
     # -- deciding ----------------------------------------------------------------------------------
 
-    def decide(self, run_id: str, decisions: Mapping[int, Decision] | Decision) -> list[Doubt]:
+    def decide(
+        self, run_id: str, decisions: Mapping[int, Decision] | Decision, *, by: str | None = None
+    ) -> list[Doubt]:
         """Record decisions about the calls in doubt; they take effect when the run is resumed.
 
         Until then, each decision can be replaced.
@@ -279,6 +315,7 @@ class Journal:
             decisions: for the number of each call, as `in_doubt` has it, `"repeat"` to execute it
                 again, `"skip"` not to, which the model is told, or `Done(value)`, its result; or
                 one decision for all
+            by: the name of who decides
 
         Returns:
             The calls that were decided about; none, if none was in doubt.
@@ -289,18 +326,7 @@ class Journal:
             RunHeld: another writer has the run
             JournalError: the file cannot be written, or is damaged
         """
-        run = self._runs.open(run_id)
-        try:
-            entries = sorted(
-                (entry for part in run.past.values() for entry in part), key=lambda e: e.sequence
-            )
-            made = decisions_for(in_doubt(entries, with_decided=True), decisions)
-            for doubt, data in made:
-                run.note(doubt.path, "decided", data)
-            run.commit_now()
-        finally:
-            run.close()
-        return [doubt for doubt, _ in made]
+        return self._waits_for.decide(run_id, decisions, by)
 
     def fork(
         self,
@@ -557,6 +583,7 @@ class Journal:
                 state = "waiting" if waiting else "running"
             id, kind, agent, task, began, changed, entries, *spent = about
             outline = (id, kind, agent, task, began, changed, entries, state or "stopped")
+            spent.append(number in taken)
             found.append(Outline(*outline, forked, thread, *spent))
         return found
 

@@ -187,7 +187,9 @@ class _Import:
                     "its checksum is wrong: the file was changed, or lines are missing"
                 )
         work = tally, float(head["seconds"]), 0
-        self._file.write(db, number, (0, b""), entries, head["state"], work, times)
+        # It is not answered beside the run that it is a copy of: resumed, it asks again.
+        state = None if head["state"] == "waiting" else head["state"]
+        self._file.write(db, number, (0, b""), entries, state, work, times)
         return tally
 
     def _check_head(self, head: dict[str, Any]) -> None:
@@ -206,7 +208,7 @@ class _Import:
             text = head[name]
             if text is not None and (len(text) > _MOST_CHARS or not _is_sendable(text)):
                 raise self._fault(f"{name} must be a text of at most {_MOST_CHARS} characters")
-        if not 0 < len(head["key"]) <= _KEY_CHARS or head["state"] in ("running", "waiting", ""):
+        if not 0 < len(head["key"]) <= _KEY_CHARS or head["state"] in ("running", ""):
             raise self._fault("key or state is not one that moothall gives")
         for name in ("began", "seconds"):
             if not 0 <= head[name] < 253_000_000_000:

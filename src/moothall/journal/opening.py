@@ -20,6 +20,7 @@ from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.doubt import in_doubt
 from moothall.journal.entry import Entry
 from moothall.journal.store.store import Place, Store, Unfinished
+from moothall.journal.store.wait_rows import NOTED
 from moothall.journal.tally import searched
 from moothall.threads import WORKERS, renewed
 
@@ -28,6 +29,12 @@ NewRun: TypeAlias = tuple[str, str, str, str | None]
 
 MAX_ID = 255
 _TRIES: Final = 3
+_PARKED: Final = (
+    "SELECT r.id, r.last FROM waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND "
+    "w.agent = ? AND w.thread = ? AND w.run <> ? AND w.place > 0 GROUP BY r.number, r.id, r.last "
+    "ORDER BY r.number"
+)
+"""The other runs of a thread that wait."""
 
 
 class Runs:
@@ -129,8 +136,9 @@ class Runs:
                         raise RunHeld(run_id, holder or "another process")
                 taken = number
                 mine = f"process {os.getpid()} on {socket.gethostname()}"
-                key, unread = db.execute(
-                    "SELECT key, unread FROM runs WHERE number = ?", (number,)
+                key, unread, *whose = db.execute(
+                    "SELECT key, unread, agent, coalesce(thread, '') FROM runs WHERE number = ?",
+                    (number,),
                 ).fetchone()
                 if holder != mine or not unread:
                     change = "UPDATE runs SET holder = ?, unread = TRUE WHERE number = ?"
@@ -142,6 +150,7 @@ class Runs:
                 for entry, sum in self._file.read(db, number, run_id):
                     past.setdefault(entry.path, []).append(entry)
                     place = (entry.sequence, sum)
+                parked = db.execute(_PARKED, (*whose, number)).fetchall()
         except BaseException:
             if taken:
                 self.release(taken)
@@ -149,6 +158,8 @@ class Runs:
         run = OpenRun(self._commits, self.release, number, run_id, key, place, past)
         for part in past.values():
             run.open_calls.update((each.path, each.key) for each in in_doubt(part))
+        kinds = {entry.kind for part in past.values() for entry in part}
+        run.has_waits, run.parked = not NOTED.isdisjoint(kinds), parked
         self._open.add(run)
         return run
 

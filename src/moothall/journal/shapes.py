@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from moothall.journal.entry import WAYS
+from moothall.journal.entry import KINDS, WAYS
 from moothall.jsonvalue import json_text
 from moothall.text import cut
 
@@ -91,6 +91,18 @@ _KINDS: Final[dict[str, Shape]] = {
     "ended": {**_STEP_DATA, "kept?": (str, None)},
     "failed": {**_STEP_DATA, "error": str},
     "permitted": {"key": str, "fingerprint": str, "proposed?": str, "args?": dict, "was?": dict},
+    "waits": {
+        "key": str,
+        "wait": str,
+        "kind": KINDS.__contains__,
+        "action?": str,
+        "args?": dict,
+        "text?": str,
+        "who?": [str],
+        "until?": (float, None),
+        "remind?": (float, None),
+    },
+    "answered": {"key": str, "wait": str, "by?": (str, None), "expired?": bool},
     "decided": {"key": str, "decision": ("done", *WAYS).__contains__},
     "state": {"state": dict, "appended": _lists, "earlier?": _hashes},
     "over": {"reason": str, "detail?": (str, None)},

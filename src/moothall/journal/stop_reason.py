@@ -13,6 +13,7 @@ StopReason: TypeAlias = Literal[
     "budget",
     "deadline",
     "in_doubt",
+    "waiting",
     "terminated",
     "max_loops",
     "cancelled",
@@ -29,6 +30,8 @@ StopReason: TypeAlias = Literal[
 * `deadline`: the seconds of the run are over; the call under way was cancelled
 * `in_doubt`: an action was running when the process ended or the run was cancelled, so its outcome
 is unknown; nobody has decided yet whether to execute it again
+* `waiting`: a call waits in the journal for an approval, an answer, a result or a moment; the run
+goes on when that is there
 * `terminated`: in a dual act, H accepted
 * `max_loops`: in a dual act, R ran as often as it may, and H did not accept
 * `cancelled`: the model's answer was cancelled, though the run was not
@@ -53,6 +56,7 @@ REASONS: Final[dict[StopReason, _Means]] = {
     "budget": _Means("stopped: budget limit reached", ended=False),
     "deadline": _Means("stopped: time limit reached", ended=False),
     "in_doubt": _Means("stopped: the outcome of an action is unknown", ended=False),
+    "waiting": _Means("waiting: for an answer, a result or a moment", ended=False),
     "cancelled": _Means("stopped: it was cancelled", ended=False),
     "error": _Means("failed", ended=False),
 }
@@ -63,5 +67,5 @@ ENDED: Final = frozenset(reason for reason, means in REASONS.items() if means.en
 ANSWERED: Final = frozenset(reason for reason, means in REASONS.items() if means.answered)
 """The reasons for which a reply's text is an answer."""
 
-STATES: Final = ("running", "waiting", "stopped", *REASONS)
+STATES: Final = (*dict.fromkeys(("running", "waiting", "stopped", *REASONS)),)
 """The states of a run. An orchestrator of a user's own may record others as its end."""

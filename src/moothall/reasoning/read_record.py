@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from moothall.errors import RunMismatch, StateError
+from moothall.journal.store.wait_rows import ANSWERED, WAITS, Answer
 from moothall.jsonvalue import as_json
 from moothall.reasoning.state import APPENDED, LIVE, loaded
 from moothall.reasoning.step import Past
@@ -22,7 +23,7 @@ _SORTED: Final = json.JSONEncoder(sort_keys=True)
 _SHOWN = 80
 """A part that is no longer than this, as JSON, stands in the fingerprint as it is."""
 _MEMBERS = "members"
-_STEPS: Final = ("started", "ended", "failed", "permitted", "decided")
+_STEPS: Final = ("started", "ended", "failed", "permitted", "decided", WAITS, ANSWERED)
 """The kinds of entries about a step."""
 
 S = TypeVar("S")
@@ -107,7 +108,7 @@ class ReadRecord(Generic[S]):
         elif "part" in data:
             self.members[data["part"]] = data
         elif kind in _STEPS:
-            self._take_step(kind, data)
+            self._take_step(kind, data, entry.at)
         else:
             raise StateError(
                 f"entry {entry.sequence} of run {self.run_id!r} is of the kind {kind!r:.80}, which "
@@ -115,7 +116,7 @@ class ReadRecord(Generic[S]):
             )
         return state
 
-    def _take_step(self, kind: str, data: dict[str, Any]) -> None:
+    def _take_step(self, kind: str, data: dict[str, Any], at: float) -> None:
         past = self._steps.setdefault(data["key"], Past(data["key"]))
         if kind == "permitted":
             past.permitted, past.proposed = data["fingerprint"], data.get("proposed")
@@ -124,6 +125,15 @@ class ReadRecord(Generic[S]):
             return
         if kind == "decided":
             past.decision, past.value = data["decision"], data.get("value")
+            return
+        if kind == WAITS:
+            past.state = kind
+            first = past.asked.get(data["wait"], {"since": at})
+            past.asked[data["wait"]] = {**data, "since": first["since"]}
+            return
+        if kind == ANSWERED:
+            about = (data.get("value"), data.get("by"), at, data.get("expired", False))
+            past.answers[data["wait"]] = Answer(*about)
             return
         past.state = kind
         past.about = data.get("about", past.about)

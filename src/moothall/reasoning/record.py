@@ -14,12 +14,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import MISSING, fields
 from hashlib import sha256
 from itertools import repeat
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from moothall import tracing
 from moothall.errors import InDoubt, JournalError, StateError
 from moothall.jsonvalue import as_json, deep_json
 from moothall.reasoning.read_record import ReadRecord, check, fingerprint, kept_list
+from moothall.reasoning.reply import Stop
 from moothall.reasoning.state import APPENDED as APPENDED
 from moothall.reasoning.state import LIVE as LIVE
 from moothall.reasoning.state import Codec, codec_of
@@ -32,13 +34,12 @@ from moothall.threads import is_closing
 
 if TYPE_CHECKING:
     from moothall.journal import Journal, Part
+    from moothall.journal.commits import OpenRun
     from moothall.journal.store.store import Store
+    from moothall.journal.store.wait_rows import Answer
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-_NEW: Final = Past("")
-"""The past of a step that has none."""
 
 
 class Record(ReadRecord[S]):
@@ -54,14 +55,14 @@ class Record(ReadRecord[S]):
         self.open: int = 0  # how many steps are under way
 
     @property
+    def run(self) -> OpenRun:
+        """Return the run as it is open in this process."""
+        return self._part.run
+
+    @property
     def path(self) -> str:
         """Return the path of the part in its run."""
         return self._part.path
-
-    @property
-    def left(self) -> bool:
-        """Return whether the run goes on later if it is cancelled: it gets no end."""
-        return self._part.run.left
 
     @property
     def file(self) -> Store:
@@ -97,6 +98,7 @@ class Record(ReadRecord[S]):
         outcome: Literal["repeat", "ask"] = "repeat",
         beside: bool = False,
         decided: Callable[[Past], T] | None = None,
+        came: Callable[[Past, Answer], T] | None = None,
         **about: Any,
     ) -> T:
         """Do something once: return the recorded result, or call and record the result.
@@ -114,12 +116,14 @@ class Record(ReadRecord[S]):
             beside: whether other steps run at the same time: one commit then covers all that begin
             decided: makes the result from a person's decision `skip` or `done`; without it, `done`
                 returns the value, and `skip` raises InDoubt
+            came: makes the result from what a `Later` that the call returned has come to; without
+                it, that is the result
             **about: what else to record, as JSON data; `action` is the name that a person sees
 
         Raises:
             InDoubt: it had begun and not ended, and nobody has decided
         """
-        past = self._steps.get(key) or _NEW
+        past = self._steps.get(key) or Past(key)
         codec = codec_of(of)
         if past.state == "ended":
             if past.kept is not None:
@@ -139,6 +143,12 @@ class Record(ReadRecord[S]):
             made = self._decided(past, decided, of)
             step.end("ended", {"result": codec.dump(made), "decided": past.decision})
             return made
+        if past.waits is not None:
+            answer = await step.came(past.waits)  # raises as long as there is none
+            if past.later is not None and answer is not None:
+                result = codec.load(answer.value) if came is None else came(past, answer)
+                step.end("ended", {"result": codec.dump(result)})
+                return result
         self.open += 1
         try:
             if tracing.active is None:
@@ -149,7 +159,8 @@ class Record(ReadRecord[S]):
         except JournalError:
             raise
         except Exception as error:
-            step.end("failed", {"error": f"{type(error).__name__}: {error}"})
+            if not (isinstance(error, Stop) and error.reason == "waiting"):
+                step.end("failed", {"error": f"{type(error).__name__}: {error}"})
             raise
         except asyncio.CancelledError:
             if step.begun and outcome == "repeat":  # its cost is known
@@ -236,14 +247,9 @@ class Record(ReadRecord[S]):
     def rely(self, deletions: int | None, make: Callable[[], dict[str, bytes]]) -> None:
         """Keep values that an earlier commit has kept: they are made again if deleted since.
 
-        `deletions` is what `deletions` was after that commit; None if nothing was kept before.
+        `deletions` is what the run's `deletions` was then; None if nothing was kept before.
         """
         self._part.run.rely(deletions, make)
-
-    @property
-    def deletions(self) -> int | None:
-        """Return how often values were deleted from the journal, at the last commit that relied."""
-        return self._part.run.deletions
 
     def kept(self, hash: str) -> bytes:
         """Return a stored value; raise a JournalError if it is missing or damaged."""
@@ -299,7 +305,7 @@ class _NullRecord(Record[S]):
     """The record of a run without a journal: steps are called, and nothing is kept."""
 
     key = ""
-    left = False
+    run: Any = SimpleNamespace(left=False, parked=())
 
     def __init__(self) -> None:
         self.state = self.begun = self.over = self.at_end = None

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from moothall import tracing
 from moothall.agent import CURRENT
 from moothall.arguments import check_function, check_integer
 from moothall.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
+from moothall.journal.stop_reason import ANSWERED
 from moothall.jsonvalue import as_json, json_text
 from moothall.message import check_message
 from moothall.reasoning.conversational import ConversationalAgent
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from moothall.reasoning.reply_request import ReplyRequest
 
 OnMismatch: TypeAlias = Literal["stop", "fork"]
+_AGAIN_S = 60.0
+"""Seconds after which a run that could not be resumed is tried again."""
 _FIRST = 8
 """Among so many entries is the beginning of a run's own part."""
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
@@ -67,6 +72,7 @@ class RecordedAgent(ConversationalAgent):
     _state_type: type
     """The dataclass that its state is in a record."""
     _journal: Journal | None = None
+    _tried: Mapping[str, float] = MappingProxyType({})  # runs that were not resumed, and when
     on_mismatch: OnMismatch = "stop"
     """What happens where a run of another program is resumed: `RunMismatch`, or the agent goes on
     in a fork of the run, with what is recorded so far."""
@@ -104,7 +110,8 @@ class RecordedAgent(ConversationalAgent):
         Call it when the program starts. The runs of a thread are resumed one after the other, in
         the order in which they began; those of different threads side by side. A run that cannot
         be resumed is reported, and the others go on. Whoever asks again with the same `run_id`
-        gets the reply. Runs that ended as `in_doubt` are resumed once a person has decided.
+        gets the reply. Runs that ended as `in_doubt` are resumed once a person has decided, and
+        those that wait once they can go on.
 
         Args:
             deps: returns the `deps` of a run's reply; the run's outline has its `thread`
@@ -123,63 +130,80 @@ class RecordedAgent(ConversationalAgent):
         check_integer(f"agent {self.id!r}: resume_runs: concurrency=", concurrency)
         for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
             check_function(f"agent {self.id!r}: resume_runs: {name}=", fn, "run", optional=True)
-        all_runs = journal.runs()
-        forked = {each.forked_from for each in all_runs}
+        due = set(journal._waits_for.due(str(self.id)))
         mine = [
             each
-            for each in all_runs
-            if (each.kind, each.agent) == (self._kind, str(self.id))
-            and each.state in ("stopped", "in_doubt")
+            for each in journal.runs(kind=self._kind, agent=str(self.id))
+            if each.state in ("stopped", "in_doubt", *(("waiting",) if each.id in due else ()))
             and (which is None or which(each))
         ]
+        return await self._resume_all(mine, deps, budget, concurrency)
+
+    async def resume_decided(
+        self, *, which: Callable[[Outline], bool] | None = None, concurrency: int = 16
+    ) -> list[ResumedRun]:
+        """Resume the runs that can go on since: a person has decided, or what they waited for came.
+
+        The reply to a message goes to its sender, as a `say` that is not answered: the first answer
+        was that the outcome is unknown, or that the run waits. A server calls this every few
+        seconds. What could not be resumed is tried again after a minute.
+
+        Args:
+            which: returns whether a run is to be resumed; all are, if it is left out
+            concurrency: how many runs are resumed at a time
+
+        Returns:
+            What became of each run; none, if nothing was decided or answered.
+
+        Raises:
+            DefinitionError: the agent has no journal, or an argument is not valid
+            JournalError: the journal cannot be read
+        """
+        journal = self._journal_to_resume()
+        check_integer(f"agent {self.id!r}: resume_decided: concurrency=", concurrency)
+        now = time.monotonic()
+        mine: list[Outline] = []
+        for id in journal._waits_for.due(str(self.id)):
+            if self._tried.get(id, 0.0) > now - _AGAIN_S:
+                continue
+            run = journal.run(id)
+            if run.kind == self._kind and run.state in ("waiting", "stopped") and not run.held:
+                mine += [run] if which is None or which(run) else []
+        found = await self._resume_all(mine, None, None, concurrency)
+        self._tried = {each.run.id: now for each in found if each.outcome != "resumed"}
+        for each in found:
+            reply = each.reply
+            if each.outcome == "resumed" and reply is not None and reply.stop_reason in ANSWERED:
+                self._tell_sender(each.run, reply.text)
+        return found
+
+    async def _resume_all(
+        self,
+        runs: list[Outline],
+        deps: Callable[[Outline], Any] | None,
+        budget: Callable[[Outline], Budget | None] | None,
+        concurrency: int,
+    ) -> list[ResumedRun]:
+        """Resume runs: those of a thread one after the other, those of others side by side."""
+        journal = self._journal_to_resume()
         found: dict[str, ResumedRun] = {}
         room = asyncio.Semaphore(concurrency)
 
-        async def resume(runs: list[Outline]) -> None:
+        async def resume(some: list[Outline]) -> None:
             async with room:
-                for run in runs:
-                    if run.id in forked:
+                for run in some:
+                    if journal.runs(forked_from=run.id, limit=1):
                         found[run.id] = ResumedRun(run, "forked")
                     else:
                         found[run.id] = await self._resume_run(run, deps, budget)
 
         threads: dict[str | None, list[Outline]] = {}
-        for run in mine:
+        for run in runs:
             threads.setdefault(run.thread, []).append(run)
         async with asyncio.TaskGroup() as group:
-            for runs in threads.values():
-                group.create_task(resume(runs))
-        return [found[run.id] for run in mine]
-
-    async def resume_decided(self) -> list[ResumedRun]:
-        """Resume the runs whose calls in doubt a person has decided about since.
-
-        The reply to a message goes to its sender, as a `say` that is not answered: the first answer
-        was that the outcome is unknown. `moothall serve --journal` calls this every few seconds.
-
-        Returns:
-            What became of each run; none, if nothing was decided.
-
-        Raises:
-            DefinitionError: the agent has no journal
-            JournalError: the journal cannot be read
-        """
-        journal = self._journal_to_resume()
-        found = []
-        for run in journal.runs(
-            state="stopped", kind=self._kind, agent=str(self.id), needs_person=True
-        ):
-            # What stopped without a decision is resumed where it is asked for again; of what was
-            # cut off at its very beginning, nothing is recorded.
-            last = journal.entries(run.id, run.entries - 1) if run.entries else []
-            if not last or last[-1].kind != "decided" or journal.in_doubt(run.id):
-                continue
-            resumed = await self._resume_run(run, None, None)
-            found.append(resumed)
-            reply = resumed.reply
-            if resumed.outcome == "resumed" and reply is not None and reply.text:
-                self._tell_sender(run, reply.text)
-        return found
+            for some in threads.values():
+                group.create_task(resume(some))
+        return [found[run.id] for run in runs]
 
     def _journal_to_resume(self) -> Journal:
         """Return its journal; DefinitionError if it has none."""

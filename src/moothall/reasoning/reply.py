@@ -10,7 +10,14 @@ from typing import Any, Final, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
-from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
+from moothall.errors import (
+    BudgetExceeded,
+    DeadlineExceeded,
+    HookError,
+    InDoubt,
+    ModelError,
+    RunWaiting,
+)
 from moothall.journal.stop_reason import ANSWERED, StopReason
 from moothall.jsonvalue import deep_json, json_line
 from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
@@ -169,6 +176,7 @@ class Reply(_InCell, Generic[T_co]):
         Raises:
             BudgetExceeded: the run reached its budget; `DeadlineExceeded` for its time
             InDoubt: the outcome of an action is unknown: it was running when the run was cut off
+            RunWaiting: the run waits in its journal for an answer, a result or a moment
             ModelError: there is no answer for another reason, which the text states
             Exception: the error, if `stop_reason` is `error`
         """
@@ -186,6 +194,8 @@ class Reply(_InCell, Generic[T_co]):
             raise DeadlineExceeded(text)
         if agent is None and self.stop_reason == "budget":
             raise BudgetExceeded(text, "budget")
+        if self.stop_reason == "waiting":
+            raise RunWaiting(text)
         if agent is None and self.stop_reason == "in_doubt":
             raise InDoubt(text)
         raise ModelError(text)

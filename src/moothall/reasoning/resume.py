@@ -101,12 +101,13 @@ async def guarded(
             reply = await run()
         except Stop as stop:
             reply = stopped(stop)
-        await record.end(reply.stop_reason, **over(reply))
+        if not (reply.stop_reason == "waiting" and _rests(record)):
+            await record.end(reply.stop_reason, **over(reply))
     except JournalError as error:
         log_failure(logger, f"run {record.run_id!r} stops", error)
         return stopped(Stop("error", str(error), error))
     except BaseException as error:
-        left = isinstance(error, asyncio.CancelledError) and record.left
+        left = isinstance(error, asyncio.CancelledError) and record.run.left
         if record.over is past and not left:  # else the end is noted already, and only not written
             cut_off = Stop("cancelled", error_text(error))
             record.note_end("cancelled", **over(stopped(cut_off)))
@@ -120,6 +121,11 @@ async def guarded(
             logger.error("run %r: its end is not kept: %s", record.run_id, lost)
         raise
     return reply
+
+
+def _rests(record: Record[Any]) -> bool:
+    """Return whether a run waits as before: nothing has happened since it was opened."""
+    return record.over is not None and record.over["reason"] == "waiting" and not record.noted
 
 
 def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:

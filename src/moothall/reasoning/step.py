@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from moothall.approval import ChangedArgs
+from moothall.approval import Always, ChangedArgs, Later
+from moothall.approval.decision import Decision, Refused, decision_of
+from moothall.journal.entry import Wait, wait_of
+from moothall.journal.store.wait_rows import ANSWERED, WAITS, Answer
+from moothall.reasoning.reply import Stop
+from moothall.threads import WORKERS
+
+if TYPE_CHECKING:
+    from moothall.journal.commits import OpenRun
 
 KEPT_MARK: Final = "#kept"
 """What ends the key under which a step keeps data while it is under way."""
@@ -18,7 +29,7 @@ class Past:
     """The earlier record of a step."""
 
     key: str
-    state: str = ""  # `permitted`, `started`, `ended` or `failed`
+    state: str = ""  # `permitted`, `waits`, `started`, `ended` or `failed`
     about: dict[str, Any] = field(default_factory=dict)  # what the orchestrator recorded besides
     args: Any = None  # the arguments with which it began
     asks: bool = False  # whether a person decides if it had begun and not ended
@@ -31,11 +42,24 @@ class Past:
     decision: str | None = None  # what a person decided: `repeat`, `skip` or `done`
     value: Any = None  # the result that a person stated, if the decision is `done`
     kept: str | None = None  # the hash of the result, if that is bytes
+    asked: dict[str, dict[str, Any]] = field(default_factory=dict)  # what it waits for, by key
+    answers: dict[str, Answer] = field(default_factory=dict)  # what came of that
 
     @property
     def in_doubt(self) -> bool:
         """Return whether it had begun and not ended, and a person has still to decide."""
         return self.state == "started" and self.asks and self.decision is None
+
+    @property
+    def waits(self) -> str | None:
+        """Return the key of what it has asked for last, if it has not gone on since."""
+        return next(reversed(self.asked), None) if self.state == WAITS else None
+
+    @property
+    def later(self) -> str | None:
+        """Return the key of the result or moment that it waits for; None if it waits for none."""
+        last = self.waits
+        return last if last and self.asked[last]["kind"] in ("result", "moment") else None
 
 
 class Step:
@@ -53,18 +77,22 @@ class Step:
         self.begun: bool = False  # whether its effect has begun
         self.past = past
         # The arguments with which it began before the run was cut off: they hold.
-        self.args: Any = past.args if past.state == "started" else None
+        began = past.state == "started" or (past.state == WAITS and past.args is not None)
+        self.args: Any = past.args if began else None
 
     async def permitted(
         self,
         fingerprint: str,
         ask: Callable[[], Awaitable[Any]],
         change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None = None,
+        about: Mapping[str, Any] | None = None,
+        check: Callable[[Decision], Decision] | None = None,
     ) -> Any:
         """Return whether exactly this request is permitted: as recorded, or by asking.
 
         `change` gives it the arguments of `ChangedArgs`, and returns its new fingerprint and the
-        arguments that they replace.
+        arguments that they replace. If the approver decides later, the request waits with what it
+        is `about`; `check` checks the decision then.
         """
         past = self.past
         if past.permitted == fingerprint:
@@ -72,23 +100,89 @@ class Step:
         if past.proposed == fingerprint and past.changed is not None and change is not None:
             change(past.changed)
             return True
-        record = self._record
-        record.wait(1)
-        try:
-            await record.commit()  # keep all entries so far: a person may take long to answer
-            decision = await ask()
-        finally:
-            record.wait(-1)
+        record, wait = self._record, self.hash_of(fingerprint)
+        given, decision = await self.came(wait), None
+        if given is None:
+            record.wait(1)
+            try:
+                await record.commit()  # keep all entries so far: a person may take long to answer
+                decision = await ask()
+            finally:
+                record.wait(-1)
+            if isinstance(decision, Later):
+                given = await self.wait(wait, "approval", decision, **(about or {}))
         note: dict[str, Any] = {"key": self._key, "fingerprint": fingerprint}
+        if given is not None:
+            decision = Refused(given.late) if given.expired else decision_of(given.value)
+            decision = decision if check is None else check(decision)
+            note |= {} if given.by is None else {"by": given.by}
         if isinstance(decision, ChangedArgs) and change is not None:
             exact, was = change(decision.args)
             note |= {"fingerprint": exact, "proposed": fingerprint}
             note |= {"args": decision.args, "was": was}
             decision = True
-        if decision is True:
+        if decision is True or isinstance(decision, Always):
             record.note("permitted", note)
             await record.commit()
         return decision
+
+    # -- waiting in the journal --------------------------------------------------------------------
+
+    def hash_of(self, *asked: Any) -> str:
+        """Return the hash of what this call of this run asks: two equal calls ask twice."""
+        exact = json.dumps([self._record.run_id, self._record.path, self._key, *asked])
+        return hashlib.sha256(exact.encode()).hexdigest()
+
+    async def came(self, wait: str) -> Answer | None:
+        """Return what came of a wait; None if nothing was asked; raise Stop if it goes on."""
+        if wait in self.past.answers:
+            return self.past.answers[wait]
+        asked = self.past.asked.get(wait)
+        return None if asked is None else await self._look(asked)
+
+    async def wait(self, wait: str, kind: str, later: Later, **about: Any) -> Answer:
+        """Ask, and return what has come already; raise Stop for the run to wait in the journal."""
+        asked = {"key": self._key, "wait": wait, "kind": kind, **about}
+        asked |= {"until": later.until, "remind": later.remind}
+        if later.who:
+            asked["who"] = list(later.who)
+        if later.text:
+            asked["text"] = later.text
+        if later.has_default:
+            asked["default"] = later.default
+        self.past.asked[wait] = asked
+        self._record.note(WAITS, asked)
+        await self._record.commit()
+        return await self._look(asked)
+
+    async def _look(self, asked: dict[str, Any]) -> Answer:
+        record, wait = self._record, asked["wait"]
+        found = await self._row(wait)
+        if found is False:  # of a copy of the run that asked
+            record.note(WAITS, asked)
+            await record.commit()
+            found = await self._row(wait)
+        if not isinstance(found, Answer):
+            raise Stop("waiting", f"waiting for {self._waiting(asked)}")
+        if found.expired and ("default" in asked or asked["kind"] == "moment"):
+            found = Answer(asked.get("default"), at=found.at)
+        given: dict[str, Any] = {"expired": True} if found.expired else {"value": found.value}
+        if found.by is not None:
+            given["by"] = found.by
+        record.note(ANSWERED, {"key": self._key, "wait": wait, **given})
+        await record.commit()
+        self.past.answers[wait] = found
+        return found
+
+    async def _row(self, wait: str) -> Answer | bool:
+        run: OpenRun = self._record.run
+        if not run.file.waits:
+            return run.answer(wait)
+        return await WORKERS.run(asyncio.get_running_loop(), run.answer, wait)
+
+    def _waiting(self, asked: dict[str, Any]) -> Wait:
+        since = asked.get("since") or time.time()
+        return wait_of(asked, run=self._record.run_id, since=since, **_NOWHERE)
 
     async def begins(self, args: Any = None, reserved: Mapping[str, Any] | None = None) -> None:
         """Note that the effect begins now; return when that is in the file.
@@ -155,8 +249,13 @@ class _NullStep(Step):
         fingerprint: str,
         ask: Callable[[], Awaitable[Any]],
         change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None = None,
+        about: Mapping[str, Any] | None = None,
+        check: Callable[[Decision], Decision] | None = None,
     ) -> Any:
         return await decided_now(ask, change)
+
+    async def came(self, wait: str) -> Answer | None:
+        return None
 
     async def begins(self, args: Any = None, reserved: Mapping[str, Any] | None = None) -> None:
         return None
@@ -174,6 +273,8 @@ class _NullStep(Step):
     def goes_on(self) -> bool:
         return False
 
+
+_NOWHERE: Final = {"agent": "", "thread": None, "path": "", "step": ""}
 
 NULL_STEP: Final = _NullStep(None, "", {}, Past(""), False)
 

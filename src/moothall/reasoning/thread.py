@@ -109,6 +109,8 @@ class Thread:
     marked: bool = False  # whether a message has a mark although nothing outside was read
     has_blocks: bool = False  # whether a result of an action has images or files
     looked: Any = None  # the last message that was looked at for that; None before the first
+    # The other runs of the thread that wait: up to which entry its memory shows them.
+    parked: dict[str, int] = field(default_factory=dict)
     uses: int = 0  # how many replies and other calls are using it
     left: bool = False  # whether its sender has left: it goes when nothing uses it
 

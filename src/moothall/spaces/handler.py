@@ -12,6 +12,7 @@ from typing import Any
 from moothall import tracing
 from moothall.action import ACCESS_PERMITTED, Action
 from moothall.agent import CURRENT
+from moothall.approval import Later
 from moothall.approval.approval import not_permitted
 from moothall.context import Context, filled, injected
 from moothall.errors import ActionError, RequestError
@@ -36,6 +37,7 @@ logger: logging.Logger = logging.getLogger("moothall.space")
 
 _LONGEST = 10_000
 """How much of an exception's text is passed on, in characters."""
+_NO_WAIT = "its result comes later: only a reply of an agent with a journal= can wait for it"
 
 
 class Offer:
@@ -216,7 +218,8 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
         )
     else:
         where = str(delivery) if delivery.mailbox else None
-        outcome = ActionError(printable(type(error).__name__), text_of(error), where)
+        text = _NO_WAIT if isinstance(error, Later) else text_of(error)
+        outcome = ActionError(printable(type(error).__name__), text, where)
     outcome.__cause__ = error
     return outcome
 
@@ -234,6 +237,8 @@ def returned(delivery: Delivery, value: Any) -> Any:
     try:
         return to_json(value)
     except NotJSON as error:
+        if isinstance(value, Later):
+            raise ActionError("Later", _NO_WAIT) from None
         text = f'"{delivery}" returned what is not a JSON value: {error}'
         raise ActionError("TypeError", text) from None
 

@@ -30,7 +30,7 @@ from moothall.cli.shared_options import (
 )
 from moothall.cli.values import Whole
 from moothall.errors import ConfigError
-from moothall.journal.describe import call_line
+from moothall.journal.entry import call_line
 from moothall.journal.stop_reason import ENDED
 from moothall.orders.order import ResearchOrder
 from moothall.orders.research import check, researcher, step_models, write

@@ -27,7 +27,7 @@ from moothall.postgres.pool import Lease, PostgresPool
 _LAST_RUN: Final = 2**31 - 1
 _AGAIN_S: Final = 1.0
 """Seconds before a lost connection for `LISTEN` is made again."""
-_TABLES: Final = ("runs", "entries", "kept", "texts", "holders", "budgets")
+_TABLES: Final = ("runs", "entries", "kept", "texts", "holders", "budgets", "waits")
 
 # A follower has the lock of its run shared: whoever cannot have it alone tells the followers. So a
 # run that nobody follows costs no notice, of which the server sends one commit's at a time.

@@ -43,6 +43,16 @@ def _count_old_runs(db: sqlite3.Connection) -> None:
 DURABILITIES: Final = ("process", "power")
 """What a commit survives: the end of the process, or the loss of power."""
 
+WAITS_INDEXES: Final = (
+    "CREATE INDEX waits_due ON waits (due) WHERE NOT taken",
+    "CREATE INDEX waits_remind ON waits (remind) WHERE NOT taken AND remind IS NOT NULL",
+    "CREATE INDEX waits_of_thread ON waits (agent, thread) WHERE NOT taken",
+    "CREATE INDEX waits_decided ON waits (decided_by) WHERE decided_by IS NOT NULL",
+    # Which runs were cut off.
+    "CREATE INDEX stopped_runs ON runs (number) WHERE state IS NULL",
+    "CREATE INDEX doubted_runs ON runs (number) WHERE state = 'in_doubt'",
+)
+
 MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
     (),
     (),
@@ -113,6 +123,30 @@ MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
         "INSERT INTO deletions VALUES (0)",
         _count_old_runs,
     ),
+    (
+        # What runs wait for. `place` is the entry that says what; 0 for an answer that came before
+        # its question. From `due` on the run can go on: an answer is there, or the time is over.
+        """CREATE TABLE waits (
+            run INTEGER NOT NULL,
+            key TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            agent TEXT NOT NULL,
+            thread TEXT NOT NULL,
+            path TEXT NOT NULL,
+            step TEXT NOT NULL,
+            place INTEGER NOT NULL,
+            since REAL NOT NULL,
+            until REAL,
+            remind REAL,
+            due REAL,
+            value TEXT,
+            decided_by TEXT,
+            answered REAL,
+            taken INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (run, key)
+        ) WITHOUT ROWID""",
+        *WAITS_INDEXES,
+    ),
 )
 
 # The same tables in PostgreSQL, where a range of threads is one of bytes. Only appended.
@@ -167,5 +201,27 @@ SERVER_MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE INDEX held ON holders (holder, value)",
         "CREATE TABLE deletions (values_deleted BIGINT NOT NULL)",
         "INSERT INTO deletions VALUES (0)",
+    ),
+    (
+        """CREATE TABLE waits (
+            run BIGINT NOT NULL,
+            key TEXT COLLATE "C" NOT NULL,
+            kind TEXT NOT NULL,
+            agent TEXT NOT NULL,
+            thread TEXT COLLATE "C" NOT NULL,
+            path TEXT NOT NULL,
+            step TEXT NOT NULL,
+            place BIGINT NOT NULL,
+            since DOUBLE PRECISION NOT NULL,
+            until DOUBLE PRECISION,
+            remind DOUBLE PRECISION,
+            due DOUBLE PRECISION,
+            value TEXT,
+            decided_by TEXT,
+            answered DOUBLE PRECISION,
+            taken BOOLEAN NOT NULL DEFAULT FALSE,
+            PRIMARY KEY (run, key)
+        )""",
+        *WAITS_INDEXES,
     ),
 )

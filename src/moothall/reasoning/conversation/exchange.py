@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 # Reasons that hold for all participants: no other is asked after one of them.
-_FINAL: Final = frozenset(("budget", "deadline", "in_doubt"))
+_FINAL: Final = frozenset(("budget", "deadline", "in_doubt", "waiting"))
 
 
 class Exchange:

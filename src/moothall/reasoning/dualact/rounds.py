@@ -329,7 +329,7 @@ class Rounds:
         """Return whether the dual act ends, without H, if R stopped for this reason."""
         if reason in ("budget", "deadline"):
             return is_spent_for_all(self._budget, agent, late=reason == "deadline")
-        return reason in ("cancelled", "in_doubt")
+        return reason in ("cancelled", "in_doubt", "waiting")
 
     def _expect_instruction(self, instruction: Any) -> None:
         for each in instruction if isinstance(instruction, list) else [instruction]:
@@ -408,7 +408,7 @@ class Rounds:
     @staticmethod
     def _stopped(who: str, agent: Any, reply: Reply) -> Stop:
         """Return the Stop for a member whose reply is not an answer."""
-        known = ("budget", "deadline", "cancelled", "unreadable", "in_doubt")
+        known = ("budget", "deadline", "cancelled", "unreadable", "in_doubt", "waiting")
         reason = reply.stop_reason if reply.stop_reason in known else "error"
         return Stop(
             reason, f"{who} ({agent.id!r}): {reply.detail or reply.stop_reason}", reply.error

@@ -8,16 +8,17 @@ import shlex
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall.approval import Later
 from moothall.context import Context, filled, injected
 from moothall.environment import execute_in_thread, failed
 from moothall.errors import BudgetExceeded, DeadlineExceeded, JournalError
 from moothall.jsonvalue import json_text
 from moothall.provenance import reading
-from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.chain import around_action, chained
 from moothall.reasoning.loop.parts import Looping, context_of
 from moothall.reasoning.loop.permission import LIMIT, Limit
 from moothall.reasoning.loop.provenance import begins
+from moothall.reasoning.loop.results import answered, result_of
 from moothall.reasoning.loop.steps import ActionStep, Executing
 from moothall.reasoning.record import Record
 from moothall.reasoning.reply import Stop
@@ -65,8 +66,11 @@ class Calls(Executing):
             await self._run(0)
         else:
             await side_by_side([self._run(place) for place in range(len(self.wanted))])
+        waits = [str(call.waits) for call in self.wanted if call.waits is not None]
+        if waits and len(waits) == len(self.ends):
+            raise Stop("waiting", "; ".join(waits))
         if self.ends:
-            raise self.ends[0]
+            raise next(each for each in self.ends if each.reason != "waiting")
 
     async def within(self, budget: Budget) -> None:
         """Execute the calls within a budget's actions and seconds."""
@@ -117,11 +121,13 @@ class Calls(Executing):
 
     async def _run(self, place: int) -> None:
         step = ActionStep(self, place)
-        call = partial(execute, self.agent, step._call, self.request)
+        call = partial(execute, self.agent, step, self.request)
         try:
             step._call.result = await chained(around_action(self, step), step, call)()
         except Stop as stop:
             self.ends.append(stop)
+            if stop.reason == "waiting":
+                step._call.waits = stop
 
     def _end_as(self, step: ActionStep, result: dict[str, Any], ends: bool) -> None:
         """Give a call that was not executed, or was cut off, its result; record it if it ends."""
@@ -130,8 +136,9 @@ class Calls(Executing):
         step._call.result = result
 
 
-async def execute(agent: Looping, call: RequestedCall, request: ReplyRequest) -> dict[str, Any]:
+async def execute(agent: Looping, step: ActionStep, request: ReplyRequest) -> dict[str, Any]:
     """Execute a call, and return its result."""
+    call = step._call
     chosen = call.action
     assert chosen is not None
     environment = agent.environment
@@ -145,12 +152,16 @@ async def execute(agent: Looping, call: RequestedCall, request: ReplyRequest) ->
         kwargs = call.kwargs
         if kinds := injected(chosen):
             context = context_of(agent, request, call)
+            if step._record is not None:
+                context._from_journal = partial(answered, call, step._record)
             kwargs = filled(kinds, kwargs, context)
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # a user's own environment may have only the sync method
             result = await execute_in_thread(environment, chosen, kwargs)
         else:
             result = await method(chosen, kwargs)
+    except Later as later:
+        result = {"result": later}
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
@@ -164,6 +175,8 @@ async def execute(agent: Looping, call: RequestedCall, request: ReplyRequest) ->
         reading.executed(call, token, result)
         if context is not None and (not isinstance(result, dict) or "error" in result):
             context._withdraw()
+    if isinstance(result, dict) and isinstance(result.get("result"), Later):
+        return await result_of(result["result"], call, step._record)
     if not isinstance(result, dict):
         return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
     return result

@@ -215,6 +215,7 @@ async def _executed_once(step: ActionStep, call: Call) -> Any:
         outcome="repeat" if step.may_repeat else "ask",
         beside=len(step._of.wanted) > 1,
         decided=step.decided,
+        came=step.came,
         **step.about,
     )
 

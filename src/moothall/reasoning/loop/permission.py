@@ -12,8 +12,8 @@ from difflib import SequenceMatcher
 from typing import Any, Final
 
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
-from moothall.approval import ASKED, Always, ApprovalRequest, Asked, Refused
-from moothall.approval.approval import Decision
+from moothall.approval import ASKED, Always, ApprovalRequest, Asked, ChangedArgs, Refused
+from moothall.approval.decision import Decision, changed_or_refused
 from moothall.budget import Budget
 from moothall.errors import JournalError
 from moothall.jsonvalue import as_json, copy_json, json_line
@@ -21,6 +21,8 @@ from moothall.provenance import Texts
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.parts import Looping
 from moothall.reasoning.loop.provenance import note_of, questions, trace
+from moothall.reasoning.loop.results import about_call
+from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.step import Step, decided_now
 from moothall.text import log_failure
@@ -86,11 +88,7 @@ async def permits(
             await request.seen()  # the reader sees the call before it is asked
         # An override may be a plain function that waits for a person.
         with LIMIT.get() or nullcontext():
-            decision = await called(agent.request_permission, message)
-        if isinstance(decision, Always):
-            call.always = tuple(keys)
-            return True
-        return decision
+            return await called(agent.request_permission, message)
 
     def exact() -> str:
         return ApprovalRequest.of(message, note=getattr(chosen, "_note", "")).fingerprint
@@ -105,6 +103,11 @@ async def permits(
             step.tell(origins=as_json(call.origins))
         return exact(), was
 
+    def checked(decision: Decision) -> Decision:
+        if isinstance(decision, ChangedArgs):
+            return changed_or_refused(decision, args, chosen.check)
+        return decision
+
     keys = [key for key, _ in asked]
     note = note_of(asked) if asked else ""
     token = ASKED.set(Asked(call.name, args, note, tuple(keys), chosen.check))
@@ -113,7 +116,11 @@ async def permits(
         if step is None:
             permitted = await decided_now(asks, change)
         else:
-            permitted = await step.permitted(exact(), asks, change)
+            about = {**about_call(call), "args": args, "text": note}
+            permitted = await step.permitted(exact(), asks, change, about, checked)
+        if isinstance(permitted, Always):
+            call.always = tuple(keys)
+            permitted = True
         if permitted is True and texts is not None:
             request.allowed += keys
             texts.always.update(call.always)
@@ -123,7 +130,7 @@ async def permits(
     except asyncio.CancelledError:
         call.fault = NOT_BEGUN
         raise
-    except JournalError:
+    except (JournalError, Stop):
         raise
     except Exception as error:
         failure = f"request_permission of agent {agent.id!r} failed on {call.name!r}"

@@ -158,7 +158,7 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
 
     def remember() -> None:
         made_then = frozenset(made)
-        thread.remembered = _Kept(last.file, items, digests, made_then, record.deletions)
+        thread.remembered = _Kept(last.file, items, digests, made_then, record.run.deletions)
 
     record.then(remember)
     return f"{levels}:{level[0].hex()}"

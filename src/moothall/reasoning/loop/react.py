@@ -37,7 +37,7 @@ from moothall.reasoning.loop.parts import (
     register_blocks,
     registry_of,
 )
-from moothall.reasoning.loop.recording import KIND, LoopState, catch_up, program_of
+from moothall.reasoning.loop.recording import KIND, LoopState, catch_up, program_of, show_open
 from moothall.reasoning.loop.results import MAX_RESULT_CHARS
 from moothall.reasoning.loop.room import bounds_of
 from moothall.reasoning.loop.run import Run
@@ -394,6 +394,8 @@ class ReActAgent(RecordedAgent):
         if self.discover is not None and self._mailbox is not None:
             await self._discover(request.state)
         assert request.memory is not None  # it was checked
+        if record.run.parked:
+            await show_open(self, request, record, request.memory)
         return await Run(
             self, request, request.memory, None if record is NULL_RECORD else record
         ).reply()

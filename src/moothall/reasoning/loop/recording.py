@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from moothall.dispatch import named
-from moothall.errors import MoothallError
+from moothall.errors import MoothallError, RunHeld
 from moothall.models.protocol import NO_USAGE, Usage, usage_json
 from moothall.provenance import origins_of
 from moothall.reasoning.charging import charge_spent, spending
 from moothall.reasoning.events import CallEnded, CallStarted, MessageAdded
+from moothall.reasoning.loop.answer import Answer
 from moothall.reasoning.loop.results import error_of
 from moothall.reasoning.read_record import ReadRecord, fingerprint
 from moothall.reasoning.record import APPENDED, Record
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from moothall.journal.run_parts import RecordedPart
     from moothall.memory.memory import Memory
     from moothall.reasoning.loop.parts import Looping
+    from moothall.reasoning.recorded_agent import RecordedAgent
     from moothall.reasoning.reply_request import ReplyRequest
 
 KIND = "ReActAgent"
@@ -45,6 +47,10 @@ class LoopState:
     before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
     usage: Usage = NO_USAGE
     allowed: list[str] = field(default_factory=list)  # values from outside that were permitted
+    # Of a turn that waits: the messages by which its thread shows it, once others come, and the
+    # calls that wait. Then the calls whose results the thread is still to be shown; None: all.
+    open: dict[str, Any] = field(default_factory=dict)
+    owed: list[int] | None = None
     defers: bool | None = None  # whether actions of servers are deferred, once it is decided
     joined: list[str] = field(default_factory=list, metadata=APPENDED)  # deferred actions found
     messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
@@ -105,7 +111,7 @@ def catch_up(
 ) -> None:
     """Restore memory, scripted-model position and budget from the record."""
     try:
-        _catch_up_memory(memory, record)
+        catch_up_memory(memory, record)
     except Exception as error:
         raise Stop.on_memory(agent.id, error) from error
     catch_up_models(record, agent._model, agent.model, budget)
@@ -158,7 +164,8 @@ def remember(
         _OFFSETS.set(memory, record.key, first + len(messages))
 
 
-def _catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
+def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
+    """Add to a memory what it lacks of a run's messages."""
     messages = record.state.messages if record.state is not None else []
     after = 0
     if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
@@ -231,3 +238,73 @@ def call_events(
     if is_over:
         result = data["result"]["result"]
         yield CallEnded, *common, result, error_of(result)
+
+
+# -- turns that are left as they were before, for the resumed run ---------------------------------
+
+
+def leave_open(run: Any, answer: Answer, late: bool) -> None:
+    """Tell memory of a turn that was cut off; the resumed run has it again, or a person."""
+    run.thread.unheard.extend(run._steering.leave())
+    if late or run._calls(answer).in_doubt:
+        run._keep(answer, ends=False)
+        _save_as_before(run)
+
+
+def _save_as_before(run: Any) -> None:
+    """Record the state with the turn before as the last."""
+    state: LoopState = run.state
+    iteration, usage = state.iteration, state.usage
+    state.iteration, state.usage = iteration - 1, run._spent
+    run.save()
+    state.iteration, state.usage = iteration, usage
+
+
+def park(run: Any, answer: Answer) -> None:
+    """Leave a turn as it was before: the resumed run has it again.
+
+    If its thread goes on meanwhile, that shows what waits in place of the results.
+    """
+    if not run.record.noted:
+        return  # it waits as before
+    waits = {place: call.waits for place, call in enumerate(answer.calls) if call.waits}
+    state = run.state
+    messages, steps, owed = len(state.messages), len(state.steps), state.owed
+    joined = len(state.joined)
+    if owed is not None:
+        state.owed = [place for place in owed if place not in waits]
+    for place, stop in waits.items():
+        answer.calls[place].result = {"result": str(stop)}
+    run._keep(answer)
+    state.open, state.owed = {"messages": state.messages[messages:], "waits": list(waits)}, owed
+    del state.messages[messages:], state.steps[steps:], state.joined[joined:]
+    _save_as_before(run)
+
+
+async def show_open(
+    agent: RecordedAgent, request: ReplyRequest, record: Record[Any], memory: Memory
+) -> None:
+    """Have the memory of a thread show the open calls of its other runs, which wait."""
+    thread = request.state
+    for run_id, last in record.run.parked:
+        if thread.parked.get(run_id, 0) >= last:
+            continue
+        assert agent._journal is not None
+        try:
+            part = await agent._journal.begin(run_id, agent._kind, str(agent.id), "")
+        except RunHeld:  # it goes on, and shows its calls itself
+            continue
+        try:
+            other: Record[LoopState] = Record(part, LoopState)
+            if other.state is None:
+                continue
+            if messages := other.state.open.get("messages"):
+                other.state.messages += messages
+                other.state.owed, other.state.open = other.state.open["waits"], {}
+                other.save(other.state)
+                part.end("waiting")
+                await other.commit()
+            catch_up_memory(memory, other)
+            thread.parked[run_id] = part.run.place[0]
+        finally:
+            part.close()

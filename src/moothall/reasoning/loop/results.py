@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from moothall.jsonvalue import json_text, readable
+from moothall.approval import Later, Question
+from moothall.environment import failed
+from moothall.errors import ConfigError, NobodyToAsk
+from moothall.journal.store.wait_rows import Answer
+from moothall.jsonvalue import as_json, json_text, readable
 from moothall.models.protocol import block_note, is_seen, without_seen
+from moothall.reasoning.reply import Stop
+from moothall.reasoning.step import Step
 from moothall.text import cut
 
 if TYPE_CHECKING:
@@ -76,3 +83,64 @@ def _without_images(value: Any) -> Any:
 
 def _noted(each: Any) -> Any:
     return block_note(each) if is_seen(each) else each
+
+
+# -- that come later ------------------------------------------------------------------------------
+
+
+def about_call(call: RequestedCall) -> dict[str, Any]:
+    """Return what the journal keeps of a call that waits."""
+    about: dict[str, Any] = {"action": call.name, "args": call.args}
+    return {**about, "origins": as_json(call.origins)} if call.origins else about
+
+
+async def result_of(later: Later, call: RequestedCall, step: Step | None) -> dict[str, Any]:
+    """Return the result of a call that comes later; raise Stop for its run to wait."""
+    kind, asked = "result", later.question
+    if step is None:
+        text = f'"{call.name}" gives its result later, which needs an agent with a journal='
+        return failed(ConfigError(text))
+    if asked is not None:
+        kind, key, later.text = "question", step.hash_of("question", *asked), asked[0]
+    elif later.key is not None:
+        key = later.key
+    elif later.until is not None:
+        kind, key = "moment", f"moment-{step.hash_of('moment')[:16]}"
+    else:
+        return failed(ConfigError(f'"{call.name}" returned Later() without a key or until='))
+    came = await step.came(key)
+    if came is None:
+        came = await step.wait(key, kind, later, **about_call(call))
+    return as_result(key, came)
+
+
+def as_result(key: str, answer: Answer) -> dict[str, Any]:
+    """Return what came as the result of its call."""
+    if answer.expired:
+        return {"tool_executed": True, "error": f"no result {key!r}: {answer.late}"}
+    return {"tool_executed": True, "result": answer.value}
+
+
+async def answered(
+    call: RequestedCall, step: Step, question: Question, ask: Callable[[], Awaitable[str]]
+) -> str:
+    """Return a person's answer to a question of a call; raise Later if it comes later.
+
+    The call is executed again then: what has been answered is not asked again.
+    """
+    asked = (question.text, call.asked.count(question.text))
+    call.asked += (question.text,)
+    try:
+        answer = await step.came(step.hash_of("question", *asked))
+        if answer is None:
+            return await ask()
+    except Stop:  # it is open
+        later = Later()
+    except Later as error:
+        later = error
+    else:
+        if answer.expired:
+            raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {answer.late}")
+        return str(answer.value)
+    later.question = asked
+    raise later from None

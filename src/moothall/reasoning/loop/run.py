@@ -43,8 +43,10 @@ from moothall.reasoning.loop.recording import (
     as_it_ended,
     call_ids,
     catch_up,
+    leave_open,
     mark_known,
     over,
+    park,
     remember,
     tell_past,
 )
@@ -382,8 +384,10 @@ class Run:
             await (calls.execute() if self.budget is None else calls.within(self.budget))
         except BaseException as error:
             open = any(call.result is None for call in wanted) and self._steering.is_cut_off(error)
-            if open and record is not None:
-                self._leave_open(answer, isinstance(error, Stop))
+            if any(call.waits for call in wanted):
+                park(self, answer)
+            elif open and record is not None:
+                leave_open(self, answer, isinstance(error, Stop))
             else:
                 self._keep(answer)
                 self.save()
@@ -393,23 +397,13 @@ class Run:
     def _calls(self, answer: Answer) -> Calls:
         return Calls(self.agent, answer.calls, self.request, self.record, self.state.iteration)
 
-    def _leave_open(self, answer: Answer, late: bool) -> None:
-        """Tell memory of a turn that was cut off; the resumed run has it again, or a person."""
-        self.thread.unheard.extend(self._steering.leave())
-        if late or self._calls(answer).in_doubt:
-            self._keep(answer, ends=False)
-            state = self.state
-            iteration, usage = state.iteration, state.usage
-            state.iteration, state.usage = iteration - 1, self._spent
-            self.save()
-            state.iteration, state.usage = iteration, usage
-
     def _keep(self, answer: Answer, ends: bool = True) -> list[str]:
         """Add the calls and their results, together: memory has no call without its result."""
         contents = []
+        owed, self.state.owed = self.state.owed, None
         limit = result_chars(self.model, self.agent.max_result_chars, len(answer.calls))
         run_id, thread, iteration = self.request.run_id, self.request.thread, self.state.iteration
-        self._add_calls(answer)
+        self._add_calls(answer, owed)
         for place, wanted in enumerate(answer.calls):
             result = wanted.result
             if result is None:
@@ -418,8 +412,9 @@ class Run:
             made = (iteration, wanted.name, wanted.args, result, error, run_id, thread)
             self.state.steps.append(Step(*made, dict(wanted.origins), wanted.repaired))
             contents.append(results.result_content(result, limit, wanted))
-            self._add_result(wanted, results.shown_content(self.model, contents[-1], result))
-            mark_result(self.state.messages[-1], wanted, self.thread, self.request)
+            if owed is None or place in owed:
+                self._add_result(wanted, results.shown_content(self.model, contents[-1], result))
+                mark_result(self.state.messages[-1], wanted, self.thread, self.request)
             join(self.thread, self.state, self.showing.offered, wanted)
         return contents
 
@@ -480,8 +475,12 @@ class Run:
             self._add(role="assistant", content=text, **self._after_reading)
             self._add(role="user", content=faults, **self._after_reading)
 
-    def _add_calls(self, answer: Answer) -> None:
-        calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in answer.calls]
+    def _add_calls(self, answer: Answer, only: list[int] | None = None) -> None:
+        """Add the answer with its calls, or with those at these places."""
+        owed = [c for place, c in enumerate(answer.calls) if only is None or place in only]
+        if not owed:
+            return
+        calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in owed]
         made = answer.message(tool_calls=calls)
         if self.thread.texts is not None:
             made |= self._after_reading

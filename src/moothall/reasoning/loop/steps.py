@@ -11,7 +11,7 @@ from moothall.reasoning.events import CallEnded
 from moothall.reasoning.hooks import expect_messages
 from moothall.reasoning.loop.parts import context_of
 from moothall.reasoning.loop.provenance import sources_of_result
-from moothall.reasoning.loop.results import error_of
+from moothall.reasoning.loop.results import as_result, error_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from moothall.action import Action
     from moothall.budget import Budget
     from moothall.context import Context
+    from moothall.journal.store.wait_rows import Answer
     from moothall.models.protocol import Model
     from moothall.reasoning.loop.answer import RequestedCall
     from moothall.reasoning.loop.parts import Looping
@@ -234,6 +235,12 @@ class ActionStep:
         if past.decision == "done":
             return {"tool_executed": True, "result": past.value}
         return {"tool_executed": False, "error": _SKIPPED}
+
+    def came(self, past: Past, answer: Answer) -> dict[str, Any]:
+        """Return what came of a result that it has waited for."""
+        if isinstance(past.args, dict):
+            self.change(past.args, past.was)
+        return as_result(past.later or "", answer)
 
 
 _SCALARS = frozenset((str, int, float, bool, type(None)))

@@ -22,6 +22,7 @@ from moothall.errors import (
     InvalidId,
     InvalidMessage,
     RequestError,
+    RunWaiting,
 )
 from moothall.message import Envelope, address, check_message
 from moothall.spaces.delivery import Delivery
@@ -307,8 +308,8 @@ _PLAIN: dict[str, type[RequestError]] = {
     and not issubclass(kind, ActionError)
 }
 
-_OF_SPACE: dict[str, type[HopLimitExceeded | InDoubt | Deadlock]] = {
-    kind.__name__: kind for kind in (HopLimitExceeded, InDoubt, Deadlock)
+_OF_SPACE: dict[str, type[HopLimitExceeded | InDoubt | Deadlock | RunWaiting]] = {
+    kind.__name__: kind for kind in (HopLimitExceeded, InDoubt, Deadlock, RunWaiting)
 }
 
 _LONGEST = 1000

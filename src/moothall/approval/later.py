@@ -1,0 +1,137 @@
+"""Results that come later: what an action returns, and an approver whose decision comes later."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from moothall.errors import ConfigError
+from moothall.jsonvalue import NotJSON, to_json
+
+Moment: TypeAlias = float | timedelta | datetime
+"""Seconds or a timedelta from now on, or a date and time: without a zone, the local one."""
+
+_NONE: Final[Any] = object()
+_MOST_S: Final = 1e10
+_KEY_CHARS: Final = 255
+_HASH: Final = re.compile("[0-9a-f]{64}")
+"""The keys of approvals and questions, which nobody can answer before they are asked."""
+
+
+class Later(BaseException):
+    """The result of an action comes later; the action returns or raises it.
+
+    The reply then ends with the reason `waiting`, and its run waits in the journal, without a
+    task or a place in the process. `journal.answer(run_id, key, value)` gives the result, from any
+    process. With `until=` alone the action's result is None at that moment. An approver that
+    returns `Later()` decides by `journal.answer`.
+
+    It is no `Exception`, so that an action's own `except Exception` does not stop it.
+
+    Args:
+        key: names the result; unique in its run
+        until: when the wait is over: seconds or a timedelta from now on, or a datetime
+        default: the result if nothing has come until then; without it, that is an error
+        remind: seconds, or a timedelta, after which whoever may answer is reminded, again and again
+        who: the names of those who may answer; anybody by default
+        text: what is waited for, in words
+
+    Raises:
+        ConfigError: an argument is not valid
+    """
+
+    def __init__(
+        self,
+        key: str | None = None,
+        *,
+        until: Moment | None = None,
+        default: Any = _NONE,
+        remind: float | timedelta | None = None,
+        who: str | Iterable[str] = (),
+        text: str = "",
+    ) -> None:
+        if key is not None:
+            check_key(key)
+            if _HASH.fullmatch(key):
+                raise ConfigError(f"Later: the key {key!r} has the form of an approval's hash")
+        if not isinstance(text, str):
+            raise ConfigError(f"Later: text= must be a text, got {text!r:.80}")
+        self.key: str | None = key
+        self.until: float | None = None if until is None else moment_of(until)
+        self.remind: float | None = None if remind is None else seconds_of(remind, "remind")
+        self.who: tuple[str, ...] = names_of(who)
+        self.text: str = text
+        self.has_default: bool = default is not _NONE
+        try:
+            self.default: Any = to_json(default) if self.has_default else None
+        except NotJSON as error:
+            raise ConfigError(f"Later: default= is not JSON: {error}") from error
+        self.question: tuple[str, int] | None = None  # of an action to a person, and which of these
+        super().__init__(text or key or "later")
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return (_remade, (self.__dict__,))
+
+
+def _remade(state: dict[str, Any]) -> Later:
+    made = Later()
+    made.__dict__.update(state)
+    return made
+
+
+def check_key(key: object) -> None:
+    """Raise ConfigError if a text cannot be the key of a wait."""
+    if not isinstance(key, str) or not 0 < len(key) <= _KEY_CHARS or not key.isprintable():
+        raise ConfigError(
+            f"a key must be a printable text of 1 to {_KEY_CHARS} characters, got {key!r:.80}"
+        )
+
+
+def is_hash(key: str) -> bool:
+    """Return whether a key is the hash of an approval or a question."""
+    return _HASH.fullmatch(key) is not None
+
+
+def seconds_of(given: object, name: str) -> float:
+    """Return a length of time in seconds; ConfigError if it is none."""
+    if isinstance(given, timedelta):
+        given = given.total_seconds()
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _MOST_S:
+        raise ConfigError(f"{name}= must be seconds above 0 or a timedelta, got {given!r:.80}")
+    return float(given)
+
+
+def moment_of(given: Moment) -> float:
+    """Return a moment in seconds since 1970; ConfigError if it is none."""
+    if isinstance(given, datetime):
+        return given.timestamp()
+    if isinstance(given, timedelta):
+        given = given.total_seconds()
+    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+        raise ConfigError(
+            f"until= must be seconds from now on, a timedelta or a datetime, got {given!r:.80}"
+        )
+    return time.time() + max(given, 0.0)
+
+
+def names_of(given: object) -> tuple[str, ...]:
+    """Return the names of those who may answer; ConfigError if it is none."""
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, Iterable) or isinstance(names, dict):
+        raise ConfigError(f"who= must be a name or several, got {given!r:.80}")
+    made = tuple(names)
+    for name in made:
+        check_name(name, "who=")
+    return made
+
+
+def check_name(name: object, what: str) -> None:
+    """Raise ConfigError if a text cannot be a person's name."""
+    if not isinstance(name, str) or not 0 < len(name) <= _KEY_CHARS or not name.isprintable():
+        raise ConfigError(
+            f"{what} must be a printable text of 1 to {_KEY_CHARS} characters, got {name!r:.80}"
+        )

@@ -1,0 +1,198 @@
+"""`moothall waiting`, `answer` and `approvals`: what runs wait for, and the answers to that."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from typing import Any, Final
+
+import click
+
+from moothall.approval import ChangedArgs, Refused
+from moothall.cli.shared_options import journal_option, json_data_option, opened, usage
+from moothall.errors import ConfigError
+from moothall.journal import Journal, Wait
+from moothall.journal.entry import KINDS, stamp
+from moothall.journal.waits import OF_A_PERSON
+from moothall.text import escaped, escaped_json
+
+_SHOWN: Final = 12
+"""So many characters of a hash are shown in a list; as few as tell it apart name it."""
+
+_as_option = click.option(
+    "--as", "name", metavar="NAME", help="Who answers; by default the user of this system."
+)
+
+
+@click.command()
+@journal_option("The journal.")
+@click.option("--agent", metavar="ID", help="Only what runs of this agent wait for.")
+@click.option("--kind", metavar="KIND", help=f"Only one kind: {', '.join(KINDS)}.")
+@json_data_option
+def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: bool) -> None:
+    """List what runs wait for, the longest first: approvals, questions, results and moments.
+
+    Each line has the key by which `moothall answer` answers it.
+
+    \b
+    Examples:
+      moothall waiting --journal runs.db
+      moothall waiting --kind result --json
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    with opened(journal) as found, usage():
+        waits = found.waiting(agent=agent, kind=kind)
+    if as_json:
+        click.echo(json.dumps({"waiting": [_json(each) for each in waits]}, indent=2))
+        return
+    for each in waits:
+        click.echo(f"{escaped(each.run)}  {escaped(each.key)}")
+        click.echo(f"  {escaped(each.agent)} waits for {each}")
+    if not waits:
+        click.echo("Nothing waits.")
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.argument("key")
+@click.argument("value", required=False)
+@journal_option("The journal.")
+@_as_option
+def answer(run_id: str, key: str, value: str | None, journal: str | None, name: str | None) -> None:
+    """Give RUN what it waits for under KEY, as `moothall waiting` lists it.
+
+    VALUE is JSON, or else a text. An approval takes true, false or {"refused": "why"}; a question a
+    text; a moment nothing; a call in doubt repeat, skip or {"done": RESULT}. The first answer
+    counts. The program or server that has the agent goes on with it, or `moothall resume`.
+
+    \b
+    Examples:
+      moothall answer 79a0b5265e6033b5 batch-17 '{"rows": 12}'
+      moothall answer 79a0b5265e6033b5 doubt:2.0 repeat --as eva
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    with opened(journal) as found:
+        kinds = {each.key: each.kind for each in found.waiting(run_id)}
+        given: Any = value
+        if value is not None and kinds.get(key) != "question":
+            try:
+                given = json.loads(value)
+            except (ValueError, RecursionError):
+                pass  # a text
+        found.answer(run_id, key, given, by=_name(name))
+    click.echo(f"answered: {escaped(key)} of run {escaped(run_id)}")
+
+
+@click.group(invoke_without_command=True)
+@journal_option("The journal.")
+@json_data_option
+@click.pass_context
+def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
+    """List what waits for a person: approvals, questions, and calls whose outcome is unknown.
+
+    The beginning of a hash is enough, if it is the only one that begins so.
+
+    \b
+    Examples:
+      moothall approvals --journal runs.db
+      moothall approvals show 48f3c461
+      moothall approvals permit 48f3c461 --as eva
+      moothall approvals refuse 48f3c461 --reason "too expensive"
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    ctx.obj = journal
+    if ctx.invoked_subcommand is not None:
+        return
+    with opened(journal) as found:
+        waits = found.waiting(kind=OF_A_PERSON)
+    if as_json:
+        click.echo(json.dumps({"approvals": [_json(each) for each in waits]}, indent=2))
+        return
+    for each in waits:
+        key = each.key[:_SHOWN] if each.kind != "doubt" else each.key
+        click.echo(f"{escaped(key)}  run {escaped(each.run)}, agent {escaped(each.agent)}")
+        click.echo(f"  {each}")
+    if not waits:
+        click.echo("Nothing waits for a person.")
+
+
+@approvals.command(short_help="Show one in full.")
+@click.argument("hash")
+@journal_option("The journal.")
+@click.pass_obj
+def show(group: str | None, hash: str, journal: str | None) -> None:
+    """Show the call that waits under HASH: its arguments, and where their values come from."""
+    with opened(journal or group) as found:
+        wait = _found(found, hash)
+    click.echo(f"{escaped(wait.key)}\n  {wait}")
+    about = {"run": wait.run, "agent": wait.agent, "thread": wait.thread, "step": wait.step}
+    for name, each in {**about, "action": wait.action}.items():
+        click.echo(f"  {name}: {'–' if each is None else escaped(str(each))}")
+    for name, each in wait.args.items():
+        click.echo(f"  {escaped(name)} = {escaped_json(each)}")
+        for origin in wait.origins.get(name, ()):
+            click.echo(f"    from {escaped_json(origin)}")
+
+
+@approvals.command(short_help="Permit a call.")
+@click.argument("hash")
+@click.option("--args", "changed", metavar="JSON", help="Permit it with these arguments instead.")
+@_as_option
+@journal_option("The journal.")
+@click.pass_obj
+def permit(
+    group: str | None, hash: str, changed: str | None, name: str | None, journal: str | None
+) -> None:
+    """Permit the call that waits under HASH."""
+    decision: Any = True
+    if changed is not None:
+        try:
+            decision = ChangedArgs(json.loads(changed))
+        except (ValueError, RecursionError, ConfigError) as error:
+            raise click.UsageError(f"--args must be a JSON object: {error}") from None
+    _decide(journal or group, hash, decision, name, "permitted")
+
+
+@approvals.command(short_help="Refuse a call.")
+@click.argument("hash")
+@click.option("--reason", metavar="TEXT", default="", help="Why; the model is told.")
+@_as_option
+@journal_option("The journal.")
+@click.pass_obj
+def refuse(
+    group: str | None, hash: str, reason: str, name: str | None, journal: str | None
+) -> None:
+    """Refuse the call that waits under HASH."""
+    _decide(journal or group, hash, Refused(reason) if reason else False, name, "refused")
+
+
+def _decide(journal: str | None, hash: str, decision: Any, name: str | None, done: str) -> None:
+    with opened(journal) as found:
+        wait = _found(found, hash)
+        if wait.kind != "approval":
+            raise click.UsageError(
+                f"{wait.key} is {wait}: give `moothall answer {wait.run} {wait.key} VALUE`"
+            )
+        found.answer(wait.run, wait.key, decision, by=_name(name))
+    click.echo(f"{done}: {wait}")
+
+
+def _found(journal: Journal, hash: str) -> Wait:
+    """Return what waits under the beginning of a hash."""
+    waits = [each for each in journal.waiting(kind=OF_A_PERSON) if each.key.startswith(hash)]
+    if len(waits) != 1:
+        many = f"{len(waits):,} of them begin so" if waits else "nothing waits under it"
+        raise click.UsageError(f"HASH {hash!r:.80}: {many}; `moothall approvals` lists what waits")
+    return waits[0]
+
+
+def _name(given: str | None) -> str:
+    if given is not None:
+        return given
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user without a name
+        return "operator"
+
+
+def _json(wait: Wait) -> dict[str, Any]:
+    names = ("run", "key", "kind", "agent", "thread", "path", "step", "action", "args", "origins")
+    made = {name: getattr(wait, name) for name in (*names, "text", "who", "since", "until")}
+    return {**made, "began": stamp(wait.since)}

@@ -1,0 +1,103 @@
+"""The rows of what runs wait for: written with the entries that say so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from moothall.database import Database
+from moothall.journal.store.values import as_text
+
+WAITS: Final = "waits"
+"""The kind of the entry that says what a call waits for."""
+ANSWERED: Final = "answered"
+"""The kind of the entry with the answer, or that none came in time."""
+
+DOUBT: Final = "doubt"
+NOTED: Final = frozenset((WAITS, ANSWERED, "decided"))
+"""The kinds of entries that change rows."""
+
+_WHOSE: Final = (
+    "(SELECT agent FROM runs WHERE number = ?), "
+    "(SELECT coalesce(thread, '') FROM runs WHERE number = ?)"
+)
+_ASK: Final = (
+    "INSERT INTO waits (run, key, kind, path, step, place, since, until, remind, due, agent, "
+    f"thread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_WHOSE}) "
+    # An answer that was kept for it is there already.
+    "ON CONFLICT (run, key) DO UPDATE SET kind = excluded.kind, path = excluded.path, "
+    "step = excluded.step, place = excluded.place, since = excluded.since, "
+    "until = excluded.until, remind = excluded.remind, "
+    "due = CASE WHEN waits.value IS NULL THEN excluded.due ELSE excluded.since END"
+)
+_DECIDE: Final = (
+    "INSERT INTO waits (run, key, kind, path, step, place, since, due, value, decided_by, "
+    f"answered, agent, thread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_WHOSE}) "
+    "ON CONFLICT (run, key) DO UPDATE SET place = excluded.place, due = excluded.due, "
+    "value = excluded.value, decided_by = excluded.decided_by, answered = excluded.answered, "
+    "taken = FALSE"
+)
+
+
+class Noted(NamedTuple):
+    """An entry that changes rows: which of the entries of its commit it is, and what it says."""
+
+    place: int
+    path: str
+    kind: str
+    data: dict[str, Any]
+
+
+class Answer(NamedTuple):
+    """What came of a wait."""
+
+    value: Any
+    by: str | None = None
+    at: float | None = None
+    expired: bool = False
+
+    @property
+    def late(self) -> str:
+        """Return that nobody has answered in time, in words."""
+        when = datetime.fromtimestamp(self.at or 0).isoformat(" ", "seconds")
+        return f"nobody has answered by {when}"
+
+
+def doubt_key(path: str, step: str) -> str:
+    """Return the key by which a call in doubt is decided."""
+    return f"{DOUBT}:{path}/{step}" if path else f"{DOUBT}:{step}"
+
+
+def write_rows(db: Database, run: int, before: int, noted: Iterable[Noted], over: bool) -> None:
+    """Write what entries after the place `before` say; `over`: the run's own agent has ended."""
+    now = time.time()
+    for nth, path, kind, data in noted:
+        place, step = run << 32 | (before + nth + 1), str(data.get("key"))
+        if kind == WAITS:
+            until, every = data.get("until"), data.get("remind")
+            remind = None if every is None else now + every
+            if who := data.get("who"):  # an answer that somebody else gave before is none
+                other = f"(decided_by IS NULL OR decided_by NOT IN ({', '.join('?' * len(who))}))"
+                early = f"DELETE FROM waits WHERE run = ? AND key = ? AND place = 0 AND {other}"
+                db.execute(early, (run, data["wait"], *who))
+            asked = (run, data["wait"], data["kind"], path, step, place, now, until, remind, until)
+            db.execute(_ASK, (*asked, run, run))
+        elif kind == ANSWERED:
+            db.execute(
+                "UPDATE waits SET taken = TRUE WHERE run = ? AND key = ?", (run, data["wait"])
+            )
+        else:
+            value = {name: each for name, each in data.items() if name in ("decision", "value")}
+            row = (run, doubt_key(path, step), DOUBT, path, step, place, now, now, as_text(value))
+            db.execute(_DECIDE, (*row, data.get("by"), now, run, run))
+    if over:  # what was decided is carried out
+        db.execute(
+            "UPDATE waits SET taken = TRUE WHERE run = ? AND kind = ? AND NOT taken", (run, DOUBT)
+        )
+
+
+def end_rows(db: Database, run: int) -> None:
+    """Have nobody wait for what a run that is over had asked."""
+    db.execute("UPDATE waits SET taken = TRUE WHERE run = ? AND NOT taken", (run,))

@@ -1,0 +1,328 @@
+"""What runs wait for: listed, answered, and found when it is due, by any process."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from moothall.approval.decision import decision_json
+from moothall.approval.later import check_key, check_name, is_hash
+from moothall.arguments import none_of
+from moothall.database import Database
+from moothall.errors import ConfigError, NotPermitted, StateError
+from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doubt
+from moothall.journal.entry import KINDS, Wait, stamp, wait_of
+from moothall.journal.opening import Runs
+from moothall.journal.store.store import Store
+from moothall.journal.store.values import MARKED, as_text, restored
+from moothall.journal.store.wait_rows import DOUBT, doubt_key
+from moothall.jsonvalue import NotJSON, json_text, to_json
+from moothall.text import cut, escaped
+
+OF_A_PERSON: Final = ("approval", "question", "doubt")
+"""The kinds that a person answers."""
+
+_MOST_EARLY: Final = 100
+"""So many answers of a run are kept before they are asked for."""
+_SHOWN: Final = 200
+_COLUMNS: Final = (
+    "r.id, w.key, w.kind, r.kind, w.agent, w.thread, w.path, w.step, w.place, w.since, w.until, "
+    "w.value, w.decided_by, w.answered"
+)
+
+
+class Waits:
+    """What the runs of a journal wait for."""
+
+    def __init__(self, file: Store, runs: Runs) -> None:
+        self._file = file
+        self._runs = runs
+
+    def open(
+        self, run_id: str | None, agent: str | None, kind: str | Iterable[str] | None
+    ) -> list[Wait]:
+        """Return what waits, the longest first."""
+        terms = ["NOT w.taken AND w.value IS NULL AND w.kind <> 'doubt'"]
+        values: list[Any] = []
+        kinds = _kinds(kind)
+        if run_id is not None:
+            with self._file.reading() as db:
+                values.append(self._file.number(db, run_id))
+            terms.append("w.run = ?")
+        if agent is not None:
+            terms.append("w.agent = ?")
+            values.append(agent)
+        with self._file.reading() as db:
+            found = [*self._waits(db, " AND ".join(terms), values)]
+            if kinds is None or DOUBT in kinds:
+                found += self._doubted(db, run_id, agent)
+        found = [each for each in found if kinds is None or each.kind in kinds]
+        return sorted(found, key=lambda each: each.since)
+
+    def _doubted(self, db: Database, run_id: str | None, agent: str | None) -> Iterator[Wait]:
+        """Yield the calls whose outcome is unknown, of runs that no process works on."""
+        rows = db.execute(
+            "SELECT number, id, kind, agent, thread, changed FROM runs WHERE state = 'in_doubt' "
+            "AND NOT deleted"
+        ).fetchall()
+        rows = [row for row in rows if run_id in (None, row[1]) and agent in (None, row[3])]
+        taken = set(self._runs.taken([row[0] for row in rows]))
+        for number, run, of, its, thread, changed in rows:
+            if number in taken:
+                continue
+            for each in in_doubt([entry for entry, _ in self._file.read(db, number, run)]):
+                key = doubt_key(each.path, each.key)
+                about = (run, key, DOUBT, its, thread, each.path, each.key, each.action, each.args)
+                yield Wait(*about, since=changed, _of=of)
+
+    def decided(self, by: str | None = None, run_id: str | None = None) -> list[Wait]:
+        """Return what has been answered, in order: by one person, or in one run."""
+        terms: list[str] = ["w.value IS NOT NULL AND w.place > 0"]
+        values: list[Any] = []
+        with self._file.reading() as db:
+            if by is not None:
+                terms.append("w.decided_by = ?")
+                values.append(by)
+            if run_id is not None:
+                terms.append("w.run = ?")
+                values.append(self._file.number(db, run_id))
+            return list(self._waits(db, " AND ".join(terms), values, "w.answered"))
+
+    def _waits(
+        self, db: Database, where: str, values: list[Any], order: str = "w.since"
+    ) -> Iterator[Wait]:
+        rows = db.execute(
+            f"SELECT {_COLUMNS} FROM waits w JOIN runs r ON r.number = w.run "
+            f"WHERE {where} AND w.place > 0 AND NOT r.deleted ORDER BY {order}, w.run, w.key",
+            values,
+        ).fetchall()
+        for run, key, kind, of, agent, thread, path, step, place, *times in rows:
+            since, until, value, by, answered = times
+            data = self._data(db, place)
+            about: dict[str, Any] = {"wait": key, "kind": kind} | data
+            if kind == "doubt":
+                about = {"wait": key, "kind": kind, "action": f"step {step}"}
+            yield wait_of(
+                about | {"until": until},
+                run=run,
+                agent=agent,
+                thread=thread or None,
+                path=path,
+                step=step,
+                since=since,
+                answer=None if value is None else json.loads(value),
+                by=by,
+                answered=answered,
+                _of=of,
+            )
+
+    def _data(self, db: Database, place: int) -> dict[str, Any]:
+        row = db.execute("SELECT data FROM entries WHERE place = ?", (place,)).fetchone()
+        if row is None:
+            return {}
+        found: dict[str, Any] = json.loads(row[0])
+        if MARKED in row[0]:
+            found = restored(found, lambda hash: self._file.kept(hash, db))
+        return found
+
+    # -- answering ---------------------------------------------------------------------------------
+
+    def answer(self, run_id: str, key: str, value: Any, by: str | None) -> None:
+        """Keep the answer to a wait, once; the same answer again changes nothing."""
+        check_key(key)
+        if by is not None:
+            check_name(by, "by=")
+        if key.startswith(f"{DOUBT}:"):
+            self._answer_doubt(run_id, key, value, by)
+            return
+        now = time.time()
+        with self._file.writing() as db:
+            number = self._file.number(db, run_id)
+            row = db.execute(
+                "SELECT kind, place, until, value, decided_by, answered, taken FROM waits "
+                "WHERE run = ? AND key = ?",
+                (number, key),
+            ).fetchone()
+            if row is None:
+                self._keep_early(
+                    db, number, run_id, key, (_as_answer("result", key, value), by, now)
+                )
+                return
+            kind, place, until, before, its, at, taken = row
+            text = _as_answer(kind or "result", key, value)
+            if before is not None:
+                if _sorted(before) == _sorted(text):
+                    return
+                said = "" if its is None else f" by {escaped(its)}"
+                raise StateError(
+                    f"run {run_id!r}: {key!r} was answered{said} at {stamp(at)} with "
+                    f"{cut(before, _SHOWN)}, and not with {cut(text, _SHOWN)}: the first answer "
+                    "counts"
+                )
+            if taken or (until is not None and kind != "moment" and now >= until):
+                over = "the run has gone on" if until is None else f"it was over at {stamp(until)}"
+                raise StateError(f"run {run_id!r}: {key!r} cannot be answered any more: {over}")
+            who = tuple(self._data(db, place).get("who", ()))
+            if who and by not in who:
+                raise NotPermitted(
+                    f"run {run_id!r}: {key!r} may be answered by {' or '.join(map(escaped, who))}, "
+                    f"and not by {'somebody without a name' if by is None else escaped(by)}"
+                )
+            db.execute(
+                "UPDATE waits SET value = ?, decided_by = ?, answered = ?, due = ? "
+                "WHERE run = ? AND key = ?",
+                (text, by, now, now, number, key),
+            )
+
+    def _keep_early(
+        self, db: Database, number: int, run_id: str, key: str, row: tuple[str, str | None, float]
+    ) -> None:
+        """Keep an answer to a `Later` that has not come yet."""
+        if is_hash(key) or key.startswith(("doubt:", "moment-")):
+            raise StateError(
+                f"run {run_id!r} waits for nothing under the key {key!r}; `moothall waiting` lists "
+                "what waits"
+            )
+        state = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()[0]
+        if state is not None and state not in ("waiting", "in_doubt"):
+            raise StateError(f"run {run_id!r} is over ({state}): {key!r} cannot be answered")
+        early = "SELECT count(*) FROM waits WHERE run = ? AND place = 0"
+        if db.execute(early, (number,)).fetchone()[0] >= _MOST_EARLY:
+            raise StateError(
+                f"run {run_id!r} has {_MOST_EARLY} answers already that it has not asked for"
+            )
+        db.execute(
+            "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, value, "
+            "decided_by, answered) VALUES (?, ?, '', '', '', '', '', 0, ?, ?, ?, ?)",
+            (number, key, row[2], *row),
+        )
+
+    def _answer_doubt(self, run_id: str, key: str, value: Any, by: str | None) -> None:
+        """Decide about a call in doubt, once."""
+        match value:
+            case {"done": result, **rest} if not rest:
+                value = Done(result)
+        wanted = as_text(_decision_json(value))
+        for each in self.decided(run_id=run_id):
+            if each.key == key:
+                if as_text(each.answer) == wanted:
+                    return
+                raise StateError(
+                    f"run {run_id!r}: {key!r} was decided at {stamp(each.answered or 0)} with "
+                    f"{json_text(each.answer)}, and not with {wanted}: the first answer counts; "
+                    "`moothall resume` replaces a decision that has not been carried out"
+                )
+        numbers = {doubt_key(each.path, each.key): each.number for each in self._doubts(run_id)}
+        if key not in numbers:
+            raise StateError(f"run {run_id!r} has no call in doubt under the key {key!r}")
+        self.decide(run_id, {numbers[key]: value}, by)
+
+    def _doubts(self, run_id: str) -> list[Doubt]:
+        with self._file.reading() as db:
+            number = self._file.number(db, run_id)
+            return in_doubt([e for e, _ in self._file.read(db, number, run_id)], with_decided=True)
+
+    def decide(
+        self, run_id: str, decisions: Mapping[int, Decision] | Decision, by: str | None
+    ) -> list[Doubt]:
+        """Record decisions about calls in doubt; return these."""
+        if by is not None:
+            check_name(by, "by=")
+        run = self._runs.open(run_id)
+        try:
+            entries = sorted(
+                (entry for part in run.past.values() for entry in part), key=lambda e: e.sequence
+            )
+            made = decisions_for(in_doubt(entries, with_decided=True), decisions)
+            for doubt, data in made:
+                run.note(doubt.path, "decided", data if by is None else {**data, "by": by})
+            run.commit_now()
+        finally:
+            run.close()
+        return [doubt for doubt, _ in made]
+
+    # -- what is due -------------------------------------------------------------------------------
+
+    def due(self, agent: str | None = None) -> list[str]:
+        """Return the runs that can go on: each with an answer, or its moment or time has come."""
+        more, values = ("", []) if agent is None else (" AND w.agent = ?", [agent])
+        query = (
+            "SELECT r.id, min(w.due) FROM waits w JOIN runs r ON r.number = w.run "
+            f"WHERE NOT w.taken AND w.due <= ?{more} AND w.place > 0 AND NOT r.deleted "
+            "GROUP BY r.number, r.id ORDER BY 2"
+        )
+        with self._file.reading() as db:
+            rows = db.execute(query, (time.time(), *values)).fetchall()
+        return [id for id, _ in rows]
+
+    def remind(self) -> list[Wait]:
+        """Return what somebody is to be reminded of now, each once among all processes."""
+        now = time.time()
+        with self._file.reading() as db:
+            found = list(
+                self._waits(db, "NOT w.taken AND w.value IS NULL AND w.remind <= ?", [now])
+            )
+        return [each for each in found if self._claim(each, now)]
+
+    def _claim(self, wait: Wait, now: float) -> bool:
+        """Set when a wait is reminded of next; return False if another process has."""
+        with self._file.writing() as db:
+            number = self._file.number(db, wait.run)
+            place, at = db.execute(
+                "SELECT place, remind FROM waits WHERE run = ? AND key = ?", (number, wait.key)
+            ).fetchone()
+            if at is None or at > now:
+                return False
+            every = self._data(db, place).get("remind") or 0
+            db.execute(
+                "UPDATE waits SET remind = ? WHERE run = ? AND key = ?",
+                (now + every if every else None, number, wait.key),
+            )
+        return True
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """Return how much waits, by agent and kind."""
+        query = (
+            "SELECT agent, kind, count(*) FROM waits WHERE NOT taken AND value IS NULL AND place > "
+            "0 GROUP BY agent, kind"
+        )
+        with self._file.reading() as db:
+            return {(agent, kind): count for agent, kind, count in db.execute(query)}
+
+
+def _kinds(kind: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    if kind is None:
+        return None
+    kinds = (kind,) if isinstance(kind, str) else tuple(kind)
+    for each in kinds:
+        if each not in KINDS:
+            raise none_of("kind=", KINDS, each)
+    return kinds
+
+
+def _decision_json(value: Any) -> Any:
+    if isinstance(value, Done):
+        return {"decision": "done", "value": value.value}
+    return {"decision": value}
+
+
+def _sorted(text: str) -> str:
+    return json.dumps(json.loads(text), sort_keys=True)
+
+
+def _as_answer(kind: str, key: str, value: Any) -> str:
+    """Return an answer as it is stored; ConfigError if it is none of that kind."""
+    if kind == "approval":
+        value = decision_json(value)
+    elif kind == "question" and not isinstance(value, str):
+        raise ConfigError(f"the answer to the question {key!r} must be a text, got {value!r:.80}")
+    elif kind == "moment" and value is not None:
+        raise ConfigError(
+            f"the moment {key!r} has no result: its answer is None, got {value!r:.80}"
+        )
+    try:
+        return as_text(to_json(value))
+    except NotJSON as error:
+        raise ConfigError(f"the answer to {key!r} is not JSON: {error}") from error

@@ -1,0 +1,90 @@
+"""`moothall waiting`, `answer` and `approvals`: what runs wait for, answered by command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import journal_programs
+from moothall import ACCESS_REQUESTED, Action, Journal, Later, ReActAgent, ScriptedModel, Waiting
+
+
+def moothall(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A command in a folder with a journal."""
+    return journal_programs.moothall(*args, cwd=cwd, MOOTHALL_JOURNAL="runs.db")
+
+
+PAID: list[int] = []
+
+
+def clerk(journal: Journal) -> ReActAgent:
+    def pay(coins: int) -> str:
+        """Pay."""
+        PAID.append(coins)
+        return f"paid {coins}"
+
+    def batch() -> Later:
+        """Send a batch."""
+        return Later("batch-1")
+
+    asked = Action("pay", pay, "Pay.", access_policy=ACCESS_REQUESTED)
+    calls: list[Any] = [{"name": "pay", "args": {"coins": each}} for each in (3, 4)]
+    script = [[*calls, {"name": "batch"}], "Done."]
+    return ReActAgent(
+        "clerk", ScriptedModel(script), actions=[asked, batch], journal=journal, approver=Waiting()
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a journal in which a run waits for two approvals and a result."""
+    PAID.clear()
+    with Journal(tmp_path / "runs.db") as journal:
+        assert clerk(journal).reply_sync("Go.", run_id="r").stop_reason == "waiting"
+    return tmp_path
+
+
+def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Path) -> None:
+    listed = moothall("approvals", cwd=folder).stdout
+    assert "the approval of pay(coins=3), since" in listed
+    found = json.loads(moothall("approvals", "--json", cwd=folder).stdout)["approvals"]
+    three, four = sorted(found, key=lambda each: each["args"]["coins"])
+    shown = moothall("approvals", "show", three["key"][:12], cwd=folder).stdout
+    assert "coins = 3" in shown
+    permitted = moothall("approvals", "permit", three["key"][:12], "--as", "eva", cwd=folder)
+    assert permitted.stdout.startswith("permitted: the approval of pay(coins=3)")
+    refused = moothall(
+        "approvals", "refuse", four["key"], "--as", "bo", "--reason", "too much", cwd=folder
+    )
+    assert refused.stdout.startswith("refused: ")
+    again = moothall("approvals", "permit", four["key"], cwd=folder)
+    assert (again.returncode, "nothing waits under it" in again.stderr) == (2, True)
+    assert moothall("approvals", cwd=folder).stdout == "Nothing waits for a person.\n"
+    assert "batch-1" in moothall("waiting", cwd=folder).stdout
+    moothall("answer", "r", "batch-1", '{"rows": 2}', cwd=folder)
+    with Journal(folder / "runs.db") as journal:
+        reply = clerk(journal).reply_sync("Go.", run_id="r")
+        told = [each["content"] for each in reply.messages if each["role"] == "tool"]
+    assert told == ["paid 3", '{"error": "\\"pay\\" not permitted: too much"}', '{"rows": 2}']
+    assert PAID == [3]
+    assert "waiting" not in moothall("runs", "--decided-by", "eva", cwd=folder).stdout
+    assert moothall("runs", "--decided-by", "eva", cwd=folder).stdout.startswith("r\n")
+    assert "no such runs" in moothall("runs", "--decided-by", "mallory", cwd=folder).stdout
+    assert "permitted by eva" in moothall("runs", "r", cwd=folder).stdout
+
+
+def test_another_answer_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) -> None:
+    assert moothall("answer", "r", "batch-1", "1", "--as", "eva", cwd=folder).returncode == 0
+    assert moothall("answer", "r", "batch-1", "1", cwd=folder).returncode == 0
+    other = moothall("answer", "r", "batch-1", "2", cwd=folder)
+    assert (other.returncode, "was answered by eva" in other.stderr) == (1, True)
+    forged = moothall("answer", "r", "f" * 64, "true", cwd=folder)
+    assert (forged.returncode, "waits for nothing under the key" in forged.stderr) == (1, True)
+    wrong = moothall("waiting", "--kind", "tea", cwd=folder)
+    assert (wrong.returncode, "kind= must be approval" in wrong.stderr) == (2, True)
+    changed = moothall("approvals", "permit", "a", "--args", "3", cwd=folder)
+    assert (changed.returncode, "--args must be a JSON object" in changed.stderr) == (2, True)

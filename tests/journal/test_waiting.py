@@ -1,0 +1,559 @@
+"""Runs that wait in the journal: for approvals, answers, results from outside and moments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal.conftest import Place
+from journal.crash import Crashing, crash, on_a_loop
+from moothall import (
+    ACCESS_REQUESTED,
+    Action,
+    Always,
+    CallbackApprover,
+    ChangedArgs,
+    Context,
+    Conversation,
+    Journal,
+    Later,
+    MaxTurns,
+    NativeSpace,
+    ReActAgent,
+    Refused,
+    ScriptedModel,
+    SQLiteMemory,
+    Waiting,
+    action,
+)
+from moothall.agent import Agent
+from moothall.errors import ActionError, ConfigError, NotPermitted, RunWaiting, StateError
+from moothall.reasoning.reply import Reply
+
+PAST = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def call(name: str, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args}
+
+
+def paying(paid: Callable[[int], object]) -> Action:
+    def pay(coins: int) -> str:
+        """Pay."""
+        return str(paid(coins))
+
+    return Action("pay", pay, "Pay.", access_policy=ACCESS_REQUESTED)
+
+
+class Till:
+    """Pays, and counts what it has paid."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+
+    def __call__(self, coins: int) -> str:
+        self.paid.append(coins)
+        return f"paid {coins}"
+
+    @property
+    def pay(self) -> Action:
+        return paying(self)
+
+
+def clerk(journal: Any, answers: list[Any], *actions: Any, **options: Any) -> ReActAgent:
+    given = {"approver": Waiting(), "journal": journal} | options
+    return ReActAgent("clerk", ScriptedModel(answers), actions=list(actions), **given)
+
+
+def results(reply: Reply) -> list[Any]:
+    """What the model was told of each call."""
+    return [each["content"] for each in reply.messages if each["role"] == "tool"]
+
+
+# -- approvals -------------------------------------------------------------------------------------
+
+
+@on_a_loop
+async def test_an_approval_waits_in_the_journal_and_another_process_answers(place: Place) -> None:
+    till = Till()
+    with Journal(place("runs.db")) as journal, Journal(place("runs.db")) as office:
+        agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay)
+        reply = await agent.reply("Pay 3.", run_id="r")
+        assert (reply.stop_reason, till.paid) == ("waiting", [])
+        assert (office.run("r").state, office.run("r").under_way) == ("waiting", False)
+        (wait,) = office.waiting()
+        assert (wait.run, wait.kind, wait.agent, wait.action) == ("r", "approval", "clerk", "pay")
+        assert (wait.args, wait.until, wait.step) == ({"coins": 3}, None, "1.0")
+        assert "the approval of pay(coins=3), since" in reply.detail
+        assert await agent.resume_decided() == []
+        office.answer("r", wait.key, True, by="eva")
+        (resumed,) = await agent.resume_decided()
+        assert resumed.reply is not None
+        assert (resumed.reply.text, till.paid, office.waiting()) == ("Paid.", [3], [])
+        assert office.run("r").state == "done"
+        (decided,) = office._waits_for.decided(by="eva")
+        assert (decided.key, decided.answer) == (wait.key, True)
+
+
+@on_a_loop
+async def test_two_equal_calls_are_two_questions_and_each_runs_once_it_is_permitted(
+    place: Place,
+) -> None:
+    till = Till()
+    with Journal(place("runs.db")) as journal:
+        twice = [call("pay", coins=3), call("pay", coins=3)]
+        agent = clerk(journal, [twice, "One was paid."], till.pay)
+        await agent.reply("Pay 3 twice.", run_id="r")
+        first, second = sorted(journal.waiting("r"), key=lambda each: each.step)
+        assert first.key != second.key
+        journal.answer("r", second.key, True)
+        assert (await agent.reply("Pay 3 twice.", run_id="r")).stop_reason == "waiting"
+        assert (till.paid, [each.key for each in journal.waiting("r")]) == ([3], [first.key])
+        journal.answer("r", first.key, Refused("once is enough"))
+        reply = await agent.reply("Pay 3 twice.", run_id="r")
+        assert (reply.text, till.paid) == ("One was paid.", [3])
+        assert results(reply) == ['{"error": "\\"pay\\" not permitted: once is enough"}', "paid 3"]
+
+
+@on_a_loop
+async def test_a_forged_a_second_and_a_late_answer_change_nothing(place: Place) -> None:
+    till = Till()
+    with Journal(place("runs.db")) as journal:
+        agent = clerk(journal, [call("pay", coins=3), "No."] * 2, till.pay)
+        await agent.reply("Pay 3.", run_id="r")
+        (wait,) = journal.waiting("r")
+        with pytest.raises(StateError, match="waits for nothing under the key 'ffff"):
+            journal.answer("r", "f" * 64, True)
+        with pytest.raises(ConfigError, match="the answer to an approval must be True, False"):
+            journal.answer("r", wait.key, "yes")
+        journal.answer("r", wait.key, False, by="eva")
+        journal.answer("r", wait.key, False, by="bo")  # the same again
+        with pytest.raises(StateError, match=r"was answered by eva at .* with false, and not with"):
+            journal.answer("r", wait.key, True)
+        reply = await agent.reply("Pay 3.", run_id="r")
+        assert (reply.text, till.paid) == ("No.", [])
+        journal.answer("r", wait.key, False)
+        with pytest.raises(StateError, match="the first answer counts"):
+            journal.answer("r", wait.key, True)
+
+        hasty = clerk(
+            journal, [call("pay", coins=3), "Too late."], till.pay, approver=Waiting(until=1e-6)
+        )
+        reply = await hasty.reply("Pay 3.", run_id="late")
+        assert (reply.text, till.paid) == ("Too late.", [])
+        assert '\\"pay\\" not permitted: nobody has answered by ' in results(reply)[0]
+        (entry,) = (each for each in journal.entries("late") if each.kind == "waits")
+        with pytest.raises(StateError, match="cannot be answered any more: it was over at"):
+            journal.answer("late", entry.data["wait"], True)
+
+
+@on_a_loop
+async def test_who_may_answer_is_checked_and_who_answered_is_recorded(tmp_path: Path) -> None:
+    till = Till()
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = clerk(
+            journal, [call("pay", coins=3), "Ok."], till.pay, approver=Waiting(who=("eva", "bo"))
+        )
+        await agent.reply("Pay 3.", run_id="r")
+        (wait,) = journal.waiting("r")
+        assert wait.who == ("eva", "bo")
+        for name in (None, "mallory"):
+            with pytest.raises(NotPermitted, match="may be answered by eva or bo, and not by"):
+                journal.answer("r", wait.key, True, by=name)
+        journal.answer("r", wait.key, ChangedArgs({"coins": 2}), by="bo")
+        reply = await agent.reply("Pay 3.", run_id="r")
+        assert (reply.text, till.paid) == ("Ok.", [2])
+        assert "A person changed the arguments" in results(reply)[0]
+        assert [each.data["by"] for each in journal.entries("r") if each.kind == "permitted"] == [
+            "bo"
+        ]
+
+
+@on_a_loop
+async def test_after_a_crash_the_open_question_is_the_same_question(tmp_path: Path) -> None:
+    till, path = Till(), tmp_path / "runs.db"
+    script = [[call("pay", coins=1), call("pay", coins=2)], "Done."]
+    with Journal(path) as journal:
+        agent = clerk(journal, script, till.pay)
+        await agent.reply("Pay.", run_id="r")
+        one, two = sorted(journal.waiting("r"), key=lambda each: each.step)
+        journal.answer("r", one.key, True)
+        # A crash while the first call, which is permitted, pays.
+        crashing = Crashing(journal, tmp_path / "crashed.db")
+        other = clerk(journal, script, paying(crashing))
+        await other.reply("Pay.", run_id="r")
+    with Journal(tmp_path / "crashed.db") as journal:
+        assert journal.run("r").state == "in_doubt"
+        assert {each.kind for each in journal.waiting("r")} == {"approval", "doubt"}
+        (open_one,) = journal.waiting("r", kind="approval")
+        assert (open_one.key, open_one.since) == (two.key, two.since)
+        (doubt,) = journal.waiting(kind="doubt")
+        journal.answer("r", doubt.key, "repeat", by="eva")
+        journal.answer("r", doubt.key, "repeat")
+        with pytest.raises(StateError, match="was decided at"):
+            journal.answer("r", doubt.key, "skip")
+        journal.answer("r", two.key, True)
+        agent = clerk(journal, script, till.pay)
+        (resumed,) = await agent.resume_runs()
+        assert resumed.reply is not None
+        assert (resumed.reply.text, sorted(till.paid)) == ("Done.", [1, 2])
+        assert {each.key for each in journal._waits_for.decided(by="eva")} == {doubt.key}
+
+
+@on_a_loop
+async def test_always_from_the_journal_permits_and_without_a_journal_it_is_refused(
+    tmp_path: Path,
+) -> None:
+    till = Till()
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = clerk(journal, [call("pay", coins=3), "Ok."], till.pay)
+        await agent.reply("Pay 3.", run_id="r")
+        journal.answer("r", journal.waiting()[0].key, Always())
+        assert (await agent.reply("Pay 3.", run_id="r")).text == "Ok."
+    bare = clerk(None, [call("pay", coins=4), "No."], till.pay)
+    reply = await bare.reply("Pay 4.")
+    assert (reply.text, till.paid) == ("No.", [3])
+    assert "which needs a reply with a journal=" in results(reply)[0]
+
+
+@on_a_loop
+async def test_a_fork_asks_for_itself(tmp_path: Path) -> None:
+    till = Till()
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = clerk(journal, [call("pay", coins=3), "Ok.", "Ok."], till.pay)
+        await agent.reply("Pay 3.", run_id="r")
+        journal.answer("r", journal.waiting()[0].key, True)
+        copy = journal.fork("r")
+        assert (await agent.reply("Pay 3.", run_id=copy)).stop_reason == "waiting"
+        assert (till.paid, len(journal.waiting(copy))) == ([], 1)
+
+
+# -- results, moments and questions ----------------------------------------------------------------
+
+
+@action
+def send_batch(number: int) -> Later:
+    """Send a batch, whose result a webhook brings."""
+    return Later(f"batch-{number}")
+
+
+@action
+async def send_later() -> str:
+    """Send a batch, and raise."""
+    raise Later("batch-1", default="nothing", until=PAST)
+
+
+@on_a_loop
+async def test_a_result_from_outside_is_given_by_its_key(place: Place) -> None:
+    with Journal(place("runs.db")) as journal:
+        two = [call("send_batch", number=1), call("send_batch", number=2)]
+        agent = clerk(journal, [two, "Both came."], send_batch)
+        await agent.reply("Send.", run_id="r")
+        assert {each.key for each in journal.waiting(kind="result")} == {"batch-1", "batch-2"}
+        journal.answer("r", "batch-2", {"rows": 2})
+        journal.answer("r", "batch-1", None)
+        (resumed,) = await agent.resume_decided()
+        assert resumed.reply is not None
+        assert results(resumed.reply) == ["null", '{"rows": 2}']
+        starts = [each for each in journal.entries("r") if each.kind == "started"]
+        assert len([each for each in starts if "action" in each.data["about"]]) == 2
+
+
+@on_a_loop
+async def test_an_answer_that_comes_before_its_question_is_kept_and_given(place: Place) -> None:
+    with Journal(place("runs.db")) as journal:
+        till = Till()
+        script = [call("pay", coins=1), call("send_batch", number=7), "Came."]
+        agent = clerk(journal, script, till.pay, send_batch)
+        await agent.reply("Send.", run_id="r")
+        journal.answer("r", "batch-7", "early")
+        journal.answer("r", "batch-7", "early")
+        with pytest.raises(StateError, match="the first answer counts"):
+            journal.answer("r", "batch-7", "other")
+        for number in range(99):
+            journal.answer("r", f"never-{number}", number)
+        with pytest.raises(StateError, match="has 100 answers already that it has not asked for"):
+            journal.answer("r", "one more", 1)
+        (wait,) = journal.waiting()
+        journal.answer("r", wait.key, True)
+        reply = await agent.reply("Send.", run_id="r")
+        assert (reply.text, results(reply)) == ("Came.", ["paid 1", "early"])
+        with pytest.raises(StateError, match="is over"):
+            journal.answer("r", "another", 1)
+
+
+@on_a_loop
+async def test_what_nobody_answers_in_time_is_an_error_or_the_default(tmp_path: Path) -> None:
+    def overdue() -> Later:
+        """Wait for a result until a moment that is over."""
+        return Later("k", until=PAST)
+
+    def nap() -> Later:
+        """Wait for a moment that is over."""
+        return Later(until=PAST)
+
+    with Journal(tmp_path / "runs.db") as journal:
+        calls = [call("overdue"), call("send_later"), call("nap")]
+        agent = clerk(journal, [calls, "Ok."], overdue, send_later, nap)
+        reply = await agent.reply("Go.", run_id="r")
+        error, default, moment = results(reply)
+        assert error.startswith('{"error": "no result \'k\': nobody has answered by 2020-01-01')
+        assert (default, moment) == ("nothing", "null")
+
+
+@on_a_loop
+async def test_a_moment_can_be_answered_by_hand(tmp_path: Path) -> None:
+    def sleep() -> Later:
+        """Sleep for a year."""
+        return Later(until=86_400 * 365)
+
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = clerk(journal, [call("sleep"), "Awake."], sleep)
+        await agent.reply("Sleep.", run_id="r")
+        (wait,) = journal.waiting(kind="moment")
+        assert wait.until is not None
+        assert await agent.resume_decided() == []
+        with pytest.raises(ConfigError, match="its answer is None, got 3"):
+            journal.answer("r", wait.key, 3)
+        journal.answer("r", wait.key)
+        (resumed,) = await agent.resume_decided()
+        assert resumed.reply is not None
+        assert resumed.reply.text == "Awake."
+
+
+@on_a_loop
+async def test_a_question_to_a_person_waits_and_its_action_begins_anew(place: Place) -> None:
+    begun: list[str] = []
+
+    @action
+    async def choose(context: Context[Any]) -> str:
+        """Ask twice."""
+        begun.append("choose")
+        try:
+            color = await context.ask_person("Which color?")
+        except Exception as error:
+            return f"swallowed {error}"
+        return f"{color} and {await context.ask_person('Which color?')}"
+
+    @action
+    def size(context: Context[Any]) -> str:
+        """Ask in a thread."""
+        return context.ask_person("Which size?").result()
+
+    with Journal(place("runs.db")) as journal:
+        agent = clerk(journal, [[call("choose"), call("size")], "Chosen."], choose, size)
+        await agent.reply("Choose.", run_id="r")
+        for said in ("red", "blue"):
+            for wait in journal.waiting(kind="question"):
+                with pytest.raises(ConfigError, match="must be a text, got 3"):
+                    journal.answer("r", wait.key, 3)
+                journal.answer("r", wait.key, said)
+            (resumed,) = await agent.resume_decided()
+        assert resumed.reply is not None
+        assert results(resumed.reply) == ["red and blue", "red"]
+        assert (len(begun), journal.in_doubt("r")) == (3, [])
+
+
+@on_a_loop
+async def test_an_action_without_a_journal_cannot_give_its_result_later(tmp_path: Path) -> None:
+    agent = clerk(None, [call("send_batch", number=1), "Ok."], send_batch)
+    assert "needs an agent with a journal=" in results(await agent.reply("Send."))[0]
+
+    class Office(Agent):
+        @action
+        async def plain(self) -> None:
+            """Raise."""
+            raise Later("k")
+
+        @action
+        def threaded(self) -> Later:
+            """Return."""
+            return Later("k")
+
+    with NativeSpace() as space:
+        space.add(Office("office"))
+        asker = space.add(Agent("asker"))
+        for name in ("plain", "threaded"):
+            with pytest.raises(ActionError, match="only a reply of an agent with a journal="):
+                await asker.request({"to": "office", "action": {"name": name}})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    (
+        ({"key": ""}, "a key must be a printable text of 1 to 255"),
+        ({"key": "a" * 64}, "has the form of an approval's hash"),
+        ({"until": "soon"}, "until= must be seconds from now on"),
+        ({"remind": 0}, "remind= must be seconds above 0"),
+        ({"default": object()}, "default= is not JSON"),
+        ({"who": [3]}, "who= must be a printable text"),
+        ({"text": 3}, "text= must be a text"),
+    ),
+)
+def test_a_wrong_argument_of_later_is_named(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Later(**wrong)
+
+
+# -- what goes on meanwhile ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durable", (False, True))
+@on_a_loop
+async def test_a_thread_goes_on_while_a_call_waits(tmp_path: Path, durable: bool) -> None:
+    till = Till()
+    with Journal(tmp_path / "runs.db") as journal:
+        memory = SQLiteMemory(tmp_path / "clerk.memory") if durable else None
+        script = [call("pay", coins=3), "It waits.", "Paid."]
+        agent = clerk(journal, script, till.pay, memory=memory)
+        await agent.reply("Pay 3.", run_id="r", thread="ada")
+        assert (await agent.reply("Is it paid?", thread="ada")).text == "It waits."
+        journal.answer("r", journal.waiting()[0].key, True)
+        await agent.resume_decided()
+        seen = [each["content"] for each in agent._memory_in("ada").get_memories()]
+        assert seen[0] == "Pay 3."
+        assert seen[2].startswith("waiting for the approval of pay(coins=3), since ")
+        assert seen[3:] == ["Is it paid?", "It waits.", "", "paid 3", "Paid."]
+        assert journal.replay("r").text == "Paid."
+
+
+@on_a_loop
+async def test_a_result_takes_its_place_if_nothing_else_came(tmp_path: Path) -> None:
+    till = Till()
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay)
+        await agent.reply("Pay 3.", run_id="r", thread="ada")
+        journal.answer("r", journal.waiting()[0].key, True)
+        await agent.resume_decided()
+        seen = [each["content"] for each in agent._memory_in("ada").get_memories()]
+        assert seen == ["Pay 3.", "", "paid 3", "Paid."]
+
+
+@on_a_loop
+async def test_a_group_waits_with_its_member(tmp_path: Path) -> None:
+    till = Till()
+    with Journal(tmp_path / "runs.db") as journal:
+        payer = ReActAgent(
+            "payer", ScriptedModel([call("pay", coins=3), "Paid."]), actions=[till.pay]
+        )
+        other = ReActAgent("other", ScriptedModel(["I saw it."]))
+        talk = Conversation(
+            [payer, other], id="talk", until=MaxTurns(2), journal=journal, approver=Waiting()
+        )
+        assert (await talk.reply("Pay.", run_id="r")).stop_reason == "waiting"
+        (wait,) = journal.waiting("r")
+        assert (wait.path, till.paid) == ("T1/payer", [])
+        journal.answer("r", wait.key, True)
+        (resumed,) = await talk.resume_decided()
+        assert resumed.reply is not None
+        assert (resumed.reply.text, till.paid) == ("I saw it.", [3])
+
+
+@on_a_loop
+async def test_a_message_is_told_that_its_reply_waits_and_gets_it_later(tmp_path: Path) -> None:
+    till, said = Till(), asyncio.Event()
+
+    class Customer(Agent):
+        @action
+        async def say(self, content: str) -> None:
+            """Hear."""
+            assert content == "Paid."
+            said.set()
+
+    with Journal(tmp_path / "runs.db") as journal, NativeSpace() as space:
+        agent = space.add(clerk(journal, [call("pay", coins=3), "Paid."], till.pay))
+        customer = space.add(Customer("customer"))
+        with pytest.raises(ActionError, match="waiting for the approval of pay"):
+            await customer.request(
+                {"to": "clerk", "action": {"name": "say", "args": {"content": "Pay."}}}
+            )
+        (wait,) = journal.waiting()
+        journal.answer(wait.run, wait.key, True)
+        await agent.resume_decided()
+        await asyncio.wait_for(said.wait(), 10)
+
+
+@on_a_loop
+async def test_a_waiting_reply_raises_what_it_waits_for(tmp_path: Path) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = clerk(journal, [call("send_batch", number=1)], send_batch)
+        with pytest.raises(RunWaiting, match="the result 'batch-1' of send_batch"):
+            (await agent.reply("Send.")).raise_for_error()
+
+
+@on_a_loop
+async def test_an_approver_in_the_process_decides_at_once_as_before(tmp_path: Path) -> None:
+    till = Till()
+    with Journal(tmp_path / "runs.db") as journal:
+        asked = CallbackApprover(lambda request: True)
+        agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay, approver=asked)
+        assert (await agent.reply("Pay 3.")).text == "Paid."
+        assert (till.paid, journal.waiting()) == ([3], [])
+
+
+# -- the journal -----------------------------------------------------------------------------------
+
+
+@on_a_loop
+async def test_what_waits_is_not_pruned_and_goes_with_its_run(place: Place) -> None:
+    till = Till()
+    with Journal(place("runs.db")) as journal:
+        agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay)
+        await agent.reply("Pay 3.", run_id="r", thread="ada")
+        pruned = journal.prune(0.0, keep=0)
+        assert (pruned.runs, list(pruned.left)) == ([], ["r"])
+        assert [each.id for each in journal.runs(needs_person=True, state="waiting")] == ["r"]
+        journal.delete(thread="ada")
+        assert (journal.waiting(), journal.runs()) == ([], [])
+
+
+@on_a_loop
+async def test_a_run_killed_while_a_person_was_asked_is_not_pruned(tmp_path: Path) -> None:
+    till, path = Till(), tmp_path / "runs.db"
+    with Journal(path) as journal:
+
+        def ask(request: object) -> bool:
+            crash(path, tmp_path / "crashed.db")
+            return True
+
+        agent = clerk(
+            journal, [call("pay", coins=3), "Paid."], till.pay, approver=CallbackApprover(ask)
+        )
+        await agent.reply("Pay 3.", run_id="r")
+    with Journal(tmp_path / "crashed.db") as journal:
+        assert (journal.run("r").state, list(journal.prune(0.0, keep=0).left)) == ("stopped", ["r"])
+
+
+@on_a_loop
+async def test_a_reminder_comes_once_for_all_processes(place: Place) -> None:
+    till = Till()
+    with Journal(place("runs.db")) as journal, Journal(place("runs.db")) as other:
+        agent = clerk(
+            journal, [call("pay", coins=3), "Paid."], till.pay, approver=Waiting(remind=1e-6)
+        )
+        await agent.reply("Pay 3.", run_id="r")
+        (reminded,) = journal._waits_for.remind()
+        assert (reminded.run, reminded.action) == ("r", "pay")
+        assert journal._waits_for.counts() == {("clerk", "approval"): 1}
+        journal.answer("r", reminded.key, True)
+        assert other._waits_for.remind() == []
+
+
+@on_a_loop
+async def test_a_moved_run_asks_again_where_it_is_resumed(tmp_path: Path) -> None:
+    till = Till()
+    with Journal(tmp_path / "runs.db") as journal, Journal(tmp_path / "moved.db") as moved:
+        agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay)
+        await agent.reply("Pay 3.", run_id="r")
+        journal.export("r", tmp_path / "r.jsonl")
+        moved.import_run(tmp_path / "r.jsonl")
+        assert moved.waiting() == []
+        agent = clerk(moved, [call("pay", coins=3), "Paid."], till.pay)
+        assert (await agent.reply("Pay 3.", run_id="r")).stop_reason == "waiting"
+        moved.answer("r", moved.waiting()[0].key, True)
+        assert (await agent.reply("Pay 3.", run_id="r")).text == "Paid."
