@@ -72,7 +72,7 @@ class RecordedAgent(ConversationalAgent):
     _state_type: type
     """The dataclass that its state is in a record."""
     _journal: Journal | None = None
-    _tried: Mapping[str, float] = MappingProxyType({})  # runs that were not resumed, and when
+    _again: Mapping[str, float] = MappingProxyType({})  # when runs may be tried again
     on_mismatch: OnMismatch = "stop"
     """What happens where a run of another program is resumed: `RunMismatch`, or the agent goes on
     in a fork of the run, with what is recorded so far."""
@@ -110,8 +110,7 @@ class RecordedAgent(ConversationalAgent):
         Call it when the program starts. The runs of a thread are resumed one after the other, in
         the order in which they began; those of different threads side by side. A run that cannot
         be resumed is reported, and the others go on. Whoever asks again with the same `run_id`
-        gets the reply. Runs that ended as `in_doubt` are resumed once a person has decided, and
-        those that wait once they can go on.
+        gets the reply. A run that is `in_doubt`, or waits, is resumed once it can go on.
 
         Args:
             deps: returns the `deps` of a run's reply; the run's outline has its `thread`
@@ -144,33 +143,25 @@ class RecordedAgent(ConversationalAgent):
     ) -> list[ResumedRun]:
         """Resume the runs that can go on since: a person has decided, or what they waited for came.
 
-        The reply to a message goes to its sender, as a `say` that is not answered: the first answer
-        was that the outcome is unknown, or that the run waits. A server calls this every few
-        seconds. What could not be resumed is tried again after a minute.
+        The reply to a message goes to its sender, as a `say` that is not answered. A server calls
+        this every few seconds. What could not be resumed is tried again after a minute.
 
         Args:
             which: returns whether a run is to be resumed; all are, if it is left out
             concurrency: how many runs are resumed at a time
-
-        Returns:
-            What became of each run; none, if nothing was decided or answered.
-
-        Raises:
-            DefinitionError: the agent has no journal, or an argument is not valid
-            JournalError: the journal cannot be read
         """
         journal = self._journal_to_resume()
         check_integer(f"agent {self.id!r}: resume_decided: concurrency=", concurrency)
         now = time.monotonic()
-        mine: list[Outline] = []
-        for id in journal._waits_for.due(str(self.id)):
-            if self._tried.get(id, 0.0) > now - _AGAIN_S:
-                continue
-            run = journal.run(id)
-            if run.kind == self._kind and run.state in ("waiting", "stopped") and not run.held:
-                mine += [run] if which is None or which(run) else []
+        due = [id for id in journal._waits_for.due(str(self.id)) if self._again.get(id, now) <= now]
+        mine = [
+            run
+            for run in map(journal.run, due)
+            if (run.kind, run.held) == (self._kind, False) and run.state in ("waiting", "stopped")
+        ]
+        mine = [run for run in mine if which is None or which(run)]
         found = await self._resume_all(mine, None, None, concurrency)
-        self._tried = {each.run.id: now for each in found if each.outcome != "resumed"}
+        self._again = {r.run.id: now + _AGAIN_S for r in found if r.outcome != "resumed"}
         for each in found:
             reply = each.reply
             if each.outcome == "resumed" and reply is not None and reply.stop_reason in ANSWERED:
@@ -185,8 +176,7 @@ class RecordedAgent(ConversationalAgent):
         concurrency: int,
     ) -> list[ResumedRun]:
         """Resume runs: those of a thread one after the other, those of others side by side."""
-        journal = self._journal_to_resume()
-        found: dict[str, ResumedRun] = {}
+        found, journal = dict[str, ResumedRun](), self._journal_to_resume()
         room = asyncio.Semaphore(concurrency)
 
         async def resume(some: list[Outline]) -> None:
