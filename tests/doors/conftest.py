@@ -21,9 +21,10 @@ from moothall import Model
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[str]:
-    """Serve an application, and yield its address."""
+def serving(app: Any, make: Any = None) -> Iterator[str]:
+    """Serve an application, or what `make` makes for its address, and yield the address."""
     listening = socket.create_server(("127.0.0.1", 0))
+    app = app if make is None else make(f"http://127.0.0.1:{listening.getsockname()[1]}")
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]

@@ -11,9 +11,10 @@ import pytest
 from opentelemetry import trace
 
 from doors.conftest import serving
-from moothall import OpenAIModel, ReActAgent, ScriptedModel
+from moothall import Call, CallbackApprover, NativeSpace, OpenAIModel, ReActAgent, ScriptedModel
 from moothall.a2a import A2AAgent
 from moothall.doors import asgi
+from moothall.mcp import MCPAgent
 from telemetry.conftest import Traced
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -77,6 +78,28 @@ def test_trace_goes_on_at_a_remote_agent(traced: Traced) -> None:
     (mine,) = traces(traced, "mine")
     assert traces(traced, "invoke_agent clerk") == {mine}
     assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+def test_trace_goes_on_at_an_mcp_server_over_http(traced: Traced) -> None:
+    heard: list[str] = []
+    inner = asgi(clerk())
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        named = dict(scope.get("headers") or ())
+        if scope["type"] == "http" and scope["method"] == "POST" and b"traceparent" in named:
+            heard.append(named[b"traceparent"].decode())
+        await inner(scope, receive, send)
+
+    model = ScriptedModel([Call("c", "shop.say", {"content": "x"}), "done"])
+    permits = CallbackApprover(lambda request: True)
+    with serving(app) as url, NativeSpace(approver=permits) as space:
+        space.add(MCPAgent("shop", f"{url}/mcp"))
+        asker = space.add(ReActAgent("asker", model, discover=["shop"]))
+        with traced.provider.get_tracer("mine").start_as_current_span("mine"):
+            assert asker.reply_sync("x").text == "done"
+    (mine,) = traces(traced, "mine")
+    assert {each.split("-")[1] for each in heard} == {mine}
+    assert traces(traced, "invoke_agent clerk") == {mine}
 
 
 def test_model_has_the_name_of_its_provider_and_the_answer_its_id(traced: Traced) -> None:
