@@ -15,6 +15,7 @@ from moothall import (
     Budget,
     Context,
     DualActAgent,
+    DualActConfig,
     Journal,
     NativeSpace,
     ReActAgent,
@@ -109,6 +110,30 @@ async def test_fresh_works_for_a_group() -> None:
     reply = await boss.reply("Go.")
     assert [step.result["result"] for step in reply.steps] == ["Fine.", "Fine."]
     assert [*agent._kept] == []
+
+
+@pytest.mark.parametrize("recorded", (True, False))
+@on_a_loop
+async def test_two_members_of_a_group_that_ask_at_once_share_nothing(
+    tmp_path: Path, recorded: bool
+) -> None:
+    echo = Echo(2)
+    tool = ReActAgent("helper", echo).as_action(fresh=True)
+
+    def worker(id: str) -> ReActAgent:
+        return ReActAgent(id, ScriptedModel([tasks(f"of {id}"), "Done."]), actions=[tool])
+
+    go = '{"action": "CONTINUE", "new_instruction": "Go.", "reasoning": "So."}'
+    end = '{"action": "TERMINATE", "new_instruction": "", "reasoning": "Fine."}'
+    human = ReActAgent("H", ScriptedModel([go, end]))
+    config = DualActConfig(human=human, reactive=[worker("left"), worker("right")])
+    with Journal(tmp_path / "runs.db") as journal:
+        pair = DualActAgent(config, "pair", journal=journal if recorded else None)
+        reply = await asyncio.wait_for(pair.reply("Go."), 30)
+        paths = {each.path for each in journal.entries(reply.run_id)} if recorded else set()
+    assert reply.stop_reason == "terminated"
+    assert sorted(map(said_to, echo.prompts)) == [["of left"], ["of right"]]
+    assert ({"R1/left/1.0/helper", "R1/right/1.0/helper"} <= paths) is recorded
 
 
 # -- fork ------------------------------------------------------------------------------------------

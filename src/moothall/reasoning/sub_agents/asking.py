@@ -87,12 +87,15 @@ def _thread_of_call(caller: ReplyRequest | None, call: Any) -> str:
     """Return the thread of one call: below the caller's, so that what deletes that finds it."""
     if caller is None or call is None:
         return f"call/{os.urandom(8).hex()}"
-    own = sha256(f"{caller.run_id}\n{call.key or call.id}".encode(errors="surrogatepass"))
+    asker = next(each.agent for each in reversed(REPLYING.get()) if each.request is caller)
+    path = "" if caller.recorded is None else caller.recorded.path
+    # The members of a group share a run, and their calls have the same keys.
+    parts = (caller.run_id, str(asker.id), path, call.key or call.id)
+    own = sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()[:12]
     its = caller.thread
     if its is None:
-        asker = next(each.agent for each in reversed(REPLYING.get()) if each.request is caller)
-        return thread_of_sender(str(asker.id), own.hexdigest()[:12])
-    made = f"{its}/{own.hexdigest()[:12]}"
+        return thread_of_sender(str(asker.id), own)
+    made = f"{its}/{own}"
     return made if len(made) <= 255 else f"sha256:{sha256(made.encode()).hexdigest()}"
 
 
