@@ -13,7 +13,7 @@ import sys
 
 NAMES = (
     *("imports", "messages", "turn", "sub_agents", "conversation", "society", "population"),
-    *("agreement",),
+    *("agreement", "notes"),
     *("local_model", "choices", "loop", "dualact", "memory", "folder", "journal", "http", "amqp"),
     *("citations", "research", "research_speed", "hostile", "studio", "doors", "door_requests"),
     *("origins", "agentdojo", "injections", "mesa_models", "killed"),

@@ -26,8 +26,8 @@ from moothall.threads import WORKERS
 By = str | Callable[[Context[Any]], str]
 OWN_THREAD: Final = "default"
 """The key of the agent's own thread, as in a memory that is a file."""
-_MAX_INDEX: Final = 1200
-"""The most characters of the index: about 400 tokens."""
+_MAX_INDEX: Final = 900
+"""The most bytes of the index's lines: some 350 tokens."""
 _HITS: Final = 10
 _EXCERPT: Final = 200
 
@@ -110,7 +110,7 @@ class Notes(Block):
         left, shown = _MAX_INDEX, 0
         for each in folder.notes():
             line = f"- {each.name}" if each.sources else f"- {each.name}: {each.line}"
-            if (left := left - len(line) - 1) < 0:
+            if (left := left - len(line.encode()) - 1) < 0:
                 break
             shown += 1
             if each.sources:
