@@ -15,7 +15,7 @@ from moothall.http.network import check_allowed
 from moothall.models.base import Request
 from moothall.models.chat_answer import KEPT_FIELDS
 from moothall.models.chat_stream import AnswerStream
-from moothall.models.providers import OTHER, PROVIDERS, key_of
+from moothall.models.providers import PROVIDERS, key_of
 from moothall.models.remote.adapting import Adapting
 from moothall.models.remote.batch import Batches
 from moothall.models.remote.batch_servers import OpenAIBatches
@@ -177,7 +177,7 @@ class OpenAIModel(HTTPModel):
         self._connect(connections, key, headers, batch)
         if batch:
             self._batches = Batches(self.name, OpenAIBatches(self), max_retries)
-            self.half_price = about is not OTHER
+            self.half_price = about.batches
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.model!r}, {self.base_url!r})"
