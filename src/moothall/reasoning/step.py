@@ -218,7 +218,7 @@ class Step:
     @property
     def goes_on(self) -> bool:
         """Return whether the run is resumed if it is cancelled now."""
-        return bool(self._record.left)
+        return bool(self._record.run.left)
 
     def take_kept(self) -> dict[str, Any] | None:
         """Return what this step kept before the run was cut off; only the first time."""
