@@ -238,7 +238,7 @@ def check_args(args: dict[str, Any]) -> dict[str, Any]:
                 if -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
                     continue
             elif kind is str:
-                if len(value) < 65536 and value.isascii():
+                if len(value) < 4096 and value.isascii():
                     continue
             elif kind is bool or value is None:
                 continue

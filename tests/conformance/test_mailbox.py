@@ -212,3 +212,8 @@ def test_mailbox_full_sender_gets_an_answer_to_each_of_its_messages(make_space: 
     sent.result(timeout=WAIT_S)
     answered = {args["original_message_id"] for _, args in boss.told(150)}
     assert answered == {str(n) for n in range(150)}
+
+
+def test_mailbox_bytes_must_be_a_number(make_space: Any) -> None:
+    with pytest.raises(DefinitionError, match="mailbox_bytes= must be a whole number"):
+        make_space(mailbox_bytes=0)

@@ -166,6 +166,7 @@ class RouterPort(Protocol):
     thread: LoopThread
     thread_id: int
     capacity: int
+    capacity_bytes: int | None
     closed: bool
     ending: bool
     start: Callable[[Delivery, Coroutine[Any, Any, Any]], None]

@@ -82,6 +82,8 @@ class LanedMailbox(Mailbox):
             super().forget(delivery)
             return
         delivery.lane = None
+        if self.large:
+            self._lighter(delivery)
         self._take(name, delivery)
 
     def _take(self, name: str, delivery: Delivery) -> None:

@@ -96,6 +96,16 @@ class LoopThread:
         if self.closed or not self._woken:
             self._wake()
 
+    def submit_large(self, function: Callable[..., Any], *args: Any) -> None:
+        """Enter a call with much data: the thread waits, for a second at most, until it has run."""
+        self.submit(function, *args)
+        if self.closed or on_a_space():
+            return
+        taken: SimpleQueue[None] = SimpleQueue()
+        self.enter(taken.put, None)
+        with contextlib.suppress(Empty):
+            taken.get(timeout=_PATIENCE_S)
+
     def _wait_for_room(self) -> None:
         self.check_process()
         if self.closed or on_a_space():

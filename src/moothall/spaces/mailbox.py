@@ -16,7 +16,7 @@ from moothall.agent import CURRENT, Agent, overrides
 from moothall.approval import Approver
 from moothall.approval.approval import not_permitted
 from moothall.errors import InvalidArguments, RequestError
-from moothall.jsonvalue import copy_json
+from moothall.jsonvalue import copy_json, weight
 from moothall.message import BROADCAST as EVERYONE
 from moothall.message import Envelope, Nested, address
 from moothall.posting import Pending
@@ -38,6 +38,9 @@ from moothall.threads import reset
 from moothall.workflow import not_found
 
 T = TypeVar("T")
+
+_LARGE = 4_096
+"""From how many bytes a message counts as bytes: of smaller ones, the number is limit enough."""
 
 AT_ONCE = 100
 """How many messages one agent may handle before others have their turn."""
@@ -69,6 +72,8 @@ class Mailbox:
     held: dict[Delivery, deque[Delivery]] = field(default_factory=dict)
     # Requests for help, which are also in the box: a busy agent answers them beside its work.
     helps: deque[Delivery] = field(default_factory=deque)
+    large: dict[Delivery, int] = field(default_factory=dict)  # large ones that wait, with bytes
+    large_bytes: int = 0
     asking: set[Delivery] = field(default_factory=set)  # messages that await approval
     carried: set[asyncio.Task[Any]] = field(default_factory=set)
     open: bool = True
@@ -204,7 +209,22 @@ class Mailbox:
             return False
         if self.finishing:
             return delivery.parent is None
-        return self.waiting() >= self.router.capacity
+        return self.waiting() >= self.router.capacity or not self._has_room(delivery)
+
+    def _has_room(self, delivery: Delivery) -> bool:
+        """Return whether a message fits beside the large ones that wait; it counts among them."""
+        most, args = self.router.capacity_bytes, delivery.envelope.args
+        if most is None or type(args) is not Nested or (size := weight(args)) < _LARGE:
+            return True
+        if self.large and self.large_bytes + size > most:
+            return False
+        self.large[delivery] = size
+        self.large_bytes += size
+        return True
+
+    def _lighter(self, delivery: Delivery) -> None:
+        """Count a message that no longer waits no longer among the large ones."""
+        self.large_bytes -= self.large.pop(delivery, 0)
 
     def finish_waiting(self) -> None:
         """Take no new messages from now on."""
@@ -213,6 +233,8 @@ class Mailbox:
 
     def forget(self, delivery: Delivery) -> None:
         """Count a message as dead: it has ended, or runs, before its turn."""
+        if self.large:
+            self._lighter(delivery)
         # Removing it from the middle takes linear time, so it stays until its turn, or until half
         # of the box is dead.
         self.dead += 1
@@ -287,6 +309,8 @@ class Mailbox:
     def begin(self, delivery: Delivery) -> None:
         """Handle a message: find, check and permit its action, then call callbacks and action."""
         envelope = delivery.envelope
+        if self.large:
+            self._lighter(delivery)
         offer = self.offers.get(envelope.name)
         if offer is None:
             self._missing(delivery)
@@ -414,7 +438,8 @@ class Mailbox:
         self.box.clear()
         self.helps.clear()
         self.held.clear()
-        self.dead = 0
+        self.large.clear()
+        self.dead = self.large_bytes = 0
         for delivery in waiting:
             delivery.state = ENDED
             self.router.refuse(delivery, error)

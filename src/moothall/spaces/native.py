@@ -11,7 +11,7 @@ from moothall.errors import ConfigError
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
-from moothall.spaces.space import MAILBOX, Space
+from moothall.spaces.space import MAILBOX, MAILBOX_BYTES, Space
 
 _LONGEST_S: Final = 2_000_000
 
@@ -23,6 +23,7 @@ class NativeSpace(Space):
     Args:
         approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
         mailbox: how many messages may wait for one agent
+        mailbox_bytes: how many bytes these may have together
         grace: seconds that `close` lets started actions continue; None cancels them at once
 
     Raises:
@@ -46,9 +47,10 @@ class NativeSpace(Space):
         *,
         approver: Approver | None = None,
         mailbox: int = MAILBOX,
+        mailbox_bytes: int = MAILBOX_BYTES,
         grace: float | None = None,
     ) -> None:
-        super().__init__(approver=approver, mailbox=mailbox)
+        super().__init__(approver=approver, mailbox=mailbox, mailbox_bytes=mailbox_bytes)
         if grace is not None and (type(grace) not in (int, float) or not 0 <= grace <= _LONGEST_S):
             raise ConfigError(
                 f"NativeSpace: grace= must be 0 to {_LONGEST_S:,} seconds or None, got {grace!r}"

@@ -20,7 +20,8 @@ from moothall.errors import (
     MailboxFull,
     RequestError,
 )
-from moothall.message import Envelope, is_one
+from moothall.jsonvalue import weight
+from moothall.message import Envelope, Nested, is_one
 from moothall.spaces.delivery import BROADCAST, ENDED, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
@@ -32,6 +33,8 @@ logger: logging.Logger = logging.getLogger("moothall.space")
 
 _AT_ONCE = 32
 """How many requests are handled at once before the loop has its turn."""
+_LARGE = 2**18
+"""From how many bytes on a thread that sends a message waits until the loop has it."""
 _A_TURN = 128
 """How many agents' mailboxes are dispatched before the loop has its turn."""
 
@@ -45,9 +48,12 @@ class Router(Outcomes):
 
     at_own_work: bool = False
 
-    def __init__(self, thread: LoopThread, capacity: int) -> None:
+    def __init__(
+        self, thread: LoopThread, capacity: int, capacity_bytes: int | None = None
+    ) -> None:
         super().__init__(thread)
         self.capacity = capacity  # how many messages may wait for one agent
+        self.capacity_bytes = capacity_bytes  # and how many bytes, if that is limited here
         self._ready: deque[Mailbox] = deque()
         self._fresh: list[Delivery] = []
         self._pumping = False
@@ -63,7 +69,6 @@ class Router(Outcomes):
         self, envelope: Envelope, mailbox: Mailbox, kind: int = SEND, delay: float = 0.0
     ) -> None:
         """Send a message of the agent in `mailbox`, to be delivered after `delay` seconds."""
-        thread = self.thread
         if delay:
             self.enter(self._route_later, envelope, mailbox, delay)
             return
@@ -72,7 +77,7 @@ class Router(Outcomes):
                 self.catch_up(mailbox)
             self.route(envelope, mailbox, kind)
         else:
-            thread.submit(self.route, envelope, mailbox, kind)
+            self.submitting(envelope)(self.route, envelope, mailbox, kind)
             mailbox.outside = True
 
     def request(
@@ -95,15 +100,19 @@ class Router(Outcomes):
             delivery.wait = True
         if held := HELD.get():
             delivery.held = tuple(ref for ref in held if (each := ref()) and each.open)
-        thread = self.thread
         if get_ident() == self.thread_id:
             if mailbox.outside:
                 self.catch_up(mailbox)
             self.dispatch(delivery)
         else:
-            thread.submit(self.dispatch, delivery)
+            self.submitting(envelope)(self.dispatch, delivery)
             mailbox.outside = True
         return Request(delivery, self)
+
+    def submitting(self, envelope: Envelope) -> Callable[..., None]:
+        """Return how a thread enters the sending of a message: by number, or by bytes, too."""
+        large = type(envelope.args) is Nested and weight(envelope.args) > _LARGE
+        return self.thread.submit_large if large else self.thread.submit
 
     def catch_up(self, mailbox: Mailbox) -> None:
         """Take in what an agent sent from threads, before what it sends on the loop."""
@@ -139,6 +148,7 @@ class Router(Outcomes):
         own = mailbox is None or mailbox.agent.receive_own_broadcasts
         ready = self._ready
         is_help = envelope.name == "help"
+        heavy = type(envelope.args) is Nested
         for receiver in list(self.mailboxes.values()):  # any thread may add agents
             if not receiver.here or (receiver is mailbox and not own):
                 continue  # an agent that is being added came after this was sent
@@ -147,7 +157,7 @@ class Router(Outcomes):
             delivery = Delivery(envelope, BROADCAST)
             delivery.mailbox = receiver
             box = receiver.box
-            if len(box) < receiver.limit and not is_help:
+            if len(box) < receiver.limit and not is_help and not heavy:
                 box.append(delivery)
             elif not receiver.is_full(delivery):
                 receiver.accept(delivery)
@@ -192,7 +202,8 @@ class Router(Outcomes):
             delivery.mailbox = mailbox
             self.refuse(delivery, self._too_many_hops(delivery))
             return
-        if len(mailbox.box) >= mailbox.limit and mailbox.is_full(delivery):
+        heavy = type(delivery.envelope.args) is Nested
+        if (heavy or len(mailbox.box) >= mailbox.limit) and mailbox.is_full(delivery):
             delivery.mailbox = mailbox
             self.refuse(delivery, self._full(mailbox))
             return
@@ -328,4 +339,7 @@ class Router(Outcomes):
     def _full(self, mailbox: Mailbox) -> RequestError:
         if mailbox.finishing:
             return self.stopped_error(mailbox.id)
-        return MailboxFull(f'the mailbox of "{mailbox.id}" is full: {self.capacity} messages wait')
+        waits = f"{self.capacity} messages"
+        if mailbox.waiting() < self.capacity:
+            waits = f"messages of {self.capacity_bytes:,} bytes"
+        return MailboxFull(f'the mailbox of "{mailbox.id}" is full: {waits} wait')

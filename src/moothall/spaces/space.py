@@ -33,6 +33,9 @@ A = TypeVar("A", bound=Agent)
 MAILBOX = 10_000
 """How many messages may wait for one agent."""
 
+MAILBOX_BYTES = 2**27
+"""How many bytes these may have together."""
+
 
 @names_checked
 class Space:
@@ -51,12 +54,20 @@ class Space:
     """Told, on the loop, of each agent that leaves the space."""
     _ended_request: Callable[[Delivery], None] | None = None
 
-    def __init__(self, *, approver: Approver | None = None, mailbox: int = MAILBOX) -> None:
+    def __init__(
+        self,
+        *,
+        approver: Approver | None = None,
+        mailbox: int = MAILBOX,
+        mailbox_bytes: int = MAILBOX_BYTES,
+    ) -> None:
         check_integer("mailbox=", mailbox)
+        check_integer("mailbox_bytes=", mailbox_bytes)
         if approver is not None:
             check_approver(approver, type(self).__name__)
         self.approver = approver
         self._capacity = mailbox
+        self._capacity_bytes = mailbox_bytes
         self._observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
         self._starting = guard()
         self._members = guard()
@@ -410,7 +421,7 @@ class Space:
 
     def _make_router(self) -> Router:
         """Return the router that delivers the messages; the loop's thread already runs."""
-        return Router(self._thread, self._capacity)
+        return Router(self._thread, self._capacity, self._capacity_bytes)
 
     def _add(self, agent: Agent, router: Router) -> Mailbox:
         id = address(agent.id)

@@ -16,7 +16,7 @@ from pika.exceptions import AMQPError
 from moothall.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost, Refused
-from moothall.spaces.amqp.link.consumer import Tag
+from moothall.spaces.amqp.link.consumer import Consumption, Tag
 from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.receiver import Receiver
 from moothall.spaces.amqp.wire import Outbound
@@ -45,10 +45,9 @@ class AgentQueue:
 
     mailbox: Mailbox
     name: str
-    consumer: str = ""  # AMQP's consumer tag, empty while it is not consumed
-    claim: str = ""  # the consumer tag of a shared agent's claim
+    consumer: Consumption | None = None  # while it is consumed
+    claim: Consumption | None = None  # that of a shared agent's claim
     claimed: bool = False  # whether this process has the id, as far as it knows
-    channel: int = 0  # the number of the channel that it is consumed on
     backlog: int = 0  # how many messages that waited when consuming began are not delivered yet
     begin: Callable[[], None] | None = None  # lets the agent start after the backlog
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while added, restored, removed
@@ -83,7 +82,7 @@ class AgentQueues:
 
     def _is_consumed_here(self, queue: AgentQueue) -> bool:
         """Return whether a queue is consumed on the present channel."""
-        return bool(queue.consumer) and queue.channel == self._consumer.number
+        return queue.consumer is not None and queue.consumer.channel == self._consumer.number
 
     async def add(self, mailbox: Mailbox) -> bool:
         """Claim an agent's id and consume its queue; return False if it was removed meanwhile."""
@@ -135,15 +134,14 @@ class AgentQueues:
         self.receiver.resume(mailbox)  # that came before what waits at the broker
         bound = asyncio.ensure_future(self.queues.bind(queue.id, mailbox.groups))
         try:
-            channel = self._consumer.number
             queue.consumer = await self._consumer.consume(
                 queue.name,
                 partial(self._deliver, queue),
                 prefetch,
                 partial(self._cancelled, queue),
                 classic=classic,
+                sized=True,
             )
-            queue.channel = channel
         finally:
             await bound
         self.router.loop.call_later(_BACKLOG_S, self._begin, queue)
@@ -172,7 +170,7 @@ class AgentQueues:
 
     def _cancelled(self, queue: AgentQueue) -> None:
         """Restore a queue that was deleted."""
-        queue.consumer = ""
+        queue.consumer = None
         queue.lost = True
         if self._here.get(queue.mailbox) is queue and not self.router.ending:
             logger.warning(
@@ -242,11 +240,12 @@ class AgentQueues:
 
     async def _withdraw(self, queue: AgentQueue) -> None:
         """End the consumers of a shared agent."""
-        if self._is_consumed_here(queue):
-            with suppress(LinkLost, AMQPError):  # else the broker has ended them
-                await self._consumer.end(queue.consumer)
-                await self._consumer.end(queue.claim)
-        queue.consumer = queue.claim = ""
+        consumed = (queue.consumer, queue.claim) if self._is_consumed_here(queue) else ()
+        queue.consumer = queue.claim = None
+        with suppress(LinkLost, AMQPError):  # the broker has ended them
+            for each in consumed:
+                if each is not None:
+                    await self._consumer.end(each)
 
     def remove(self, mailbox: Mailbox) -> None:
         """Delete a removed agent's queue, and then release its id."""
@@ -292,13 +291,14 @@ class AgentQueues:
 
     async def _delete(self, queue: AgentQueue) -> None:
         """Delete an agent's queue once all its messages are delivered here."""
-        if not self._is_consumed_here(queue):
+        consumer = queue.consumer
+        if consumer is None or not self._is_consumed_here(queue):
             raise LinkLost("there is no connection")
         try:
             await self.queues.unbind(queue.id, queue.mailbox.groups)
             await self._drain(queue)
             # Messages may be on their way here: the broker cancels the consumer after them.
-            taken = self._consumer.until_ended(queue.consumer)
+            taken = self._consumer.until_ended(consumer)
             try:
                 await self.queues.delete("agent", queue.id)
                 await taken

@@ -70,6 +70,8 @@ class AMQPRouter(Router):
         *,
         keep_s: float,
         prefetch: int | None,
+        prefetch_bytes: int,
+        mailbox_bytes: int,
         deliveries: int | None,
         quorum: bool,
         on_state: Callable[[str, str], None],
@@ -84,6 +86,7 @@ class AMQPRouter(Router):
             options,
             names,
             quorum=quorum,
+            prefetch_bytes=prefetch_bytes,
             settled=self._settled,
             replied=lambda *delivered: self.requests.answered(*delivered),
             replies_lost=lambda: self.requests.send_again(),
@@ -111,7 +114,7 @@ class AMQPRouter(Router):
             innermost=self.requests.innermost,
             show=self._show_inbound,
         )
-        self.queues: Queues = Queues(broker, keep_s, mailbox)
+        self.queues: Queues = Queues(broker, keep_s, mailbox, mailbox_bytes)
         self.agent_queues: AgentQueues = AgentQueues(
             self,
             broker,
@@ -146,7 +149,7 @@ class AMQPRouter(Router):
                 self.catch_up(mailbox)
             self._send(envelope, handling, kind, delay)
         else:
-            self.thread.submit(self._send, envelope, handling, kind, delay)
+            self.submitting(envelope)(self._send, envelope, handling, kind, delay)
             mailbox.outside = True
 
     def _send(self, envelope: Envelope, handling: InFlight | None, kind: int, delay: float) -> None:
@@ -273,7 +276,8 @@ class AMQPRouter(Router):
     def _not_taken(self, message: Outbound, outcome: str) -> MailboxFull:
         if outcome == FULL:
             waiting = len(self.broker.publisher)
-            return MailboxFull(f"{waiting} messages wait for the broker: no more are taken")
+            size = f"{self.broker.publisher.bytes:,} bytes"
+            return MailboxFull(f"{waiting} messages of {size} wait for the broker: no more fit")
         if outcome == TOO_LARGE:
             return MailboxFull(
                 f"no message of {len(message.body):,} bytes is taken: "

@@ -18,7 +18,7 @@ from moothall.spaces.delivery import Delivery
 from moothall.spaces.loop import on_a_space
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
-from moothall.spaces.space import MAILBOX, Space
+from moothall.spaces.space import MAILBOX, MAILBOX_BYTES, Space
 from moothall.text import log_failure
 from moothall.threads import is_async
 
@@ -29,6 +29,9 @@ logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 KEEP_S = 86_400.0
 """How long messages wait for an agent that is away."""
+
+PREFETCH_BYTES = 2**26
+"""How many bytes a process takes ahead: parsed, a message has about three times its bytes."""
 
 DELIVERIES = 5
 """How many times a message may be started whose process dies each time."""
@@ -58,8 +61,11 @@ class AMQPSpace(Space):
         mailbox: how many messages may wait for one agent
         keep: seconds that messages wait for an agent that is away; then they go to the dead
             letters. A queue unused for twice as long is deleted, and its id is unknown then
+        mailbox_bytes: how many bytes these may have together
         prefetch: how many messages an agent of this process takes from the broker ahead; if left
             out, all that may wait, and a shared agent as many as it handles at a time
+        prefetch_bytes: how many bytes the messages may have together that this process has taken
+            and not handled; each agent takes one in any case
         deliveries: how many times a message may be started whose process dies each time; then it
             goes to the dead letters, and its sender gets an error; None for any number
         quorum: whether a cluster replicates the queues of the agents and of the dead letters
@@ -84,13 +90,15 @@ class AMQPSpace(Space):
         approver: Approver | None = None,
         mailbox: int = MAILBOX,
         keep: float = KEEP_S,
+        mailbox_bytes: int = MAILBOX_BYTES,
         prefetch: int | None = None,
+        prefetch_bytes: int = PREFETCH_BYTES,
         deliveries: int | None = DELIVERIES,
         quorum: bool = False,
         grace: float = GRACE_S,
         on_connection: Callable[[str, str], Any] | None = None,
     ) -> None:
-        super().__init__(approver=approver, mailbox=mailbox)
+        super().__init__(approver=approver, mailbox=mailbox, mailbox_bytes=mailbox_bytes)
         MissingExtra.unless("AMQPSpace", "amqp", "pika")
         if amqp_options is not None and not isinstance(amqp_options, AMQPOptions):
             raise ConfigError(
@@ -109,6 +117,7 @@ class AMQPSpace(Space):
         check_boolean("AMQPSpace: quorum=", quorum)
         check_integer("AMQPSpace: deliveries=", deliveries, optional=True)
         check_integer("AMQPSpace: prefetch=", prefetch, 1, 65535, optional=True)
+        check_integer("AMQPSpace: prefetch_bytes=", prefetch_bytes)
         if on_connection is not None and (not callable(on_connection) or is_async(on_connection)):
             raise ConfigError(
                 f"AMQPSpace: on_connection= must be a plain function, got {on_connection!r}"
@@ -119,6 +128,7 @@ class AMQPSpace(Space):
         self._inbox_path = None if inbox is None else os.fspath(inbox)
         self._keep_s = float(keep)
         self._prefetch = prefetch
+        self._prefetch_bytes = prefetch_bytes
         self._deliveries = deliveries
         self._quorum = quorum
         self._grace_s = float(grace)
@@ -161,6 +171,8 @@ class AMQPSpace(Space):
             self._inbox,
             keep_s=self._keep_s,
             prefetch=self._prefetch,
+            prefetch_bytes=self._prefetch_bytes,
+            mailbox_bytes=self._capacity_bytes,
             deliveries=self._deliveries,
             quorum=self._quorum,
             on_state=self._on_state,

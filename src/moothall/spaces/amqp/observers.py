@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from pika.channel import Channel
@@ -16,18 +17,32 @@ from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost
 from moothall.spaces.amqp.link.consumer import Tag
 from moothall.spaces.amqp.wire import Unreadable
+from moothall.text import counted
 from moothall.threads import failing
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _KEPT: Final = 10_000
-_PREFETCH: Final = 2_000
+_PREFETCH: Final = 50
+
+_MOST: Final = {"x-max-length": 10_000, "x-max-length-bytes": 2**25}
+"""How much waits for callbacks that are slower than the messages."""
+_MOST_LOST: Final = {"x-max-length": 1_000, "x-max-length-bytes": 2**23}
+_EXPIRE_S: Final = 60
+"""How long the queues of a lost channel stay."""
+
+_SAY_S: Final = 1.0
+"""How often the log says what callbacks were not shown."""
 
 Callback = Callable[[dict[str, Any]], Any]
 
 
 class Observers:
-    """Shows callbacks the exchange's copies of all messages, each once."""
+    """Shows callbacks the exchange's copies of all messages, each once.
+
+    Their queue is bounded, and the oldest give way. The broker passes these on to a queue of their
+    own, which is only counted.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -35,6 +50,7 @@ class Observers:
         self._seen: dict[str, None] = {}
         self._channel = 0
         self._attaching = asyncio.Lock()
+        self._lost = 0  # how many messages were not shown, since the log said so
 
     async def add(self, callback: Callback) -> None:
         """Show a callback the messages of every process from now on."""
@@ -61,9 +77,28 @@ class Observers:
             self._channel = self._broker.consumer.number
             # A new queue each time: the broker may not know yet that the old connection is lost.
             queue = names.queue("observer", self._broker.new_key())
-            await call(Channel.queue_declare, queue, exclusive=True, auto_delete=True)
+            lost = names.queue("unobserved", self._broker.new_key())
+            passed_on = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": lost}
+            # Not deleted with its consumer, which may be ended for a while.
+            expires = {"x-expires": _EXPIRE_S * 1000}
+            declare = partial(call, Channel.queue_declare, exclusive=True)
+            await declare(lost, arguments=_MOST_LOST | expires)
+            await declare(queue, arguments=_MOST | passed_on | expires)
             await call(Channel.queue_bind, queue, names.exchange, "#")
-            await self._broker.consumer.consume(queue, self._observed, _PREFETCH, lambda: None)
+            consume = self._broker.consumer.consume
+            await consume(lost, self._count, _PREFETCH, lambda: None)
+            await consume(queue, self._observed, _PREFETCH, lambda: None, sized=True)
+
+    def _count(self, tag: Tag, _: Any, __: bytes) -> None:
+        self._broker.consumer.acknowledge(tag)
+        if not self._lost:
+            self._broker.loop.call_later(_SAY_S, self._say)
+        self._lost += 1
+
+    def _say(self) -> None:
+        lost, self._lost = self._lost, 0
+        text = "observers are slower than the messages: at least %s not shown to them"
+        logger.warning(text, f"{counted(lost, 'message')} {'was' if lost == 1 else 'were'}")
 
     def _observed(self, tag: Tag, properties: Any, body: bytes) -> None:
         self._broker.consumer.acknowledge(tag)

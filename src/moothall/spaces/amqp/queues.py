@@ -34,6 +34,7 @@ class Queues:
     broker: Broker
     keep_s: float
     capacity: int  # how many messages may wait for one agent
+    capacity_bytes: int
 
     def __post_init__(self) -> None:
         self._call = self.broker.control.call
@@ -45,6 +46,7 @@ class Queues:
             "x-message-ttl": int(self.keep_s * 1000),
             "x-expires": int(self.keep_s * 2000),
             "x-max-length": self.capacity,
+            "x-max-length-bytes": self.capacity_bytes,
             "x-overflow": "reject-publish",
             "x-queue-type": self.broker.queue_type,
         }

@@ -63,6 +63,7 @@ class Broker:
     options: AMQPOptions
     names: Names
     quorum: bool
+    prefetch_bytes: int
     settled: Callable[[Outbound, str], None]  # called when publishing a message has ended
     replied: Deliver  # takes what comes for this process
     replies_lost: Callable[[], None]  # called when the queue of the replies is there again
@@ -87,7 +88,7 @@ class Broker:
         self.reply_key: str = self.names.key("reply", self.process)
         self._replies = ""
         self._count = count(1)
-        self.consumer: Consumer = Consumer(self.loop)
+        self.consumer: Consumer = Consumer(self.loop, self.prefetch_bytes)
         self.publisher: Publisher = Publisher(
             self.names.exchange, self.settled, self.thread.set_open
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from pika.channel import Channel
@@ -26,6 +27,33 @@ _SOON_S = 0.005
 _MOST = 65_535
 """The largest prefetch of AMQP."""
 
+_GROWTH = 32
+"""How many times as many are taken ahead each time, once they are small again."""
+
+
+@dataclass(eq=False)
+class Consumption:
+    """A queue that is consumed, by one AMQP consumer after the other.
+
+    AMQP limits how many messages a consumer takes ahead, not how large they are together. So a
+    consumer is ended when they are too large; what was on its way to it goes back to the queue.
+    """
+
+    queue: str
+    deliver: Deliver
+    prefetch: int
+    cancelled: Callable[[], None]
+    arguments: dict[str, Any] | None
+    sized: bool  # whether its messages count as bytes in hand
+    channel: int
+    tag: str = ""  # of the consumer; empty while there is none
+    window: int = 0  # how many messages that one takes ahead
+    came: int = 0  # how many messages of that one are not acknowledged
+    count: int = 0  # how many of all of them
+    bytes: int = 0
+    changing: bool = False  # whether its consumer is being ended or started
+    ended: bool = False
+
 
 class Consumer:
     """Consumes queues on one channel, and acknowledges in as few frames as possible.
@@ -33,27 +61,35 @@ class Consumer:
     Attributes:
         number: how many channels it has had
         soon_s: how long an acknowledgement waits for a write that can carry it
+        most_bytes: how many bytes the messages may have that are not acknowledged; each queue may
+            have one message in any case
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, most_bytes: int) -> None:
         self._loop = loop
         self._channel: Channel | None = None
         self.number: int = 0
         self.soon_s: float = _SOON_S
-        self._open: dict[int, bool] = {}  # by tag, whether it was delivered before
+        self.most_bytes: int = most_bytes
+        self._bytes = 0
+        # By tag: its queue, its consumer, its bytes, and whether it was delivered before.
+        self._open: dict[int, tuple[Consumption, str, int, bool]] = {}
         self._done: set[int] = set()
         self._flushing = False
         self._timer: asyncio.TimerHandle
         self._waiting: set[asyncio.Future[None]] = set()
-        self._consumers: dict[str, Callable[[], None]] = {}
+        self._consumers: dict[str, Consumption] = {}
+        self._paused: dict[Consumption, None] = {}
 
     def attach(self, channel: Channel) -> None:
         """Use this channel from now on; it has no consumers yet."""
         self.number += 1
         self._channel = channel
+        self._bytes = 0
         self._open.clear()
         self._done.clear()
         self._consumers.clear()
+        self._paused.clear()
         channel.add_on_cancel_callback(self._ended)
 
     def lost(self) -> None:
@@ -72,65 +108,138 @@ class Consumer:
         cancelled: Callable[[], None],
         *,
         classic: bool = True,
-    ) -> str:
-        """Call `deliver(tag, properties, body)` with each message of a queue."""
-        channel = self._channel
-        if channel is None:
-            raise LinkLost("there is no channel")
+        sized: bool = False,
+    ) -> Consumption:
+        """Call `deliver(tag, properties, body)` with each message of a queue.
+
+        Args:
+            cancelled: called when the broker has ended it, since the queue was deleted
+            sized: whether fewer messages are taken ahead if they are large
+        """
+        # Without it, RabbitMQ moves the consumer to a queue that is declared at once under the same
+        # name, and delivers nothing. Quorum queues have no such argument.
+        arguments = {"x-cancel-on-ha-failover": True} if classic else None
+        found = Consumption(queue, deliver, prefetch, cancelled, arguments, sized, self.number)
+        found.window = prefetch
+        await self._start(found)
+        if found.tag not in self._consumers:
+            raise LinkLost("the queue was deleted as its consumer started")
+        return found
+
+    async def _start(self, found: Consumption) -> None:
+        """Start an AMQP consumer of a queue."""
+        found.window = max(1, min(found.window, found.prefetch, _MOST))
+        found.came = 0
         number = self.number
-        ready: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.add(ready)
 
         def take(_: Channel, method: Any, properties: Any, body: bytes) -> None:
             tag = method.delivery_tag
-            self._open[tag] = method.redelivered
+            self._open[tag] = found, method.consumer_tag, len(body), method.redelivered
+            self._bytes += len(body) if found.sized else 0
+            found.bytes += len(body)
+            found.count += 1
+            found.came += 1
             try:
-                deliver((number, tag), properties, body)
+                found.deliver((number, tag), properties, body)
             except Exception:  # it would end the connection of all agents
                 logger.exception("a defect in moothall: a message could not be taken")
+            if found.sized:
+                self._regulate(found)
 
-        try:
+        def start(channel: Channel, done: Callable[[Any], None]) -> None:
             # The prefetch applies to the consumers that start after it.
-            channel.basic_qos(prefetch_count=min(prefetch, _MOST))
-            consumer: str = channel.basic_consume(
-                queue,
-                take,
-                # Without it, RabbitMQ moves the consumer to a queue that is declared at once under
-                # the same name, and delivers nothing. Quorum queues have no such argument.
-                arguments={"x-cancel-on-ha-failover": True} if classic else None,
-                callback=lambda _: settle(ready),
+            channel.basic_qos(prefetch_count=found.window)
+            found.tag = channel.basic_consume(
+                found.queue, take, arguments=found.arguments, callback=done
             )
-        except AMQPError as error:
-            self._waiting.discard(ready)
-            raise LinkLost(str(error)) from error
-        self._consumers[consumer] = cancelled
-        try:
-            await ready
-        finally:
-            self._waiting.discard(ready)
-        if consumer not in self._consumers:
-            raise LinkLost("the queue was deleted as its consumer started")
-        return consumer
+            self._consumers[found.tag] = found
 
-    def until_ended(self, consumer: str) -> asyncio.Future[None]:
-        """Return a future that is done when the broker cancels a consumer, after all deliveries.
+        await self._answered(start)
+
+    # -- bytes in hand -----------------------------------------------------------------------------
+
+    def _regulate(self, found: Consumption) -> None:
+        """End a consumer that takes too many bytes, or start one that takes more messages ahead."""
+        if found.changing or found.ended or found.channel != self.number:
+            return
+        if self._bytes > self.most_bytes and found.count > 1:
+            if found.tag:
+                self._change(found, 0)
+        elif not found.tag:
+            if found.count <= 1 or self._bytes < self.most_bytes // 2:
+                self._change(found, self._window(found))
+        elif found.came >= found.window < found.prefetch and self._bytes < self.most_bytes // 2:
+            self._change(found, min(found.window * _GROWTH, self._window(found)))
+
+    def _window(self, found: Consumption) -> int:
+        """Return how many messages of the size of those in hand fit."""
+        size = found.bytes // found.count if found.count else 0
+        fit = (self.most_bytes - self._bytes) // max(size, 1)
+        return max(1, min(fit, found.prefetch - found.count))
+
+    def _change(self, found: Consumption, window: int) -> None:
+        found.changing = True
+        if not window:
+            self._paused[found] = None
+        self._loop.create_task(self._changed(found, window))
+
+    async def _changed(self, found: Consumption, window: int) -> None:
+        try:
+            if found.tag:
+                tag, found.tag = found.tag, ""
+                self._consumers.pop(tag, None)
+                await self._answered(lambda channel, done: channel.basic_cancel(tag, done))
+            if window and not found.ended:
+                self._paused.pop(found, None)
+                found.window = window
+                await self._start(found)
+        except LinkLost:
+            return  # the next channel consumes it again
+        finally:
+            found.changing = False
+        self._regulate(found)
+
+    def _released(self, tags: set[int]) -> None:
+        """Count messages as no longer in hand."""
+        changed: dict[Consumption, None] = {}
+        for tag in tags:
+            if (known := self._open.pop(tag, None)) is not None:
+                found, consumer, size, _ = known
+                found.count -= 1
+                found.bytes -= size
+                if found.sized:
+                    self._bytes -= size
+                    changed[found] = None
+                if consumer == found.tag:
+                    found.came -= 1
+        for found in (*changed, *self._paused):
+            self._regulate(found)
+
+    # -- the end of a consumer ---------------------------------------------------------------------
+
+    def until_ended(self, found: Consumption) -> asyncio.Future[None]:
+        """Return a future that is done when the broker ends a consumption, after all deliveries.
 
         The broker does so when the queue is deleted. If pika cancelled the consumer, messages on
         their way would return to the queue and be deleted with it.
         """
         ended: asyncio.Future[None] = self._loop.create_future()
-        if consumer not in self._consumers:
+        if found.tag not in self._consumers:
             settle(ended)
         else:
-            self._consumers[consumer] = lambda: settle(ended)
+            found.cancelled = lambda: settle(ended)
+            found.ended = True
             self._waiting.add(ended)
             ended.add_done_callback(self._waiting.discard)
         return ended
 
-    async def end(self, consumer: str) -> None:
-        """End a consumer; the broker gets back what it has delivered since."""
-        if self._consumers.pop(consumer, None) is not None:
-            await self._answered(lambda channel, done: channel.basic_cancel(consumer, done))
+    async def end(self, found: Consumption) -> None:
+        """End a consumption; the broker gets back what it has delivered since."""
+        found.ended = True
+        self._paused.pop(found, None)
+        if self._consumers.pop(found.tag, None) is not None:
+            tag = found.tag
+            await self._answered(lambda channel, done: channel.basic_cancel(tag, done))
 
     async def settled(self) -> None:
         """Write the acknowledgements, and wait until the broker has taken them."""
@@ -157,7 +266,8 @@ class Consumer:
         """Give a message back to its queue, for another consumer."""
         if tag[0] != self.number or self._channel is None or tag[1] in self._done:
             return
-        if self._open.pop(tag[1], None) is not None:
+        if tag[1] in self._open:
+            self._released({tag[1]})
             try:
                 self._channel.basic_nack(tag[1])
             except AMQPError:
@@ -165,7 +275,7 @@ class Consumer:
 
     def is_redelivered(self, tag: Tag) -> bool:
         """Return whether a message that is not acknowledged was delivered before."""
-        return tag[0] == self.number and self._open.get(tag[1], False)
+        return tag[0] == self.number and tag[1] in self._open and self._open[tag[1]][3]
 
     def acknowledge(self, tag: Tag | None) -> None:
         """Acknowledge a message, with the next write or soon."""
@@ -195,8 +305,7 @@ class Consumer:
                 break
             last = tag
         ends = [tag for tag in done if tag > last]
-        for tag in done:
-            still.pop(tag, None)
+        self._released(done)
         try:
             if last:
                 channel.basic_ack(last, multiple=True)
@@ -207,6 +316,7 @@ class Consumer:
 
     def _ended(self, frame: Any) -> None:
         """Tell the owner of a consumer that the broker has cancelled it."""
-        cancelled = self._consumers.pop(frame.method.consumer_tag, None)
-        if cancelled is not None:
-            cancelled()
+        found = self._consumers.pop(frame.method.consumer_tag, None)
+        if found is not None:
+            found.ended = True
+            found.cancelled()

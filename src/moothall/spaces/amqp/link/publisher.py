@@ -26,9 +26,11 @@ FULL: Final = "full"  # too many messages wait for the broker already
 TOO_LARGE: Final = "too large"  # larger than this broker takes
 
 _LIMIT: Final = 100_000
-"""How many messages may wait for the broker."""
+_LIMIT_BYTES: Final = 2**26
+"""How many messages may wait for the broker, and of how many bytes."""
 
 _AHEAD: Final = 1_000
+_AHEAD_BYTES: Final = 2**24
 """How many may wait before threads wait in `send`: other requests and answers queue behind."""
 
 _REFUSABLE: Final = frozenset((SEND, REQUEST))
@@ -37,7 +39,8 @@ _REFUSABLE: Final = frozenset((SEND, REQUEST))
 _ALL: Final = "*"
 
 _WINDOW = 5_000
-"""How many messages may be unconfirmed."""
+_WINDOW_BYTES = 2**23
+"""How many messages may be unconfirmed, and of how many bytes: what is written is there twice."""
 
 
 class Publisher:
@@ -48,6 +51,7 @@ class Publisher:
 
     Attributes:
         largest: how many bytes a message may have; less once the broker has refused one
+        bytes: how many all messages have together that the broker does not have yet
     """
 
     def __init__(self, exchange: str, settled: Settled, set_open: Callable[[bool], None]) -> None:
@@ -58,6 +62,8 @@ class Publisher:
         self._channel: Channel | None = None
         self._tag = 0
         self._unconfirmed: dict[int, Outbound] = {}
+        self._unconfirmed_bytes = 0
+        self.bytes: int = 0
         self._waiting: deque[Outbound] = deque()
         self._pauses = 0
         # By receiver or `_ALL`, then by key: the returned messages, and those published since.
@@ -76,22 +82,36 @@ class Publisher:
             self._settled(message, TOO_LARGE)
             return
         held = self._held and (self._held.get(message.to) or self._held.get(_ALL))
-        now = self._channel is not None and len(self._unconfirmed) < _WINDOW
-        if now and not held and not self._waiting:
+        size = len(message.body)
+        if self._may_emit() and not held and not self._waiting:
             message.in_flight = True
+            self.bytes += size
             self._emit(message)
-        elif len(self) >= _LIMIT and message.kind in _REFUSABLE:
+        elif message.kind in _REFUSABLE and self._is_full(size):
             self._settled(message, FULL)
         elif held:
-            held[1][message.key] = message
+            self._keep(held[1], message)
         else:
             message.in_flight = True
+            self.bytes += size
             self._waiting.append(message)
         self._regulate()
 
+    def _may_emit(self) -> bool:
+        return (
+            self._channel is not None
+            and len(self._unconfirmed) < _WINDOW
+            and self._unconfirmed_bytes < _WINDOW_BYTES
+        )
+
+    def _is_full(self, size: int) -> bool:
+        waiting = len(self)
+        return waiting >= _LIMIT or (waiting > 0 and self.bytes + size > _LIMIT_BYTES)
+
     def _regulate(self) -> None:
         """Make threads wait while the broker is behind, but not while there is no channel."""
-        behind = self._channel is not None and len(self._unconfirmed) + len(self._waiting) >= _AHEAD
+        many = len(self._unconfirmed) + len(self._waiting) >= _AHEAD or self.bytes >= _AHEAD_BYTES
+        behind = self._channel is not None and many
         if behind is not self._behind:
             self._behind = behind
             self._set_open(not behind)
@@ -101,10 +121,12 @@ class Publisher:
         self.largest = largest
         kept = [*self._unconfirmed.values(), *self._waiting]
         self._unconfirmed.clear()
+        self._unconfirmed_bytes = 0
         self._waiting = deque(each for each in kept if len(each.body) <= largest)
         for message in kept:
             if len(message.body) > largest:
                 message.in_flight = False
+                self.bytes -= len(message.body)
                 self._settled(message, TOO_LARGE)
         self._wake()
 
@@ -125,8 +147,13 @@ class Publisher:
     def hold_back(self, message: Outbound) -> bool:
         """Keep a returned message, and all later ones to its agent; return if it is the first."""
         first = message.to not in self._held
-        self._held.setdefault(message.to, ({}, {}))[0][message.key] = message
+        self._keep(self._held.setdefault(message.to, ({}, {}))[0], message)
         return first
+
+    def _keep(self, held: dict[str, Outbound], message: Outbound) -> None:
+        if message.key not in held:  # else it is published again
+            held[message.key] = message
+            self.bytes += len(message.body)
 
     def held(self, id: str) -> list[Outbound]:
         """Return the messages held for an agent, in order, without ended requests."""
@@ -136,7 +163,8 @@ class Publisher:
     def take_held(self, id: str) -> list[Outbound]:
         """Return the messages held for an agent, and hold no more for it."""
         messages = self.held(id)
-        self._held.pop(id, None)
+        for each in self._held.pop(id, ()):
+            self.bytes -= sum(len(message.body) for message in each.values())
         self._wake()
         return messages
 
@@ -146,6 +174,7 @@ class Publisher:
         """Publish on this channel from now on, the unconfirmed messages first."""
         self._waiting.extendleft(reversed(self._unconfirmed.values()))
         self._unconfirmed.clear()
+        self._unconfirmed_bytes = 0
         self._returned.clear()
         self._tag = 0
         self._channel = channel
@@ -216,6 +245,8 @@ class Publisher:
         returned = self._returned
         for message in messages:
             message.in_flight = False
+            self._unconfirmed_bytes -= len(message.body)
+            self.bytes -= len(message.body)
             if returned and message.key in returned:
                 returned.discard(message.key)
                 self._settled(message, RETURNED)
@@ -232,7 +263,7 @@ class Publisher:
 
     def _publish_waiting(self) -> None:
         waiting = self._waiting
-        while waiting and self._channel is not None and len(self._unconfirmed) < _WINDOW:
+        while waiting and self._may_emit():
             self._emit(waiting.popleft())
 
     def _emit(self, message: Outbound) -> None:
@@ -240,6 +271,7 @@ class Publisher:
         assert channel is not None
         self._tag += 1
         self._unconfirmed[self._tag] = message
+        self._unconfirmed_bytes += len(message.body)
         if not channel.is_open:
             # The channel is lost; unconfirmed messages are published again on the next one.
             self._channel = None
