@@ -455,6 +455,40 @@ async def test_a_group_waits_with_its_member(tmp_path: Path) -> None:
 
 
 @on_a_loop
+async def test_a_caller_waits_with_its_sub_agent_and_the_others_are_asked_once(
+    tmp_path: Path,
+) -> None:
+    till = Till()
+    asked: list[str] = []
+
+    def boss(journal: Journal) -> ReActAgent:
+        def helps(messages: list[dict[str, Any]], _: Any) -> Any:
+            task = next(str(each["content"]) for each in messages if each["role"] == "user")
+            asked.append(task)
+            if messages[-1]["role"] == "tool":
+                return f"{task}: {messages[-1]['content']}"
+            return call("pay", coins=3) if task == "Pay" else f"{task}: seen"
+
+        helper = ReActAgent("helper", ScriptedModel(helps), actions=[till.pay], approver=Waiting())
+        both = [call("helper", text="Pay"), call("helper", text="Look")]
+        tool = helper.as_action(fresh=True)
+        return ReActAgent("boss", ScriptedModel([both, "Done."]), actions=[tool], journal=journal)
+
+    with Journal(tmp_path / "runs.db") as journal:
+        reply = await boss(journal).reply("Go.", run_id="r", thread="ada")
+        assert (reply.stop_reason, till.paid) == ("waiting", [])
+        (wait,) = journal.waiting("r")
+        assert (wait.path, wait.action) == ("1.0/helper", "pay")
+        journal.answer("r", wait.key, True)
+    with Journal(tmp_path / "runs.db") as journal:
+        (resumed,) = await boss(journal).resume_decided()
+        assert resumed.reply is not None
+        assert (resumed.reply.text, till.paid) == ("Done.", [3])
+        assert results(resumed.reply) == ["Pay: paid 3", "Look: seen"]
+        assert sorted(asked) == ["Look", "Pay", "Pay"]
+
+
+@on_a_loop
 async def test_a_message_is_told_that_its_reply_waits_and_gets_it_later(tmp_path: Path) -> None:
     till, said = Till(), asyncio.Event()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moothall import ConfigError, Notes, ReActAgent, ScriptedModel
+from moothall import ConfigError, Conversation, MaxTurns, Notes, ReActAgent, ScriptedModel
 from notes.bank import call, results
 
 
@@ -213,3 +213,17 @@ def test_files_that_are_no_notes_are_left_alone(tmp_path: Path) -> None:
 def test_wrong_arguments_are_refused(tmp_path: Path, options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Notes(**{"folder": tmp_path, **options})
+
+
+def test_notes_stand_among_the_actions_as_well_and_in_members_of_a_group(tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+    answers = [note("size", "38"), "Noted."]
+    members = [
+        ReActAgent("ann", ScriptedModel(answers), actions=[notes]),
+        ReActAgent("bob", ScriptedModel([call("read_note", name="size"), "38."]), blocks=[notes]),
+    ]
+    talk = Conversation(members, id="talk", until=MaxTurns(2))
+    reply = talk.reply_sync("What size?", thread="ada")
+    assert reply.text == "38."
+    assert "- size: 38" in system_of(members[1])
+    assert [each.parent.name for each in tmp_path.rglob("*.md")] == ["ada"]

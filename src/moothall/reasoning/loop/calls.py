@@ -161,6 +161,8 @@ async def execute(agent: Looping, step: ActionStep, request: ReplyRequest) -> di
         else:
             result = await method(chosen, kwargs)
     except Later as later:
+        if call.waits is not None:  # of the agent that it asks, whose own call waits
+            raise call.waits from None
         result = {"result": later}
     except asyncio.CancelledError as error:
         if is_cancelled():

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from moothall.action import Action
+from moothall.approval import Later
 from moothall.arguments import check_boolean
 from moothall.context import Context
 from moothall.errors import ConfigError
@@ -18,6 +19,7 @@ from moothall.jsonvalue import as_json
 from moothall.message import REPLYING
 from moothall.provenance.reading import READ
 from moothall.reasoning.charging import budget_in_call
+from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_context import (
     FRESH,
     JOINED,
@@ -68,6 +70,10 @@ def asking(
         of = None if caller is None else caller.thread
         with _passing(agent, thread, of), within(JOINED, Joined(agent, part, (), before)):
             reply = await agent.reply(text, **_stated(thread=thread, deps=deps, budget=budget))
+        if part is not None and reply.stop_reason == "waiting":
+            assert call is not None
+            call.waits = Stop("waiting", reply.detail)  # and the caller's run waits with it
+            raise Later
         return str(agent._said(reply))
 
     id = str(agent.id)
