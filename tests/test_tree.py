@@ -125,6 +125,7 @@ FLOORS = {
     ),
     "memory": (
         "memory_config",
+        "results",
         "memory",
         "embedder",
         "memory_tables",

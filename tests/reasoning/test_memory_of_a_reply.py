@@ -32,8 +32,8 @@ def reads(seen: list[int]) -> Any:
     return answers
 
 
-def agent_of(model: Any) -> ReActAgent:
-    return ReActAgent("reader", model, actions=[page])
+def agent_of(model: Any, memory: TokenBoundedMemory | None = None) -> ReActAgent:
+    return ReActAgent("reader", model, actions=[page], memory=memory)
 
 
 def test_unknown_context_keeps_what_the_reply_has_read(caplog: pytest.LogCaptureFixture) -> None:
@@ -60,8 +60,10 @@ def test_server_that_states_its_context_is_asked_for_it() -> None:
 
 def test_what_does_not_fit_is_said(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[int] = []
+    memory = TokenBoundedMemory(5000, clear=False)
     with OpenAIServer(reads(seen)) as server, caplog.at_level(logging.WARNING):
-        reply = agent_of(OpenAIModel("m", server.url, context_tokens=16_000)).reply_sync("Compare")
+        agent = agent_of(OpenAIModel("m", server.url, context_tokens=16_000), memory)
+        reply = agent.reply_sync("Compare")
     assert seen == [0, 1, 2, 2, 2]
     said = "4 earlier messages of this reply did not fit the model's memory"
     assert (reply.detail, reply.stop_reason) == (said, "done")

@@ -359,8 +359,9 @@ def test_a_huge_result_is_cut_and_says_so(fails: bool) -> None:
     thinker, model = agent(use("flood"), say("ok"), actions=[flood], max_result_chars=1000)
     reply = thinker.reply_sync("go")
     shown = model.last["content"]
-    assert len(shown) < 1100
-    assert "[cut: the first 1000 of 10000000 characters]" in shown
+    assert len(shown) < 1150
+    assert " of 10,000,0" in shown
+    assert " characters are left out here: lines 2 to " in shown
     if not fails:
         assert len(reply.steps[0].result["result"]) == 10_000_000
 
@@ -434,8 +435,8 @@ def test_results_leave_room_in_a_small_context() -> None:
     model.context_tokens = 2048
     reply = thinker.reply_sync("go")
     shown = contents(reply, "tool")
-    assert [len(text.partition("\n")[0]) for text in shown] == [2048, 512, 512, 512, 512]
-    assert shown[0].endswith("[cut: the first 2048 of 100000 characters]")
+    assert [text.count("x") for text in shown] == [512] * 5
+    assert all("99,488 of 100,000 characters are left out here" in text for text in shown)
     assert reply.text == "ok"
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from moothall.arguments import check_function, check_integer, names_checked
+from moothall.arguments import check_boolean, check_function, check_integer, names_checked
 from moothall.memory.memory import Memory, check_memory
+from moothall.memory.results import cleared, is_cleared, number_of, range_of
 
 DEFAULT_TOKENS = 8192
 """The default bound, in tokens."""
@@ -34,7 +35,11 @@ def estimate_tokens(text: str) -> int:
 class TokenBoundedMemory(Memory):
     """Remembers the last messages that together fit a number of tokens; drops older ones.
 
-    The oldest is dropped first, but never, even if these alone are too large,
+    Before messages are dropped, old results of calls are cleared: each becomes one line with the
+    number by which an agent's model reads it again (docs/long-results.md). So much is cleared at a
+    time that prompts grow at their end for a while.
+
+    The oldest message is dropped first, but never, even if these alone are too large,
 
     * a system message,
     * the last message, with the call that it belongs to,
@@ -45,6 +50,7 @@ class TokenBoundedMemory(Memory):
         max_tokens: how many tokens there may be
         reply_tokens: how many there may be before messages after the last user message are dropped,
             which an agent needs for its reply; `max_tokens` if left out
+        clear: whether old results are cleared
         count: returns how many tokens a text has; default: an estimate on the high side
 
     Raises:
@@ -62,12 +68,15 @@ class TokenBoundedMemory(Memory):
         count: Callable[[str], int] | None = None,
         *,
         reply_tokens: int | None = None,
+        clear: bool = True,
     ) -> None:
         check_integer(f"{type(self).__name__}: max_tokens=", max_tokens)
+        check_boolean(f"{type(self).__name__}: clear=", clear)
         check_integer(f"{type(self).__name__}: reply_tokens=", reply_tokens, optional=True)
         check_function(f"{type(self).__name__}: count=", count, optional=True)
         self.max_tokens = max_tokens
         self.reply_tokens = reply_tokens
+        self.clear: bool = clear
         self._count = count or estimate_tokens
         super().__init__()
 
@@ -77,6 +86,7 @@ class TokenBoundedMemory(Memory):
         self._tokens = 0
         self.left_out: int = 0
         self._task = -1  # the index of the last user message
+        self._cleared: list[int] = []
 
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
         add_once = Memory.add_once
@@ -102,7 +112,24 @@ class TokenBoundedMemory(Memory):
         self._sizes.append(size)
         self._tokens += size
         if self._tokens > self.max_tokens:
-            self._drop()
+            self._fit()
+
+    def _fit(self) -> None:
+        if self.clear:
+            self._clear()
+        self._drop()
+
+    def _take_cleared(self) -> list[int]:
+        taken, self._cleared = self._cleared, []
+        return taken
+
+    def _make_room(self) -> bool:
+        before = self.tokens
+        if self.clear:
+            self._clear(before // 2)
+        if self._tokens > before // 2:
+            self._drop(before // 2)
+        return self._tokens < before
 
     def _recount(self) -> None:
         """Count anew: the list is public, and other code may have cleared or extended it."""
@@ -128,21 +155,86 @@ class TokenBoundedMemory(Memory):
             size += self._count(repr(calls))
         return size
 
-    def _drop(self) -> None:
+    @property
+    def _newest(self) -> int:
+        """Where the last message and its call start."""
+        newest = len(self._items) - 1
+        while newest > 0 and self._items[newest].get("role") == "tool":
+            newest -= 1
+        return newest
+
+    @property
+    def _third(self) -> int:
+        """A third of the model's window, of which `max_tokens` are half."""
+        return self.max_tokens * 2 // 3
+
+    def _clear(self, most: int | None = None) -> None:
+        """Clear old results: if there are too many tokens, or down to `most`, if that is given."""
+        if most is None:
+            earlier = self._items[: max(self._task, 0)]  # which would be dropped next
+            is_alone = all(each.get("role") == "system" for each in earlier)
+            bound = self._most(self._task + 1) if is_alone else self.max_tokens
+            if self._tokens <= bound:
+                return
+            most = min(bound - self._third, self._third)
+        for place in range(self._newest):
+            if self._tokens <= most:
+                break
+            item = self._items[place]
+            number = number_of(item)
+            if number is not None and not is_cleared(item) and not self._is_read(item):
+                self._put(place, cleared(item, number, number))
+                self._cleared.append(number)
+        self._join_cleared()
+
+    def _join_cleared(self) -> None:
+        """Have one line stand for the oldest cleared results, once these take too much."""
+        items = self._items
+        spans = [
+            (place, end)
+            for place, item in enumerate(items)
+            if item.get("tool_calls")
+            and (end := self._end_of(place)) > place + 1
+            and all(map(is_cleared, items[place + 1 : end]))
+        ]
+        sizes = [sum(self._sizes[start:end]) for start, end in spans]
+        size = sum(sizes)
+        if size <= self._third // 3:
+            return
+        gone = 0
+        while gone < len(spans) - 1 and size > self._third // 6:
+            size -= sizes[gone]
+            gone += 1
+        for start, end in reversed(spans[:gone]):
+            self._remove(start, end)
+
+    def _end_of(self, place: int) -> int:
+        """Return where the results of a call end."""
+        end = place + 1
+        while end < len(self._items) and self._items[end].get("role") == "tool":
+            end += 1
+        return end
+
+    def _put(self, place: int, item: dict[str, Any]) -> None:
+        size = self._size(item)
+        self._tokens += size - self._sizes[place]
+        self._items[place], self._sizes[place] = item, size
+
+    def _is_read(self, item: dict[str, Any]) -> bool:
+        """Whether a model is reading a message to summarise it."""
+        return False
+
+    def _drop(self, most: int | None = None) -> None:
         """Drop the oldest until the rest fits."""
         items = self._items
-        newest = len(items) - 1
-        while newest > 0 and items[newest].get("role") == "tool":
-            newest -= 1  # the last message and its call start here
+        newest = self._newest
         start = 0
-        while self._tokens > self._most(start):
+        while self._tokens > (most or self._most(start)):
             while start < newest and (start == self._task or items[start].get("role") == "system"):
                 start += 1
-            if start >= newest or self._tokens <= self._most(start):
+            if start >= newest or self._tokens <= (most or self._most(start)):
                 break
-            end = start + 1
-            while items[end].get("role") == "tool":  # the newest is none
-                end += 1
+            end = self._end_of(start)
             self.left_out += end - start if start > self._task >= 0 else 0
             self._remove(start, end)
             newest -= end - start
@@ -153,6 +245,7 @@ class TokenBoundedMemory(Memory):
         return max(self.max_tokens, of_reply or 0)
 
     def _remove(self, start: int, end: int) -> None:
+        gone = [range_of(item)[0] for item in self._items[start:end] if is_cleared(item)]
         self._tokens -= sum(self._sizes[start:end])
         del self._items[start:end]
         del self._sizes[start:end]
@@ -160,3 +253,9 @@ class TokenBoundedMemory(Memory):
             self._task -= end - start
         elif self._task >= start:
             self._task = -1
+        if gone:  # the next line stands for these, too
+            for place in range(start, len(self._items)):
+                if is_cleared(item := self._items[place]):
+                    first, last = range_of(item)
+                    self._put(place, cleared(item, min(first, *gone), last))
+                    break

@@ -101,6 +101,14 @@ class Memory:
             if len(told) > _MOST_RUNS:
                 del told[next(iter(told))]
 
+    def _take_cleared(self) -> list[int]:
+        """Return which results were cleared since the last time, by their numbers."""
+        return []
+
+    def _make_room(self) -> bool:
+        """Show less, since a model has refused so much; return whether there was anything."""
+        return False
+
     def _end_run(self, key: str) -> None:
         """Leave the run with this key out of states: it will not be resumed."""
         told: dict[str, int] = self.__dict__.get("_told", {})

@@ -31,6 +31,7 @@ class PostgresMemory(StoredMemory):
         tokens: the most tokens that `get_memories` returns; None for no bound
         count: returns how many tokens a text has; default: an estimate on the high side
         embedder: for recall by meaning
+        clear: whether old results of calls are shown as one line each before messages are left out
         timeout: seconds to wait for a server that is not there, or that holds a thread locked
 
     Raises:
@@ -47,6 +48,7 @@ class PostgresMemory(StoredMemory):
         tokens: int | None = DEFAULT_TOKENS,
         count: Callable[[str], int] | None = None,
         embedder: Embedder | None = None,
+        clear: bool = True,
         timeout: float = 10,
     ) -> None:
         if not is_url(url):
@@ -58,7 +60,7 @@ class PostgresMemory(StoredMemory):
 
             return MemoryServer(url, timeout)
 
-        self._open(opened, thread, tokens, count, embedder)
+        self._open(opened, thread, tokens, count, embedder, clear)
 
     def _begin(self, thread: str) -> None:
         super()._begin(thread)

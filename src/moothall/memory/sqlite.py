@@ -36,6 +36,7 @@ class SQLiteMemory(StoredMemory):
         tokens: the most tokens that `get_memories` returns; None for no bound
         count: returns how many tokens a text has; default: an estimate on the high side
         embedder: for recall by meaning
+        clear: whether old results of calls are shown as one line each before messages are left out
         timeout: seconds to wait while another process holds the file locked
 
     Raises:
@@ -51,6 +52,7 @@ class SQLiteMemory(StoredMemory):
         tokens: int | None = DEFAULT_TOKENS,
         count: Callable[[str], int] | None = None,
         embedder: Embedder | None = None,
+        clear: bool = True,
         timeout: float = 10,
     ) -> None:
-        self._open(partial(MemoryFile, path, timeout), thread, tokens, count, embedder)
+        self._open(partial(MemoryFile, path, timeout), thread, tokens, count, embedder, clear)

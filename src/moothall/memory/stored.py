@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, Self
 
 from moothall import tracing
-from moothall.arguments import check_function, check_integer
+from moothall.arguments import check_boolean, check_function, check_integer
 from moothall.database import Database
 from moothall.errors import ConfigError, DefinitionError, StateError
 from moothall.jsonvalue import copy_json
@@ -52,7 +52,9 @@ class StoredMemory(Memory):
         tokens: int | None,
         count: Callable[[str], int] | None,
         embedder: Embedder | None,
+        clear: bool,
     ) -> None:
+        check_boolean(f"{type(self).__name__}: clear=", clear)
         check_integer(f"{type(self).__name__}: tokens=", tokens, optional=True)
         check_function(f"{type(self).__name__}: count=", count, optional=True)
         if embedder is not None and not isinstance(embedder, Embedder):
@@ -62,6 +64,7 @@ class StoredMemory(Memory):
         self._tokens = tokens
         self._count = count
         self._embedder = embedder
+        self._clears = clear
         self._begin("default" if thread is None else thread)
         self._file = open_file()
         self._recall = Recall(self._file, embedder)
@@ -143,6 +146,16 @@ class StoredMemory(Memory):
                 window = self._caught_up(db)
             return [copy_json(item) for item in last(window.items, limit)]
 
+    def _take_cleared(self) -> list[int]:
+        if self._tokens is None or not self._clears:
+            return []
+        with self._lock, self._file.reading() as db:
+            return self._caught_up(db)._take_cleared()
+
+    def _make_room(self) -> bool:
+        with self._lock:
+            return self._window is not None and self._window._make_room()
+
     def _newest(self, limit: int | None) -> list[dict[str, Any]]:
         with self._file.reading() as db:
             thread = self._file.thread_number(db, self._id)
@@ -178,7 +191,7 @@ class StoredMemory(Memory):
     def _loaded(self, db: Database, thread: int | None) -> TokenBoundedMemory:
         """Return the end of the thread, read backwards only as far as it can matter."""
         assert self._tokens is not None
-        window = TokenBoundedMemory(self._tokens, self._count)
+        window = TokenBoundedMemory(self._tokens, self._count, clear=self._clears)
         rows: list[tuple[int, dict[str, Any]]] = []
         size = 0
         for number, item in self._backwards(db, thread):

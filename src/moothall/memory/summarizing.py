@@ -66,6 +66,7 @@ class SummarizingMemory(TokenBoundedMemory):
         tokens: the most tokens that `get_memories` returns
         keep: how many tokens of the newest messages are kept verbatim; default: half of `tokens`
         count: returns how many tokens a text has; default: an estimate on the high side
+        clear: whether old results of calls are cleared first, each to one line with its number
 
     Raises:
         DefinitionError: `tokens` or `keep` is not a positive integer, `keep` is not less than
@@ -79,6 +80,7 @@ class SummarizingMemory(TokenBoundedMemory):
         keep: int | None = None,
         *,
         count: Callable[[str], int] | None = None,
+        clear: bool = True,
     ) -> None:
         check_integer("SummarizingMemory: tokens=", tokens, low=4)
         if keep is None:
@@ -92,7 +94,7 @@ class SummarizingMemory(TokenBoundedMemory):
         self._begin_at = (keep + tokens) // 2
         self._summary_tokens = max((tokens - keep) // 4, 1)
         # The most that the list holds while a summary is awaited.
-        super().__init__(2 * tokens, count)
+        super().__init__(2 * tokens, count, clear=clear)
 
     def _start_empty(self) -> None:
         super()._start_empty()
@@ -137,6 +139,8 @@ class SummarizingMemory(TokenBoundedMemory):
                 # The messages that the model is reading are not lost yet.
                 there = {id(item) for item in (*self._items, *self._read)}
                 self._lost += sum(id(item) not in there for item in before)
+            if self.clear and self._tokens > self._begin_at:
+                self._clear(self._keep)
             if self._tokens > self._begin_at and self._idle.is_set() and self._batch():
                 with suppress(TooManyThreads):  # the next message tries again
                     WORKERS.submit(self._work)  # which begins when the lock is free
@@ -201,6 +205,20 @@ class SummarizingMemory(TokenBoundedMemory):
             await WORKERS.run(asyncio.get_running_loop(), self._idle.wait)
 
     # -- in a worker thread ------------------------------------------------------------------------
+
+    @property
+    def _third(self) -> int:
+        return self._room * 2 // 3
+
+    def _fit(self) -> None:
+        self._drop()
+
+    def _is_read(self, item: dict[str, Any]) -> bool:
+        return any(item is each for each in self._read)
+
+    def _make_room(self) -> bool:
+        with self._lock:
+            return super()._make_room()
 
     def _work(self) -> None:
         try:
@@ -321,7 +339,7 @@ def _within(
     tokens: int, count: Callable[[str], int], items: list[dict[str, Any]]
 ) -> TokenBoundedMemory:
     """Return the last messages that fit."""
-    memory = TokenBoundedMemory(tokens, count)
+    memory = TokenBoundedMemory(tokens, count, clear=False)
     for item in items:
         memory.add_memory(item)
     return memory

@@ -241,6 +241,14 @@ class CallEnded(ReplyEvent):
 
 
 @dataclass(slots=True)
+class ResultsCleared(ReplyEvent):
+    """Old results are one line each from now on: those of these `numbers`, for `read_result`."""
+
+    kind: ClassVar[Literal["results_cleared"]] = "results_cleared"
+    numbers: list[int]
+
+
+@dataclass(slots=True)
 class MessageAdded(ReplyEvent):
     """A chat message was added to an agent's memory."""
 
@@ -250,11 +258,7 @@ class MessageAdded(ReplyEvent):
 
 @dataclass(slots=True)
 class MessagesLeftOut(ReplyEvent):
-    """The model no longer reads earlier messages of this reply: they do not fit its memory.
-
-    Attributes:
-        count: how many messages of the reply it has lost until now
-    """
+    """The model no longer reads `count` earlier messages of this reply: they do not fit."""
 
     kind: ClassVar[Literal["messages_left_out"]] = "messages_left_out"
     count: int
@@ -379,6 +383,7 @@ Event: TypeAlias = (
     | CallStarted
     | CallProgress
     | CallEnded
+    | ResultsCleared
     | MessageAdded
     | MessagesLeftOut
     | DecisionMade

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from moothall.memory.memory import Memory
+from moothall.memory.results import Results
 from moothall.provenance import Texts
 from moothall.threads import guard, in_child, settle
 
@@ -101,6 +102,7 @@ class Thread:
     unheard: list[Any] = field(default_factory=list)  # interruptions for the next reply
     discovered: dict[str, Any] | None = None  # other agents' actions that were found last, by name
     defers: bool | None = False  # whether actions of servers are deferred; None: not decided yet
+    results: Results | None = None  # the long ones, by number; None before the first
     joined: tuple[str, ...] = ()  # the deferred actions that the model has found, in order
     shown: Any = None  # the actions as last shown to the model, and their source
     own: Any = None  # an orchestrator's data for the thread

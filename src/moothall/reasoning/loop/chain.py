@@ -19,7 +19,7 @@ from moothall.action import ACCESS_PERMITTED
 from moothall.approval.approval import not_permitted
 from moothall.dispatch import named
 from moothall.environment import failed
-from moothall.errors import HookError, InvalidArguments
+from moothall.errors import ContextOverflow, HookError, InvalidArguments
 from moothall.jsonvalue import as_json
 from moothall.models.protocol import is_answer
 from moothall.provenance.reading import READ
@@ -59,6 +59,7 @@ def around_model(run: Asking) -> Sequence[Concern]:
         (after, _after_answer),
         (True, _counted),
         (record, _answered_once),
+        (True, _again),
         (record and (before or blocks), _committed),
         (before, _before_answer),
         *((True, partial(_in_block_of_model, *each)) for each in blocks),
@@ -127,7 +128,18 @@ async def _counted(step: ModelStep, call: Call) -> Any:
     return given
 
 
-_NOTHING_ON = (_counted,)
+async def _again(step: ModelStep, call: Call) -> Any:
+    """Ask once more with less, if that was too long; hooks and blocks see the shorter prompt."""
+    try:
+        return await call()
+    except ContextOverflow:
+        if not step._run.long.make_room():
+            raise
+    step._messages = None
+    return await call()
+
+
+_NOTHING_ON = (_counted, _again)
 
 
 async def _answered_once(step: ModelStep, call: Call) -> Any:

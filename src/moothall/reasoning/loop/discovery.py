@@ -11,13 +11,14 @@ import hashlib
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from moothall.action import Action
 from moothall.action.search import ActionIndex
 from moothall.agent import Agent
 from moothall.errors import DefinitionError, MoothallError
+from moothall.memory.results import READ as READ_RESULT
 from moothall.message import MAX_ID, is_group
 from moothall.provenance import reading
 from moothall.provenance.reading import READ
@@ -50,7 +51,10 @@ _KINDS = frozenset(("string", "integer", "number", "boolean", "array", "object",
 
 
 def shown_of(
-    actions: list[Action], by_server: bool, joined: Sequence[str], known: OfferedActions | None
+    actions: list[Action],
+    by_server: bool,
+    thread: Thread,
+    known: OfferedActions | None,
 ) -> OfferedActions:
     """Return actions as a model is shown them: of the deferred ones, only those that have joined.
 
@@ -69,15 +73,21 @@ def shown_of(
                 "it another name, or have no action be deferred"
             )
         hidden = []
+    results = None if thread.results is None else thread.results.action
+    is_taken = any(each.name == READ_RESULT for each in actions)
+    own = () if results is None or is_taken else (results,)
     if not hidden:
-        return OfferedActions(actions)
+        made = OfferedActions([*actions, *(each for each in own if each.name in thread.joined)])
+        made.own = own
+        return made
     before = None if known is None else known.finder
     finder = before if before is not None and before.given == hidden else Finder(hidden)
     names = {each.name: each for each in hidden}
     shown = [each for each in actions if each.name not in names]
-    found = [names[name] for name in joined if name in names]
+    names |= {each.name: each for each in own}
+    found = [names[name] for name in thread.joined if name in names]
     made = OfferedActions([*shown, finder.action, *found], hidden)
-    made.finder, made.own = finder, (finder.action,)
+    made.finder, made.own = finder, (finder.action, *own)
     finder.named = {each.name: safe.name for each, safe in zip(hidden, made.hidden, strict=True)}
     return made
 
@@ -101,6 +111,7 @@ class Finder:
         words = "a few words on what the action should do, and to what"
         schema = object_schema(words={"type": "string", "description": words})
         self.action: Action = Action._described(FIND, self._find, about, schema, idempotent=True)
+        self.action._gives_back = False
 
     def _find(self, words: str) -> list[dict[str, str]] | str:
         if self._index is None:

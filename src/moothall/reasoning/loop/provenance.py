@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from moothall.action import Action
 from moothall.jsonvalue import as_json, json_line
+from moothall.memory.results import NUMBERED
 from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
 from moothall.provenance.addresses import MOST, addresses_in
 from moothall.provenance.questions import question_on
@@ -35,7 +36,7 @@ WROTE: Final = "wrote"
 """The key of a tool message with the parameters by which the action was given something from
 outside, which it may have kept."""
 
-_MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT, OWN, WROTE))
+_MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT, OWN, WROTE, NUMBERED))
 
 _PARTED: Final = (list, tuple, dict)
 _SHOWN: Final = 3
@@ -68,7 +69,7 @@ def look(
         new = messages
     texts = thread.texts
     if texts is None:
-        if whole and any(map(contains, new, repeat(FAULT))):
+        if whole and any(FAULT in each or NUMBERED in each for each in new):
             thread.marked = True
         # What nobody has looked at yet may be of an earlier version, without marks.
         found = request.outside or told or any(map(contains, new, repeat(OUTSIDE)))
@@ -363,8 +364,9 @@ def sources_of_result(
     is_outside = call.action is not None and call.action.outside and call.begun
     found = [source_of(call)] if is_outside else []
     found += [*call.read, *_recalled(result.get("result"))]
-    if not is_outside and texts is not None and (call.derived or texts.changed):
-        found += texts.sources
+    may_give_back = call.action is None or call.action._gives_back or "error" in result
+    if texts is not None and may_give_back and not is_outside:
+        found += texts.sources if call.derived or texts.changed else ()
     return union(found)
 
 

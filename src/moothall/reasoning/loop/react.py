@@ -330,7 +330,7 @@ class ReActAgent(RecordedAgent):
         visible = [as_action(each) for each, policy in policies if policy != ACCESS_DENIED]
         names = {each.name for each in given}
         visible += [a for name, a in (thread.discovered or {}).items() if name not in names]
-        shown = shown_of(visible, bool(thread.defers), thread.joined, before)
+        shown = shown_of(visible, bool(thread.defers), thread, before)
         thread.shown = (now, shown)
         return shown
 

@@ -14,7 +14,6 @@ from moothall.jsonvalue import as_json, json_text, readable
 from moothall.models.protocol import block_note, is_seen, without_seen
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.step import Step
-from moothall.text import cut
 
 if TYPE_CHECKING:
     from moothall.reasoning.loop.answer import RequestedCall
@@ -31,22 +30,14 @@ def error_of(result: dict[str, Any]) -> str | None:
     return None if error is None else str(error)
 
 
-def result_content(result: dict[str, Any], limit: int, call: RequestedCall | None = None) -> str:
-    """Return a result as a model sees it: the value as JSON (a text unchanged), or the error.
-
-    If a person changed the arguments of its call, the result says so.
-    """
-    if call is not None and call.was is not None:
-        args = {name: each for name, each in call.args.items() if call.was.get(name) != each}
-        said = f"[A person changed the arguments of this call: {json_text(args)}]"
-        return f"{result_content(result, limit)}\n{cut(said, limit)}"
+def result_content(result: dict[str, Any]) -> str:
+    """Return a result as a model reads it: the value as JSON (a text unchanged), or the error."""
     error = error_of(result)
     if error is not None:
-        return json.dumps({"error": cut(readable(error), limit)}, ensure_ascii=False)
+        return json.dumps({"error": readable(error)}, ensure_ascii=False)
     if "result" in result:
-        return cut(json_text(_without_images(result["result"])), limit)
-    rest = {key: value for key, value in result.items() if key != "traceback"}
-    return cut(json_text(rest), limit)
+        return json_text(_without_images(result["result"]))
+    return json_text({key: value for key, value in result.items() if key != "traceback"})
 
 
 def shown_content(model: Any, content: str, result: dict[str, Any]) -> str | list[dict[str, Any]]:

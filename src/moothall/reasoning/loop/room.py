@@ -1,16 +1,29 @@
-"""How much of its model's context an agent's own memory may take."""
+"""What fits into a model's context: how much of a memory, and of long results."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from moothall.errors import MissingExtra, ModelError
+from moothall.jsonvalue import json_text
 from moothall.memory.bounded import ASSUMED_CONTEXT, TokenBoundedMemory
-from moothall.text import counted
+from moothall.memory.results import LEAST_CHARS, NUMBERED, READ, Results
+from moothall.provenance import sources_of
+from moothall.reasoning.events import ResultsCleared
+from moothall.reasoning.loop.answer import RequestedCall
+from moothall.reasoning.loop.provenance import sources_of_result
+from moothall.reasoning.record import Record
+from moothall.reasoning.reply_request import ReplyRequest
+from moothall.text import counted, cut
+from moothall.text.pages import excerpt
+
+if TYPE_CHECKING:
+    from moothall.reasoning.loop.parts import Looping
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
@@ -61,6 +74,95 @@ def left_out(detail: str, memory: Any, agent: str, model: Any) -> str:
 
 
 def result_chars(model: Any, most: int, results: int) -> int:
-    """Return how many characters of each result are shown: together about half the context."""
+    """Return how many characters of each result are shown: an eighth of the context.
+
+    The results of one answer together take at most about half of it, at two characters a token.
+    """
     context = getattr(model, "context_tokens", None)
-    return min(most, max(context // results, _LEAST_CHARS)) if isinstance(context, int) else most
+    if not isinstance(context, int):
+        return most
+    return min(most, max(context // max(results, 4), _LEAST_CHARS))
+
+
+class LongResults:
+    """What the model of a run is shown of long results, each with a number to read it again by."""
+
+    def __init__(
+        self, agent: Looping, request: ReplyRequest, memory: Any, record: Record[Any] | None
+    ) -> None:
+        self._agent = agent
+        self._request = request
+        self._memory = memory
+        self._record = record
+        self._thread = request.state
+
+    def limit(self, results: int) -> int:
+        """Return how many characters of each result of an answer are shown."""
+        return result_chars(self._agent.model, self._agent.max_result_chars, results)
+
+    def remember(self, messages: Iterable[dict[str, Any]], joined: list[str]) -> None:
+        """Take the results in messages that are remembered from an earlier process."""
+        for each in messages:
+            if NUMBERED in each:
+                self._results.know(each, sources_of(each))
+                self._offer(joined)
+
+    def shown(
+        self,
+        call: RequestedCall,
+        result: dict[str, Any],
+        content: str,
+        limit: int,
+        joined: list[str],
+    ) -> tuple[str, list[Any] | None]:
+        """Return the content of a result as its model is shown it, and the mark of its message."""
+        mark: list[Any] | None = None
+        if len(content) >= LEAST_CHARS and self._is_free:
+            own = self._results.action
+            if call.action is own:
+                mark = self._results.mark(call.args.get("number"))
+            elif call.action is not None:
+                sources = sources_of_result(call, self._thread.texts, result)
+                keep = None if self._record is None else self._record.keep
+                mark = self._results.add(call.name, content, sources, keep)
+                if len(content) > limit:
+                    content = excerpt(content, limit, f"result {mark[0]}, see {own.name}")
+                    self._offer(joined)
+        if mark is None:
+            content = cut(content, limit)
+        if call.was is not None:
+            args = {name: each for name, each in call.args.items() if call.was.get(name) != each}
+            said = f"[A person changed the arguments of this call: {json_text(args)}]"
+            content = f"{content}\n{cut(said, limit)}"
+        return content, mark
+
+    def look(self, joined: list[str]) -> None:
+        """Tell what the memory has cleared, and let the model read it again."""
+        take = getattr(self._memory, "_take_cleared", None)
+        if take is not None and (numbers := take()):
+            self._offer(joined)
+            self._request.tell(ResultsCleared, str(self._agent.id), numbers)
+
+    def make_room(self) -> bool:
+        """Have the memory show less, if it can."""
+        make = getattr(self._memory, "_make_room", None)
+        return make is not None and bool(make())
+
+    @property
+    def _results(self) -> Results:
+        known = self._thread.results
+        if known is None:
+            known = self._thread.results = Results()
+        known.page = self.limit(1) * 9 // 10
+        known.kept = None if self._record is None else self._record.kept
+        return known
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether no action of the agent has the name by which results are read."""
+        return self._agent.actions.get_action(READ) is None
+
+    def _offer(self, joined: list[str]) -> None:
+        if READ not in self._thread.joined and self._is_free:
+            joined.append(READ)
+            self._thread.joined += (READ,)

@@ -19,6 +19,7 @@ from moothall.errors import (
 )
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.memory.memory import Memory
+from moothall.memory.results import NUMBERED
 from moothall.models.ask import attempted
 from moothall.models.base import with_options
 from moothall.models.protocol import Model, stated_usage
@@ -35,7 +36,7 @@ from moothall.reasoning.loop.answer import (
 from moothall.reasoning.loop.calls import Calls, doubts_of
 from moothall.reasoning.loop.chain import around_model, chained
 from moothall.reasoning.loop.discovery import join
-from moothall.reasoning.loop.parts import Looping, context_of
+from moothall.reasoning.loop.parts import Looping, context_of, messages_of
 from moothall.reasoning.loop.prompt_record import PromptRecord
 from moothall.reasoning.loop.provenance import look, mark_fault, mark_result, marked
 from moothall.reasoning.loop.recording import (
@@ -50,7 +51,7 @@ from moothall.reasoning.loop.recording import (
     remember,
     tell_past,
 )
-from moothall.reasoning.loop.room import fit, left_out, result_chars
+from moothall.reasoning.loop.room import LongResults, fit, left_out
 from moothall.reasoning.loop.showing import Showing, ask
 from moothall.reasoning.loop.steering import Steering
 from moothall.reasoning.loop.steps import ModelStep
@@ -60,7 +61,7 @@ from moothall.reasoning.reply import Reply, Step, Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.resume import ended, guarded
 from moothall.reasoning.sub_agents.asking import restore_asked
-from moothall.text import counted, error_message, log_failure
+from moothall.text import counted, cut, error_message, log_failure
 from moothall.threads import is_cancelled
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class Run:
         self.state: LoopState = LoopState(allowed=request.allowed, joined=[*self.thread.joined])
         self.record = record
         self.showing: Showing = Showing(agent, request, memory, self.budget)
+        self.long: LongResults = LongResults(agent, request, memory, record)
         self._remembered = self._saved = 0  # how many messages are in the memory, and recorded
         self._ids: set[str] = set()  # of the calls
         self._steering = Steering()
@@ -139,6 +141,8 @@ class Run:
     async def _reply(self) -> Reply:
         agent, state, request, steering = self.agent, self.state, self.request, self._steering
         is_new = not state.messages
+        if self.thread.looked is None:
+            self.long.remember(messages_of(self.memory, self.id, None)[0], state.joined)
         if self.thread.unheard:
             steering.told.extend(self.thread.hear())
             if not self._past(f"{state.iteration + 1}"):
@@ -281,6 +285,7 @@ class Run:
         if record.state is not None:
             self.state, self.request.allowed = record.state, record.state.allowed
             self.thread.defers, self.thread.joined = self.state.defers, (*self.state.joined,)
+            self.long.remember(self.state.messages, self.state.joined)
             look(self.thread, self.request, self.state.messages, self.showing.named)
             self._ids = call_ids(record.state.messages)
             self._saved = self._remembered = len(record.state.messages)
@@ -309,6 +314,7 @@ class Run:
         try:
             for what, key, function in self.showing.asks:
                 self.showing.take(key, await self._of_user(what, key, function))
+            self.long.look(self.state.joined)
             self.showing.begin()
             self.state.defers = self.thread.defers
             lost, self._lost = self._lost, getattr(self.memory, "left_out", 0)
@@ -401,7 +407,7 @@ class Run:
         """Add the calls and their results, together: memory has no call without its result."""
         contents = []
         owed, self.state.owed = self.state.owed, None
-        limit = result_chars(self.model, self.agent.max_result_chars, len(answer.calls))
+        limit = self.long.limit(len(answer.calls))
         run_id, thread, iteration = self.request.run_id, self.request.thread, self.state.iteration
         self._add_calls(answer, owed)
         for place, wanted in enumerate(answer.calls):
@@ -411,9 +417,14 @@ class Run:
             error = results.error_of(result)
             made = (iteration, wanted.name, wanted.args, result, error, run_id, thread)
             self.state.steps.append(Step(*made, dict(wanted.origins), wanted.repaired))
-            contents.append(results.result_content(result, limit, wanted))
+            whole = results.result_content(result)
+            contents.append(cut(whole, limit))
             if owed is None or place in owed:
-                self._add_result(wanted, results.shown_content(self.model, contents[-1], result))
+                shown, mark = self.long.shown(wanted, result, whole, limit, self.state.joined)
+                self._add_result(wanted, results.shown_content(self.model, shown, result))
+                if mark is not None:
+                    self.state.messages[-1][NUMBERED] = mark
+                    self.thread.marked = True
                 mark_result(self.state.messages[-1], wanted, self.thread, self.request)
             join(self.thread, self.state, self.showing.offered, wanted)
         return contents
@@ -464,10 +475,8 @@ class Run:
         if answer.calls:
             self._add_calls(answer)
             for call in answer.calls:
-                content = results.result_content(
-                    {"error": call.fault or results.NOT_RUN}, results.MAX_RESULT_CHARS
-                )
-                self._add_result(call, content)
+                fault = cut(call.fault or results.NOT_RUN, results.MAX_RESULT_CHARS)
+                self._add_result(call, results.result_content({"error": fault}))
                 mark_fault(self.state.messages[-1], call, self.thread)
         else:
             # Some chat formats require an answer between two messages of the user.

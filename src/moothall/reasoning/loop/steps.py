@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from moothall.models.protocol import Model
     from moothall.reasoning.loop.answer import RequestedCall
     from moothall.reasoning.loop.parts import Looping
+    from moothall.reasoning.loop.room import LongResults
     from moothall.reasoning.loop.showing import Showing
     from moothall.reasoning.record import Record
     from moothall.reasoning.reply import Stop
@@ -35,6 +36,7 @@ class Asking(Protocol):
 
     agent: Looping
     budget: Budget | None
+    long: LongResults
     model: Model
     record: Record[Any] | None
     request: ReplyRequest

@@ -1,0 +1,150 @@
+"""The long results of a thread's calls, by number: what a model may read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moothall.action import Action
+from moothall.errors import ConfigError, JournalError
+from moothall.provenance import reading
+from moothall.signature.schema import object_schema
+from moothall.text.pages import chosen, lines_of, matching, page
+
+READ: Final = "read_result"
+"""The action by which a model reads a result again."""
+NUMBERED: Final = "result"
+"""The key of a tool message with the number of its result, and its hash in a journal or None."""
+LEAST_CHARS: Final = 300
+"""A shorter result has no number: a line in its place would be no shorter."""
+
+_MOST_CHARS: Final = 16_000_000
+"""How many characters of results a thread keeps that no journal has."""
+_IN_JOURNAL: Final = 2000
+"""A journal stores longer texts by their hashes in any case."""
+_ABOUT: Final = (
+    "Read a result of an earlier call again, by its number: the beginning, or the lines that are "
+    "named, or those that match words. A line of more than 500 characters counts as several."
+)
+
+
+@dataclass(slots=True)
+class _Result:
+    name: str  # of the action
+    text: str | None  # None if the journal has it, or if it is not kept any more
+    hash: str | None
+    sources: Sequence[str]  # where it comes from, if from outside
+
+
+def number_of(message: dict[str, Any]) -> int | None:
+    """Return the number of the result in a message, if it has one."""
+    found = message.get(NUMBERED)
+    return found[0] if isinstance(found, list) and len(found) in (2, 3) else None
+
+
+def cleared(message: dict[str, Any], first: int, last: int) -> dict[str, Any]:
+    """Return a message with a line in the place of its result, and of those from `first` on."""
+    many, it = f"Result {last} is", f"{READ}({last}) shows it"
+    if first < last:
+        many, it = f"Results {first} to {last} are", f"{READ} shows one, by its number"
+    line = f"[{many} not shown any more: {it}]"
+    return {**message, "content": line, NUMBERED: [last, message[NUMBERED][1], first]}
+
+
+def is_cleared(message: dict[str, Any]) -> bool:
+    """Return whether a message has a line in the place of its result."""
+    return len(message.get(NUMBERED, ())) == 3
+
+
+def range_of(message: dict[str, Any]) -> tuple[int, int]:
+    """Return which results a line stands for: the first and the last."""
+    last, _, first = message[NUMBERED]
+    return first, last
+
+
+class Results:
+    """The results of one thread, by number from 1."""
+
+    def __init__(self) -> None:
+        self.last: int = 0
+        self.page: int = 20_000  # how many characters are read at once
+        self.kept: Callable[[str], bytes] | None = None  # reads a value of the journal by its hash
+        self._results: dict[int, _Result] = {}
+        self._size = 0
+        schema = object_schema(
+            number={"type": "integer", "description": "the number of the result"},
+            lines={"type": "string", "description": 'which lines, such as "120-180"'},
+            words={"type": "string", "description": "words to search the lines for"},
+        )
+        schema["required"] = ["number"]
+        self.action: Action = Action._described(READ, self._read, _ABOUT, schema, idempotent=True)
+        self.action._gives_back = False
+
+    def add(
+        self, name: str, text: str, sources: Sequence[str], keep: Callable[[bytes], str] | None
+    ) -> list[Any]:
+        """Give a result the next number; return that, and its hash where a journal keeps it."""
+        self.last += 1
+        is_kept = keep is not None and len(text) > _IN_JOURNAL
+        hash = keep(text.encode("utf-8", "surrogatepass")) if keep is not None and is_kept else None
+        self._hold(self.last, _Result(name, None if is_kept else text, hash, sources))
+        return [self.last, hash]
+
+    def mark(self, number: Any) -> list[Any] | None:
+        """Return the mark of a message with a part of a result; None if there is none."""
+        found = self._results.get(number)
+        return None if found is None else [number, found.hash]
+
+    def know(self, message: dict[str, Any], sources: Sequence[str]) -> None:
+        """Take a result from a message, as an earlier process has remembered it."""
+        number = number_of(message)
+        if number is None or number in self._results:
+            return
+        hash, content = message[NUMBERED][1], message.get("content")
+        has_text = hash is None and isinstance(content, str) and not is_cleared(message)
+        text = content if has_text else None
+        self._hold(number, _Result(str(message.get("name", "")), text, hash, sources))
+        self.last = max(self.last, number)
+
+    def _hold(self, number: int, result: _Result) -> None:
+        self._results[number] = result
+        self._size += len(result.text or "")
+        if self._size > _MOST_CHARS:
+            for each in self._results.values():
+                if each is not result and each.text is not None:
+                    self._size -= len(each.text)
+                    each.text = None
+                    if self._size <= _MOST_CHARS:
+                        break
+
+    def _read(self, number: int, lines: str = "", words: str = "") -> str:
+        result = self._results.get(number)
+        if result is None:
+            there = f"they are 1 to {self.last}" if self.last else "there is none yet"
+            raise ConfigError(f"there is no result {number} in this conversation: {there}")
+        reading.add(result.sources)
+        text = self._text(number, result)
+        every = lines_of(text)
+        wanted = chosen(lines, len(every)) if lines.strip() else range(len(every))
+        if words.strip():
+            return matching(every, wanted, words, self.page)
+        return page(every, wanted, self.page)
+
+    def _text(self, number: int, result: _Result) -> str:
+        if result.text is not None:
+            return result.text
+        if result.hash is None:
+            raise ConfigError(
+                f"result {number} is not kept any more: without a journal a conversation keeps its "
+                f"last {_MOST_CHARS // 1_000_000} million characters; call {result.name} again"
+            )
+        try:
+            data = None if self.kept is None else self.kept(result.hash)
+        except JournalError:
+            data = None
+        if data is None:
+            raise ConfigError(
+                f"result {number} is in no journal any more: call {result.name} again"
+            )
+        return data.decode("utf-8", "surrogatepass")
