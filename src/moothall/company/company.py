@@ -18,7 +18,7 @@ from moothall.company.door import routes
 from moothall.company.kinds import agent_of
 from moothall.company.metrics import Metrics
 from moothall.company.probe import LIVES_S, Probe, keep_watchdog, notify
-from moothall.company.scheduler import Call, LeftOpen, Scheduler, ends_within
+from moothall.company.scheduler import REPLY, Call, LeftOpen, Scheduler, ends_within
 from moothall.company.settings import AgentSettings, Settings, read_settings
 from moothall.company.supervisor import Supervised, Supervisor
 from moothall.errors import (
@@ -91,7 +91,8 @@ class Company:
             each: None if given.ref is None else AgentSource(given.ref, f"agent {each!r}:", folder)
             for each, given in settings.agents.items()
         }
-        self._on_given_up = self._hook(settings.on_given_up)
+        self._on_given_up = self._hook(settings.on_given_up, "on_given_up")
+        self._on_waiting = self._hook(settings.on_waiting, "on_waiting")
         self._space = CompanySpace(settings, folder, self._lost_too_long)
         self.space: Any = self._space.space
         self._supervisor = Supervisor(
@@ -104,6 +105,7 @@ class Company:
             lambda: self._space.budgets if self._probe.journal_answers else {},
             lambda: self._space.connected,
             self._probe,
+            lambda: self._space.journal if self._probe.journal_answers else None,
         )
         self._gone: dict[str, asyncio.Event] = {}
         self._mistaken: dict[str, str] = {}  # agents of built-in kinds that cannot be made
@@ -229,6 +231,8 @@ class Company:
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
         self._changed = asyncio.Event()
+        self._look = asyncio.Event()
+        self._look.set()
         try:
             await asyncio.to_thread(self._check)
             # Before anything begins: a second process of the same file has done nothing.
@@ -275,6 +279,8 @@ class Company:
                 self._space.journal, self._perform, self._repeats, self._metrics.fired
             )
             self._task(self._keep_up(self._scheduler))
+        if self._space.journal is not None:
+            self._task(self._space.tell_waiting(self._look, self._on_waiting))
 
     def _task(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -314,7 +320,9 @@ class Company:
         if given.token is None and needs_token(host):
             raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
         self._served = Served((), Callers(given.token), self.space)
-        made, open_paths = routes(self.health, self.metrics, self._probe.ask)
+        made, open_paths = routes(
+            self.health, self.metrics, self._probe.ask, lambda: self._space.journal
+        )
         front = Front.of(given.public_url, given.proxies, given.origins)
         app = application(self._served, self._served.callers, self.name, made, open_paths, front)
         self._server = HTTPServer(app, host, port, self.settings.drain)
@@ -459,12 +467,12 @@ class Company:
             self._failed = error
         self._over.set()
 
-    def _hook(self, reference: str | None) -> Callable[[Any], Any] | None:
+    def _hook(self, reference: str | None, key: str) -> Callable[[Any], Any] | None:
         if reference is None:
             return None
-        found = AgentSource(reference, "on_given_up:", self._folder).found()
+        found = AgentSource(reference, f"{key}:", self._folder).found()
         if not callable(found):
-            raise ConfigError(f"on_given_up must name a function, got {reference!r}")
+            raise ConfigError(f"{key} must name a function, got {reference!r}")
         return found  # type: ignore[no-any-return]
 
     # -- runs and schedules ------------------------------------------------------------------------
@@ -474,6 +482,8 @@ class Company:
         self._metrics.told(name, event)
         if isinstance(event, Done) and isinstance(event.reply.error, JournalError):
             self._to_resume.add(name)
+        if isinstance(event, Done) and event.reply.stop_reason == "waiting":
+            self._loop.call_soon_threadsafe(self._look.set)
 
     async def _resume(self, agent: RecordedAgent) -> None:
         """Resume an agent's stopped runs, and from then on the runs that a person decides about.
@@ -494,7 +504,10 @@ class Company:
                         if isinstance(error, JournalError):
                             self._to_resume.add(name)
                 for each in await agent.resume_decided():
-                    logger.info("run %r is decided: %s", each.run.id, each.outcome)
+                    logger.info("run %r goes on: %s", each.run.id, each.outcome)
+                    if each.run.id.endswith(REPLY) and self._scheduler is not None:
+                        firing = each.run.id.removesuffix(REPLY)
+                        await self._scheduler.finish(self._calls, firing)
             except MoothallError as error:  # such as a server of the journal that restarts
                 text = "what agent %r had begun cannot be looked up: %s"
                 logger.error(text, agent.id, error)
@@ -509,9 +522,11 @@ class Company:
         async with asyncio.TaskGroup() as group:
             for call in self._calls.values():
                 group.create_task(self._fire_at_times(scheduler, call))
+            waiting = True  # at the start, what waited may have gone on before the last end
             while True:
                 try:
-                    await scheduler.resume(self._calls)
+                    await scheduler.resume(self._calls, waiting)
+                    waiting = False
                 except MoothallError as error:
                     logger.error("firings that stopped cannot be looked up: %s", error)
                 await asyncio.sleep(_STOPPED_S)
@@ -539,7 +554,7 @@ class Company:
         journal = self._space.journal
         if journal is not None:
             with suppress(NoSuchRun):  # its process died: it goes on in its thread
-                if (begun := journal.run(f"{run_id}/reply").thread) is not None:
+                if (begun := journal.run(f"{run_id}{REPLY}").thread) is not None:
                     return begun
         thread = f"schedule/{call.name}"
         if self.settings.schedules[call.name].thread == "shared":
@@ -555,7 +570,7 @@ class Company:
             where = f"{call.to}.{call.action}"
             given = agent.offers[call.action].check(args, where)
             thread = given.get("thread") or self._thread_of(call, run_id)
-            run_id = f"{run_id}/reply"
+            run_id = f"{run_id}{REPLY}"
             work = asyncio.ensure_future(
                 agent.reply(given["content"], thread=thread, run_id=run_id)
             )

@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.agent import Agent
+from moothall.approval import Approver, Waiting, check_approver
 from moothall.budget import Budget
 from moothall.company.settings import AgentSettings, BrokerSettings, BudgetSettings, Settings
 from moothall.company.supervisor import Supervised
 from moothall.errors import DuplicateAgent, InboxError, MoothallError
+from moothall.orders.named_agents import AgentSource
 from moothall.spaces.amqp.amqp_options import FILES, AMQPOptions
 from moothall.spaces.native import NativeSpace
+from moothall.text import log_failure
+from moothall.threads import called
 
 if TYPE_CHECKING:
     from moothall.journal import Journal, Outline
@@ -28,6 +32,9 @@ logger: logging.Logger = logging.getLogger("moothall.company")
 
 _STANDBY_S: Final = 0.1
 """Seconds between two tries to claim an id that another process has; the broker does not notify."""
+
+_LOOK_S: Final = 3.0
+"""Seconds between two looks whether somebody is to be reminded."""
 
 _FIRST_ENTRIES: Final = 5
 """How many entries of a run are read; the entry `begun` is among them."""
@@ -63,16 +70,27 @@ class CompanySpace:
         self._whole: Budget | None = None
         self.journal: Journal | None = None
         self.connected: bool | None = None
-        broker = settings.broker
+        broker, approver = settings.broker, self._approver()
         self.space: Any
         if broker is None:
-            from moothall.doors.served import CallerApprover
-
-            approver = None if settings.http is None else CallerApprover()
             self.space = NativeSpace(approver=approver, mailbox=settings.mailbox)
         else:
             self.connected = False
-            self.space = self._amqp(broker, inbox=self._path(broker.inbox))
+            self.space = self._amqp(broker, inbox=self._path(broker.inbox), approver=approver)
+
+    def _approver(self) -> Approver | None:
+        """Return who decides: the file's own approver, a caller, or whoever answers later."""
+        settings, decides = self._settings, None
+        if settings.approver is not None:
+            decides = AgentSource(settings.approver, "approver:", self._folder).found()
+            check_approver(decides, "approver")
+        elif settings.journal is not None:
+            decides = Waiting(until=settings.expire, remind=settings.remind)
+        if settings.http is None or settings.broker is not None or settings.approver is not None:
+            return decides
+        from moothall.doors.served import CallerApprover
+
+        return CallerApprover(decides)
 
     def _path(self, name: str | None) -> Path | None:
         """Return a path relative to the file's folder."""
@@ -242,6 +260,28 @@ class CompanySpace:
         entries = self.journal.entries(run.id, most=_FIRST_ENTRIES)
         begun = next((each.data for each in entries if each.kind == "begun"), {})
         return begun.get("asked_by") is None
+
+    async def tell_waiting(self, look: asyncio.Event, hook: Callable[[Any], Any] | None) -> None:
+        """Log what begins to wait, and each reminder; call the hook `on_waiting` with it."""
+        journal = self.journal
+        assert journal is not None
+        known: set[tuple[str, str]] | None = None  # at the start all is known
+        while True:
+            try:
+                waits = await asyncio.to_thread(journal.waiting) if look.is_set() else []
+                look.clear()
+                told = [] if known is None else [w for w in waits if (w.run, w.key) not in known]
+                known = {(each.run, each.key) for each in waits} if waits else known or set()
+                told += await asyncio.to_thread(journal._waits_for.remind)
+                for each in told:
+                    logger.warning("agent %r: run %r waits for %s", each.agent, each.run, each)
+                    if hook is not None:
+                        await called(hook, each)
+            except Exception as error:  # the user's own function, or a journal that is away
+                log_failure(logger, "what waits could not be reported", error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await look.wait()
 
     def close(self) -> None:
         """Close the space, whose actions have its grace time, and then the journal."""

@@ -1,4 +1,4 @@
-"""`GET /health` and `GET /metrics`, beside the doors."""
+"""`/health`, `/metrics` and `/waiting`, beside the doors."""
 
 from __future__ import annotations
 
@@ -6,28 +6,51 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError
+
 from moothall.company.metrics import CONTENT_TYPE
 from moothall.doors.callers import NOBODY, caller_of
+from moothall.errors import ConfigError, NoSuchRun, NotPermitted, RunHeld, StateError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from moothall.journal import Journal
+
 HEALTH: Final = "/health"
 LIVE: Final = "/health/live"
 METRICS: Final = "/metrics"
+WAITING: Final = "/waiting"
 _SHORT: Final = ("live", "ready")
+
+
+class _Answer(BaseModel):
+    """The body of `POST /waiting`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: StrictStr
+    key: StrictStr
+    value: Any = None
+
+
+def _code_of(error: Exception) -> int:
+    codes = ((NoSuchRun, 404), (NotPermitted, 403), (ConfigError, 400))
+    return next((code for kind, code in codes if isinstance(error, kind)), 409)
 
 
 def routes(
     said_of: Callable[[], dict[str, Any]],
     measured: Callable[[], str],
     ask: Callable[[], Awaitable[None]],
+    journal: Callable[[], Journal | None],
 ) -> tuple[list[Any], tuple[str, ...]]:
     """Return the routes, and the paths that answer without a token: they say live and ready only.
 
     `/health` has the status 200 if the company is ready, else 503; `/health/live` if it is live.
-    `ask` finds out before each answer what does not answer.
+    `ask` finds out before each answer what does not answer. `GET /waiting` lists what waits in the
+    journal, and `POST /waiting` gives an answer, in the caller's name.
     """
     from starlette.responses import JSONResponse, PlainTextResponse
     from starlette.routing import Route
@@ -51,7 +74,27 @@ def routes(
         await ask()
         return PlainTextResponse(await asyncio.to_thread(measured), media_type=CONTENT_TYPE)
 
+    async def waiting(request: Request) -> Response:
+        found = journal()
+        if found is None:
+            return JSONResponse({"error": "the company has no journal"}, 404)
+        if request.method != "POST":
+            waits = await asyncio.to_thread(found.waiting)
+            return JSONResponse({"waiting": [each.to_json() for each in waits]})
+        try:
+            given = _Answer.model_validate_json(await request.body())
+            about = (given.run, given.key, given.value)
+            await asyncio.to_thread(found.answer, *about, by=caller_of(request.scope))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"])) or "the body"
+            return JSONResponse({"error": f"{where}: {first['msg']}"}, 400)
+        except (ConfigError, NoSuchRun, NotPermitted, RunHeld, StateError) as error:
+            return JSONResponse({"error": str(error)}, _code_of(error))
+        return JSONResponse({"answered": given.key})
+
     made = [
+        Route(WAITING, waiting, methods=["GET", "POST"]),
         Route(HEALTH, health, methods=["GET"]),
         Route(LIVE, live, methods=["GET"]),
         Route(METRICS, metrics, methods=["GET"]),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from moothall.budget import Budget
     from moothall.company.probe import Probe
+    from moothall.journal import Journal
     from moothall.reasoning.events import Event
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -36,6 +37,7 @@ class Metrics:
         budgets: returns the budgets, by name
         connected: returns whether the broker is connected; None without a broker
         probe: says whether loops and journal answer
+        journal: returns the journal, if it answers
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Metrics:
         budgets: Callable[[], Mapping[str, Budget]],
         connected: Callable[[], bool | None],
         probe: Probe,
+        journal: Callable[[], Journal | None],
     ) -> None:
         MissingExtra.unless("a company", "company", "prometheus_client")
         from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -54,6 +57,7 @@ class Metrics:
         self._budgets = budgets
         self._connected = connected
         self._probe = probe
+        self._journal = journal
         self._registry: CollectorRegistry = CollectorRegistry()
         given: dict[str, Any] = {"registry": self._registry}
         self._requests = Counter(
@@ -145,6 +149,7 @@ class Metrics:
             yield gauge
         with suppress(JournalError):  # it was lost since it was asked
             yield from self._of_budgets()
+            yield from self._of_runs()
         for name, answer in (
             ("loops", self._probe.loops_answer),
             ("journal", self._probe.journal_answers),
@@ -158,6 +163,25 @@ class Metrics:
                 "Whether the broker is connected.",
                 value=float(connected),
             )
+
+    def _of_runs(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        journal = self._journal()
+        if journal is None:
+            return
+        waiting = GaugeMetricFamily(
+            "moothall_waiting", "What runs wait for in the journal.", labels=("agent", "kind")
+        )
+        for (agent, kind), count in journal._waits_for.counts().items():
+            waiting.add_metric((agent, kind), count)
+        yield waiting
+        stopped, in_doubt = journal._waits_for.cut_off()
+        for name, text, count in (
+            ("in_doubt", "Runs with a call whose outcome is unknown.", in_doubt),
+            ("stopped", "Runs whose process ended, and that nobody has resumed.", stopped),
+        ):
+            yield GaugeMetricFamily(f"moothall_{name}", text, value=count)
 
     def _of_budgets(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily

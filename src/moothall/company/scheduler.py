@@ -14,9 +14,11 @@ from moothall.errors import (
     InDoubt,
     JournalError,
     MoothallError,
+    NoSuchRun,
     RequestError,
     RunHeld,
     RunMismatch,
+    RunWaiting,
 )
 from moothall.jsonvalue import as_json
 from moothall.reasoning.record import recorded
@@ -30,6 +32,8 @@ logger: logging.Logger = logging.getLogger("moothall.company")
 
 KIND: Final = "Schedule"
 """The kind of the runs of firings."""
+REPLY: Final = "/reply"
+"""What the id of a firing's run has behind it in the id of its reply's run."""
 
 _LONGEST_WAIT_S: Final = 30.0
 """Seconds after which the clock is read again, since it may be set and the machine may sleep."""
@@ -163,6 +167,9 @@ class Scheduler:
             logger.error("firing %r: %s", run_id, error)
             self._late.add(run_id)
             outcome = "RequestTimeout"
+        except RunWaiting as error:
+            logger.info("firing %r: %s", run_id, error)
+            outcome = "waiting"
         except (InDoubt, RunMismatch) as error:
             logger.error("%s", error)
             outcome = "InDoubt" if isinstance(error, InDoubt) else "RunMismatch"
@@ -179,9 +186,12 @@ class Scheduler:
         if outcome is not None:
             self.fired(call.name, outcome)
 
-    async def resume(self, calls: Mapping[str, Call]) -> None:
-        """Resume firings whose process died, and firings that a person has decided about."""
-        cut_off = ("stopped", "in_doubt")
+    async def resume(self, calls: Mapping[str, Call], waiting: bool = False) -> None:
+        """Resume firings whose process died, and firings that a person has decided about.
+
+        With `waiting` also those whose reply waited and does so no longer.
+        """
+        cut_off = ("stopped", "in_doubt", *(("waiting",) if waiting else ()))
         for run in self.journal.runs(state=cut_off, kind=KIND, needs_person=True):
             name, _, time = run.id.rpartition("@")
             call = calls.get(name)
@@ -190,9 +200,23 @@ class Scheduler:
             entries = self.journal.entries(run.id)
             if self.journal.in_doubt(run.id) and not self.repeats(call):
                 continue  # nobody has decided
-            if any(entry.kind == "over" for entry in entries):
+            over = [entry.data["reason"] for entry in entries if entry.kind == "over"]
+            if over[-1:] not in ([], ["waiting"]) or (over and self._waits(run.id)):
                 continue
             await self.fire(call, datetime.fromisoformat(time))
+
+    async def finish(self, calls: Mapping[str, Call], run_id: str) -> None:
+        """Make the call of a firing again whose reply has waited: its run has gone on."""
+        name, _, time = run_id.rpartition("@")
+        if name in calls and not self._waits(run_id):
+            await self.fire(calls[name], datetime.fromisoformat(time))
+
+    def _waits(self, run_id: str) -> bool:
+        """Return whether the reply of a firing waits in the journal."""
+        try:
+            return self.journal.run(f"{run_id}{REPLY}").state == "waiting"
+        except NoSuchRun:
+            return False
 
     async def _run(self, call: Call, run_id: str, args: dict[str, Any]) -> str | None:
         """Return the outcome of a firing; None if it has been made before."""
@@ -201,7 +225,7 @@ class Scheduler:
         async with recorded(
             self.journal, run_id, KIND, call.name, _Fired, task=about, program=program
         ) as record:
-            if record.over is not None:
+            if record.over is not None and record.over["reason"] != "waiting":
                 return None
             if not record.heard:
                 record.hear({"times": call.schedule.times})
@@ -214,11 +238,17 @@ class Scheduler:
                         "outcome": "ok",
                         "value": as_json(await self._made(call, given, run_id)),
                     }
+                except RunWaiting:
+                    raise
                 except RequestError as error:
                     return {"outcome": type(error).__name__, "error": error_text(error, 1000)}
 
             way: Any = "repeat" if self.repeats(call) else "ask"
-            ended = await record.step("call", make, outcome=way, action=about, decided=_decided)
+            try:
+                ended = await record.step("call", make, outcome=way, action=about, decided=_decided)
+            except RunWaiting as error:
+                await record.end("waiting", detail=str(error), text="")
+                raise
             outcome = str(ended.get("outcome", "ok"))
             said = ended.get("value") if outcome == "ok" else ended.get("error")
             reason = "done" if outcome == "ok" else "error"

@@ -65,6 +65,7 @@ def seconds(value: object) -> float:
 
 
 Seconds: TypeAlias = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=1e8)]
+Wait: TypeAlias = Annotated[float, BeforeValidator(seconds), Field(gt=0, le=1e8)]
 Count: TypeAlias = Annotated[StrictInt, Field(ge=0)]
 Amount: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 
@@ -230,6 +231,10 @@ class Settings(_Part):
     restart: RestartSettings = RestartSettings()
     given_up: Literal["exit", "stay"] = "exit"
     on_given_up: StrictStr | None = None
+    approver: StrictStr | None = None
+    on_waiting: StrictStr | None = None
+    remind: Wait | None = None
+    expire: Wait | None = None
     drain: Seconds = 30.0
     mailbox: Annotated[StrictInt, Field(ge=1)] = 10_000
 
@@ -332,6 +337,11 @@ def _across(made: Settings) -> list[tuple[Where, str]]:
             faults.append((where, "a schedule's name has 1 to 100 printable characters, and no @"))
         if each.time_as is not None and each.time_as in each.args:
             faults.append(((*where, "time_as"), f"{each.time_as!r} stands under args too"))
+    for key in ("on_waiting", "remind", "expire"):
+        if getattr(made, key) is not None and made.journal is None:
+            faults.append(((key,), "needs a journal, in which approvals wait"))
+        elif key != "on_waiting" and getattr(made, key) is not None and made.approver is not None:
+            faults.append(((key,), "is for approvals without an approver: of its own"))
     if made.schedules and made.journal is None:
         faults.append((("schedules",), "need a journal, which has each firing before it runs"))
     return faults

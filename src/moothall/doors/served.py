@@ -18,10 +18,10 @@ from weakref import WeakSet
 from moothall.a2a.wire import CARD_PATH
 from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, Action
 from moothall.agent import CURRENT, Agent
-from moothall.approval import ApprovalRequest, Question, Refused
-from moothall.approval.approval import Decision, answer, not_permitted
+from moothall.approval import ApprovalRequest, Approver, Question, Refused
+from moothall.approval.approval import Decision, answer, approve, not_permitted
 from moothall.doors.callers import LOCAL, Callers
-from moothall.errors import DefinitionError, NobodyToAsk
+from moothall.errors import DefinitionError
 from moothall.message import Envelope, address
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import Event
@@ -363,15 +363,19 @@ class Served:
 
 
 class CallerApprover:
-    """The approver of a space: it asks the caller whose call led to the question."""
+    """Asks the caller whose call led to a question; `otherwise` decides where none did."""
 
     served: Served | None = None
+
+    def __init__(self, otherwise: Approver | None = None) -> None:
+        self._otherwise = otherwise
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask the caller whether a call is permitted."""
         caller = None if self.served is None else self.served._caller()
         if caller is None:
-            return Refused("nobody can be asked")
+            nobody = Refused("nobody can be asked")
+            return await approve(self._otherwise, request) if self._otherwise else nobody
         decision: Decision = await _on_callers_loop(caller, caller.approve(request))
         return decision
 
@@ -379,7 +383,7 @@ class CallerApprover:
         """Ask the caller a question."""
         caller = None if self.served is None else self.served._caller()
         if caller is None:
-            raise NobodyToAsk(f"agent {question.agent!r} has a question and nobody to ask")
+            return await answer(self._otherwise, question)
         said: str = await _on_callers_loop(caller, caller.answer(question))
         return said
 

@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final
 
@@ -219,6 +219,11 @@ class Wait:
     def ahead(self) -> bool:
         """Whether it began at a time that lies ahead of the clock, which was wrong then."""
         return self.since > time.time() + _AHEAD_S
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        names = (each.name for each in fields(self) if not each.name.startswith("_"))
+        return {name: getattr(self, name) for name in names} | {"who": [*self.who]}
 
     def __str__(self) -> str:
         who = f", by {' or '.join(map(escaped, self.who))}" if self.who else ""

@@ -282,6 +282,16 @@ class Waits:
             )
         return True
 
+    def cut_off(self) -> tuple[int, int]:
+        """Return how many runs are stopped, and how many are in doubt; nobody works on them."""
+        found = []
+        for state in ("state IS NULL", "state = 'in_doubt'"):
+            with self._file.reading() as db:
+                rows = db.execute(f"SELECT number FROM runs WHERE {state} AND NOT deleted")
+                numbers = [number for (number,) in rows]
+            found.append(len(set(numbers).difference(self._runs.taken(numbers))))
+        return found[0], found[1]
+
     def counts(self) -> dict[tuple[str, str], int]:
         """Return how much waits, by agent and kind."""
         query = (

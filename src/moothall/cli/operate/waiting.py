@@ -12,7 +12,7 @@ from moothall.approval import ChangedArgs, Refused
 from moothall.cli.shared_options import journal_option, json_data_option, opened, usage
 from moothall.errors import ConfigError
 from moothall.journal import Journal, Wait
-from moothall.journal.entry import KINDS, stamp
+from moothall.journal.entry import KINDS
 from moothall.journal.waits import OF_A_PERSON
 from moothall.text import escaped, escaped_json
 
@@ -42,7 +42,7 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
     with opened(journal) as found, usage():
         waits = found.waiting(agent=agent, kind=kind)
     if as_json:
-        click.echo(json.dumps({"waiting": [_json(each) for each in waits]}, indent=2))
+        click.echo(json.dumps({"waiting": [each.to_json() for each in waits]}, indent=2))
         return
     for each in waits:
         click.echo(f"{escaped(each.run)}  {escaped(each.key)}")
@@ -103,7 +103,7 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     with opened(journal) as found:
         waits = found.waiting(kind=OF_A_PERSON)
     if as_json:
-        click.echo(json.dumps({"approvals": [_json(each) for each in waits]}, indent=2))
+        click.echo(json.dumps({"approvals": [each.to_json() for each in waits]}, indent=2))
         return
     for each in waits:
         key = each.key[:_SHOWN] if each.kind != "doubt" else each.key
@@ -190,9 +190,3 @@ def _name(given: str | None) -> str:
         return getpass.getuser()
     except (OSError, KeyError):  # a user without a name
         return "operator"
-
-
-def _json(wait: Wait) -> dict[str, Any]:
-    names = ("run", "key", "kind", "agent", "thread", "path", "step", "action", "args", "origins")
-    made = {name: getattr(wait, name) for name in (*names, "text", "who", "since", "until")}
-    return {**made, "began": stamp(wait.since)}

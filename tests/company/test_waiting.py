@@ -1,0 +1,165 @@
+"""What waits for a person in a company: parked, reminded of, answered by another process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from company.conftest import MakeCompany, live, until, value
+from moothall import Agent, Journal
+from moothall.errors import ActionError, ConfigError
+
+AGENTS = """
+from moothall import ACCESS_REQUESTED, Action, ReActAgent, ScriptedModel
+
+paid = []
+told = []
+
+
+def pay(coins: int) -> str:
+    paid.append(coins)
+    return f"paid {coins}"
+
+
+def clerk(id):
+    script = [{"name": "pay", "args": {"coins": 3}}, "Paid."] * 50
+    asked = Action("pay", pay, "Pay.", access_policy=ACCESS_REQUESTED)
+    return ReActAgent(id, ScriptedModel(script), actions=[asked])
+
+
+def tell(wait):
+    told.append(str(wait))
+"""
+
+COMPANY = """
+journal: runs.db
+on_waiting: program.py:tell
+remind: 1h
+expire: 7d
+agents:
+  Clerk: {ref: 'program.py:clerk'}
+"""
+
+
+def test_a_message_parks_and_goes_on_once_another_process_has_permitted(
+    folder: Path, make_company: MakeCompany
+) -> None:
+    (folder / "program.py").write_text(AGENTS)
+    company = make_company(COMPANY)
+
+    async def work(me: Agent) -> None:
+        say = {"to": "Clerk", "action": {"name": "say", "args": {"content": "Pay."}}}
+        with pytest.raises(ActionError, match="waiting for the approval of pay"):
+            await me.request(say, None)
+        with Journal(folder / "runs.db") as office:
+            (wait,) = office.waiting()
+            assert wait.until is not None
+            assert wait.until - wait.since == pytest.approx(7 * 86_400, abs=60)
+            text = company.metrics()
+            assert value(text, "moothall_waiting", agent="Clerk", kind="approval") == 1
+            assert (value(text, "moothall_in_doubt"), value(text, "moothall_stopped")) == (0, 0)
+            office.answer(wait.run, wait.key, True, by="eva")
+            await until(lambda: office.run(wait.run).state == "done")
+
+    live(company, work)
+
+
+def sent(port: int | None, token: str | None, body: object = None) -> tuple[int, dict[str, Any]]:
+    """Return the status and the data of an answer of `/waiting`; a body is posted."""
+    headers = {"Content-Type": "application/json"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    data = None if body is None else json.dumps(body).encode()
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}/waiting", data, headers)
+    try:
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, {}
+
+
+def test_the_route_with_a_token_lists_what_waits_and_takes_answers(
+    folder: Path, make_company: MakeCompany
+) -> None:
+    (folder / "program.py").write_text(AGENTS)
+    http = "http: {listen: '127.0.0.1:0', token: '${TOKEN}'}\n"
+    company = make_company(COMPANY + http, TOKEN="secret")
+
+    async def work(me: Agent) -> None:
+        agent: Any = company.agents["Clerk"]
+        assert (await agent.reply("Pay.", run_id="r")).stop_reason == "waiting"
+        port = company.port
+        assert (await asyncio.to_thread(sent, port, None))[0] == 401
+        status, found = await asyncio.to_thread(sent, port, "secret")
+        (wait,) = found["waiting"]
+        assert (status, wait["run"], wait["args"]) == (200, "r", {"coins": 3})
+        body = {"run": "r", "key": wait["key"], "value": True}
+        wrong: tuple[tuple[object, int], ...] = (
+            ([], 400),
+            ({**body, "more": 1}, 400),
+            ({**body, "run": "none"}, 404),
+            ({**body, "value": "yes"}, 400),
+            ({**body, "key": "f" * 64}, 409),
+        )
+        for bad, code in wrong:
+            assert (await asyncio.to_thread(sent, port, "secret", bad))[0] == code
+        assert (await asyncio.to_thread(sent, port, None, body))[0] == 401
+        assert (await asyncio.to_thread(sent, port, "secret", body))[0] == 200
+        assert (await asyncio.to_thread(sent, port, "secret", body))[0] == 200
+        other = await asyncio.to_thread(sent, port, "secret", {**body, "value": False})
+        assert other[0] == 409
+        with Journal(folder / "runs.db") as office:
+            await until(lambda: office.run("r").state == "done")
+
+    live(company, work)
+
+
+def test_a_firing_waits_and_ends_with_its_reply(folder: Path, make_company: MakeCompany) -> None:
+    (folder / "program.py").write_text(AGENTS)
+    company = make_company(
+        f"""{COMPANY}
+schedules:
+  wages: {{every: 1d, missed: skip, to: Clerk, timeout: 1s, args: {{content: Pay.}}}}
+"""
+    )
+
+    async def work(me: Agent) -> None:
+        scheduler = company._scheduler
+        assert scheduler is not None
+        call = company._calls["wages"]
+        at = next(call.schedule.after(scheduler.now()))
+        await scheduler.fire(call, at)
+        with Journal(folder / "runs.db") as office:
+            (wait,) = office.waiting()
+            firing = wait.run.removesuffix("/reply")
+            assert office.run(firing).state == "waiting"
+            office.answer(wait.run, wait.key, True)
+            await until(lambda: office.run(firing).state == "done")
+            entries = office.entries(wait.run)
+            begun = [each for each in entries if each.kind == "started" and "args" in each.data]
+            assert [each.data["args"] for each in begun] == [{"coins": 3}]
+
+    live(company, work)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    (
+        ("remind: 1h", "remind: needs a journal"),
+        ("expire: 0s", "expire: "),
+        ("journal: runs.db\nexpire: 1d\napprover: program.py:tell", "expire: is for approvals"),
+    ),
+)
+def test_a_wrong_setting_is_named(
+    folder: Path, make_company: MakeCompany, more: str, why: str
+) -> None:
+    (folder / "program.py").write_text(AGENTS)
+    with pytest.raises(ConfigError, match=why):
+        make_company(f"{more}\nagents:\n  Clerk: {{ref: 'program.py:clerk'}}\n")
