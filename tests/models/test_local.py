@@ -353,6 +353,12 @@ def test_an_answer_that_is_chosen_and_is_no_text_comes_in_one_piece(local: Local
     raise AssertionError("no answer was chosen, so nothing was shown")
 
 
+def test_local_model_goes_on_after_an_answer_with_an_image(local: LocalModel) -> None:
+    drawn = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    said = {"role": "assistant", "content": [{"type": "text", "text": "Here."}, drawn]}
+    assert run(local.complete([*user("Draw"), said, *user("Thanks")])).text
+
+
 def test_an_error_comes_before_any_piece(local: LocalModel) -> None:
     with pytest.raises(ContextOverflow):
         run(parts_of(local, user("word " * 6000)))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ModelError
+from moothall.models.answer_parts import as_said
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -34,7 +35,10 @@ def plain_chat(
         if not isinstance(message, Mapping):
             raise ModelError(f"{where} is a {type(message).__name__}, not a chat message")
         role = message.get("role")
-        content = marks.sub(_broken_up, _text(message.get("content"), where))
+        given = message.get("content")
+        if role == "assistant" and isinstance(given, list):  # another model's, with an image
+            given = as_said(given)
+        content = marks.sub(_broken_up, _text(given, where))
         if role == "tool":
             action = message.get("name") or called.get(message.get("tool_call_id", "")) or "action"
             role, content = "user", f"Result of {action}: {content}"
