@@ -40,7 +40,7 @@ for _ignored in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
 # The same examples in every run: a property that fails, fails for everyone. pytest's own timeout is
 # the deadline.
 settings.register_profile("moothall", derandomize=True, deadline=None)
-settings.load_profile("moothall")
+settings.register_profile("quick", settings.get_profile("moothall"), max_examples=40)
 
 
 DEAR = {"fragile": "faults", "secure": "tls"}
@@ -150,7 +150,8 @@ ERRORS: pytest.StashKey[int] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep standard error as it was before a test's is captured."""
+    """Have properties try more where the long tests run too, and keep standard error uncaptured."""
+    settings.load_profile("quick" if config.option.markexpr == "not long" else "moothall")
     config.stash[ERRORS] = os.dup(2)
 
 
@@ -176,11 +177,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         faulthandler.cancel_dump_traceback_later()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
     """Watch again after a failure, at which pytest forgets who watches."""
-    watch(item)
-    return (yield)
+    if isinstance(node, pytest.Item):
+        watch(node)
 
 
 def watch(item: pytest.Item) -> None:

@@ -184,7 +184,17 @@ def command_table() -> dict[str, click.Command]:
     return dict(walk(main, "moothall"))
 
 
-@pytest.mark.parametrize("page", SCRIPTS, ids=lambda page: page.name)
+# What lives for weeks in each of several towns, which takes as long as ten other pages.
+LONG = {"unemployment.md"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.long if page.name in LONG else (), id=page.name)
+        for page in SCRIPTS
+    ],
+)
 def test_a_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     text = page.read_text()
     # What a page keeps in the cache, such as the index of a folder, goes with the test.

@@ -15,11 +15,11 @@ from nbclient import NotebookClient
 from playwright.sync_api import sync_playwright
 from tests.test_docs import NOTEBOOK, PAGES, blocks
 
+from chromium import ARGUMENTS, CHROMIUM
 from moothall import Journal, ReActAgent, Reply, ScriptedModel
 from moothall.research import Report, Researcher, search_folder
 
 BAD = '<script>alert(1)</script><img src="http://x.example/?q=1"> [a](javascript:alert(1)) \u202e'
-CHROMIUM = "/usr/bin/chromium"
 OURS = [page for page in PAGES if NOTEBOOK in page.read_text()]
 
 
@@ -138,9 +138,7 @@ def test_a_footnote_of_a_report_opens_its_passage_within_the_frame(tmp_path: Pat
     report = Researcher("r", None, asked, [search_folder(tmp_path / "notes")]).report_sync()
     (tmp_path / "book.html").write_text(f"<p>a notebook</p>{report._repr_html_()}")
     with sync_playwright() as started:
-        browser = started.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page()
         page.goto((tmp_path / "book.html").as_uri())
         frame = page.frame_locator("iframe")

@@ -458,7 +458,7 @@ def nodes(tree: ast.AST, *, into_functions: bool = True) -> list[ast.AST]:
     left = [*ast.iter_child_nodes(tree)][::-1]
     while left:
         node = left.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        if isinstance(node, ast.If) and name_of(node.test) == "TYPE_CHECKING":
             left += node.orelse[::-1]
         elif into_functions or not isinstance(
             node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -468,13 +468,36 @@ def nodes(tree: ast.AST, *, into_functions: bool = True) -> list[ast.AST]:
     return found
 
 
+def name_of(node: ast.AST) -> str:
+    """The last part of a name such as `typing.TYPE_CHECKING`."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
+@functools.cache
+def importing(tree: ast.Module, *, into_functions: bool) -> list[ast.AST]:
+    """The nodes that import something."""
+    kinds = (ast.Import, ast.ImportFrom)
+    return [
+        node
+        for node in nodes(tree, into_functions=into_functions)
+        if isinstance(node, kinds)
+        or (isinstance(node, ast.Call) and name_of(node.func) == "import_module")
+    ]
+
+
+@functools.cache
+def everything(tree: ast.Module) -> list[ast.AST]:
+    """Every node, also what stands under TYPE_CHECKING."""
+    return [*ast.walk(tree)]
+
+
 def imports(module: Module, *, into_functions: bool = True) -> Iterator[tuple[int, str]]:
     """The line and full dotted name of everything that a module imports.
 
     `from a import b` gives `a.b`, because `b` may be a module; a reader of the name looks at as
     much of it as it needs.
     """
-    for node in nodes(module.tree, into_functions=into_functions):
+    for node in importing(module.tree, into_functions=into_functions):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -485,12 +508,7 @@ def imports(module: Module, *, into_functions: bool = True) -> Iterator[tuple[in
                 base = package[: len(package) - node.level + 1] + base
             for alias in node.names:
                 yield node.lineno, ".".join([*base, alias.name])
-        elif (
-            isinstance(node, ast.Call)
-            and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module"
-            and node.args
-            and isinstance(node.args[0], ast.Constant)
-        ):
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             yield node.lineno, str(node.args[0].value)
 
 
@@ -571,7 +589,7 @@ def circles(source: Path) -> list[str]:
     graph: dict[str, set[str]] = {}
     for module in modules(source):
         graph[module.name] = set()
-        for node in ast.walk(module.tree):
+        for node in everything(module.tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("moothall."):
                 of = str(node.module).removeprefix("moothall.")
                 inner = {f"{of}.{each.name}" for each in node.names} & names
@@ -608,7 +626,7 @@ def code_from_data(source: Path) -> list[str]:
         for line, name in imports(module):
             if name.partition(".")[0] in MODULES_OF_CODE_FROM_DATA:
                 faults.append(f"{module.name}:{line}: {name}")
-        for node in ast.walk(module.tree):
+        for node in everything(module.tree):
             if isinstance(node, ast.Name) and node.id in CODE_FROM_DATA:
                 faults.append(f"{module.name}:{node.lineno}: {node.id}")
             elif (

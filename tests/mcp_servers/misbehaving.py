@@ -146,8 +146,10 @@ class Server:
             while True:
                 print("I am a log line", flush=True)
         elif name == "chatter":
+            note = {"method": "notifications/message", "params": {"level": "info", "data": "hm"}}
+            lines = (json.dumps({"jsonrpc": "2.0", **note}) + "\n") * 1000
             while True:
-                self.send(method="notifications/message", params={"level": "info", "data": "hm"})
+                sys.stdout.write(lines)
         elif name == "logs":
             for n in range(args["count"]):
                 self.send(method="notifications/message", params={"level": "info", "data": n})

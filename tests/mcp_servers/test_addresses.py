@@ -52,6 +52,7 @@ def test_mcp_address_that_nobody_serves_is_named_without_what_may_be_secret() ->
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.long  # test_failing_servers.py has a program that floods
 def test_mcp_address_that_floods_has_an_end() -> None:
     note = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}\n\n'
 

@@ -50,7 +50,7 @@ def test_mcp_call_that_breaks_its_server_ends_with_the_reason(
         me = space.add(Agent("me"))
 
         with pytest.raises(ActionError, match=told) as caught:
-            me.ask("odd", tool).result(30)
+            me.ask("odd", tool).result(50)
         assert caught.value.type == "MCPServerError"
         assert "\n" not in str(caught.value)
         # The server is started again for the next call.

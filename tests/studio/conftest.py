@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
+from chromium import ARGUMENTS, CHROMIUM
 from moothall.studio import Studio
 
-CHROMIUM = "/usr/bin/chromium"
 TOKEN = "t" * 20
 NO_FAULTS = ("Failed to load resource",)
 SIZE = {"width": 1280, "height": 800}
@@ -27,9 +27,7 @@ def browser() -> Iterator[Browser]:
     assert Path(CHROMIUM).exists(), "Chromium is missing: apt-get install chromium"
     expect.set_options(timeout=30_000)
     with sync_playwright() as started:
-        browser = started.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser
         browser.close()
 
