@@ -272,11 +272,8 @@ class Agent(Workflow):
 
         Args:
             message: to an agent, to a group (`#NAME`), or to all agents (`*`)
-            delay: seconds until it is delivered, up to 300 days. Over RabbitMQ it waits at the
-                broker, whatever becomes of this process, and is at most some tenths of a second
-                late; in a `NativeSpace` it is lost with the space
-            at: when it is delivered, in place of `delay`; a datetime without a zone is local time.
-                What is past is delivered at once
+            delay: seconds until it is delivered, up to 300 days; over RabbitMQ it waits there
+            at: when it is delivered, in place of `delay`; a datetime without a zone is local time
 
         Raises:
             InvalidMessage: the message does not conform to the schema
@@ -287,10 +284,8 @@ class Agent(Workflow):
         if mailbox is None:
             raise self._not_in_space("send")
         envelope = self._outgoing(message, mailbox.id)
-        if delay is None and at is None:
-            mailbox.send(envelope)
-        else:
-            mailbox.send(envelope, delay=seconds_until(delay, at))
+        later = delay is not None or at is not None
+        mailbox.send(envelope, delay=seconds_until(delay, at) if later else 0.0)
 
     def _outgoing(self, message: Message | dict[str, Any], id: str) -> Envelope:
         """Return a message to send, with what travels beside it."""
@@ -319,8 +314,19 @@ class Agent(Workflow):
             raise self._not_in_space("request")
         return mailbox.request(in_reply(self, check_message(message, mailbox.id)), timeout, wait)
 
-    def ask(self, to: str | int, action: str, /, *unnamed: Never, **args: Any) -> Pending[Any]:
-        """Call an action of another agent with these arguments, by name: a short `request`."""
+    def ask(
+        self,
+        to: str | int,
+        action: str,
+        /,
+        *unnamed: Never,
+        timeout: float | None = 300,
+        **args: Any,
+    ) -> Pending[Any]:
+        """Call an action of another agent with these arguments, by name: a short `request`.
+
+        `timeout` is the request's; `request` calls an action with a parameter of that name.
+        """
         if unnamed:
             text = f"ask({to!r}, {action!r}, …) takes the action's arguments by name: a=1"
             raise DefinitionError(text)
@@ -330,8 +336,8 @@ class Agent(Workflow):
         plain = type(to) is str and 0 < len(to) < 256 and to.isascii()
         if plain and type(action) is str and 0 < len(action) < 256 and action.isascii():
             parts = (mailbox.id, to, action, check_args(args), None, None, None, None)
-            return mailbox.request(in_reply(self, tuple.__new__(Envelope, parts)), 300)
-        return self.request({"to": to, "action": {"name": action, "args": args}})
+            return mailbox.request(in_reply(self, tuple.__new__(Envelope, parts)), timeout)
+        return self.request({"to": to, "action": {"name": action, "args": args}}, timeout)
 
     def _not_in_space(self, what: str) -> NotInSpace:
         return NotInSpace(f"agent {self.id!r} cannot {what}: it is in no space (or has left it)")

@@ -688,3 +688,14 @@ def test_a_request_may_be_awaited_by_several_tasks(space: Any) -> None:
     space.add(Doer("doer", wait))
     me = space.add(Agent("me"))
     assert me.ask("doer", "do").result(timeout=WAIT_S) == ["one"] * 3
+
+
+def test_ask_ends_at_its_timeout(space: Any) -> None:
+    holder = space.add(Holder("holder"))
+    me = space.add(Agent("me"))
+    with pytest.raises(RequestTimeout, match=r'no answer from "holder.hold" in 0.3 s'):
+        me.ask("holder", "hold", name="one", timeout=0.3).result(timeout=WAIT_S)
+    assert me.ask("holder", "note", name="two", timeout=None).result(timeout=WAIT_S) == "two"
+    assert holder.ended[0] == "one cancelled"
+    with pytest.raises(DefinitionError, match="timeout= must be a number of seconds"):
+        me.ask("holder", "note", name="three", timeout="5")

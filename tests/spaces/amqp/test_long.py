@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from benchmarks.broker import Broker
 
-from conformance.conftest import Recorder, message
+from conformance.conftest import Log, Recorder, message
+from conformance.conftest import log as log
 from moothall import (
     ACCESS_REQUESTED,
     Agent,
@@ -72,7 +73,7 @@ def impatient() -> Iterator[Broker]:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_actions_longer_than_the_broker_waits(impatient: Broker, tmp_path: Path) -> None:
+def test_actions_longer_than_the_broker_waits(impatient: Broker, tmp_path: Path, log: Log) -> None:
     """Each runs once and is answered, in spaces with an inbox's file and without."""
 
     async def think(request: ApprovalRequest) -> bool:
@@ -110,6 +111,9 @@ def test_actions_longer_than_the_broker_waits(impatient: Broker, tmp_path: Path)
         assert {m["action"]["args"]["original_message_id"] for m in told} == set(notes)
         # What it took back came again, and was known.
         assert "timed out" in impatient.log(10_000)
+        line = log.wait_for("delivers again what had not ended")
+        assert '"memory plain.plain"' in line
+        assert line.endswith("mark an action that runs so long @action(detached=True)")
         me.ask("me", "help").result(timeout=WAIT_S)
         assert {id: each.lines() for id, each in notes.items()} == expected
         for space in spaces:

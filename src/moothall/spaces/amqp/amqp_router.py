@@ -94,6 +94,7 @@ class AMQPRouter(Router):
             attached=self._attached,
             on_state=on_state,
             after_read=self._begin_now,
+            running=lambda: self.recorder.running(),
         )
         self.requests: OpenRequests = OpenRequests(
             broker,

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import islice
 from typing import Any, Final
 
 from moothall.errors import ActionError, InboxError, SpaceClosed
@@ -123,6 +124,11 @@ class Recorder:
             self.bury(delivery, "was about to start when its connection was lost")
         finally:
             resume()
+
+    def running(self) -> str:
+        """Return the actions that run and whose messages are not acknowledged, oldest first."""
+        found = (each for each in self.known.values() if each.begun and not each.stored)
+        return ", ".join(dict.fromkeys(f'"{each}"' for each in islice(found, 5)))
 
     def set_aside(self, delivery: InFlight) -> None:
         """Store a message that awaits approval, which may take longer than the broker waits."""

@@ -71,6 +71,7 @@ class Broker:
     attached: Callable[[], Awaitable[None]]  # called when there is a new channel to consume on
     on_state: Callable[[str, str], None]
     after_read: Callable[[], None]
+    running: Callable[[], str]  # names the actions whose messages the broker still has
     _lost: bool = False
     _ending: bool = False
     _connection: Connection | None = None
@@ -283,9 +284,7 @@ class Broker:
 
     async def _attach_consumer(self) -> None:
         channel = await self.channel()
-        channel.add_on_close_callback(
-            lambda _, error: self._closed(self._attach_consumer, self.consumer, error)
-        )
+        channel.add_on_close_callback(lambda _, error: self._consumer_closed(error))
         self.consumer.attach(channel)
         await self.consumer.consume(
             self._replies, self.replied, _REPLY_PREFETCH, self._replies_deleted
@@ -325,6 +324,19 @@ class Broker:
             if oldest is not None and oldest == before and not self._blocked:
                 logger.warning("the broker confirms nothing; publishing on another channel")
                 self.publisher.close_channel()
+
+    def _consumer_closed(self, error: Exception) -> None:
+        if isinstance(error, ChannelClosedByBroker) and not self._ending:
+            running = self.running()
+            text = "the broker closed the channel, and delivers again what had not ended: %s%s"
+            remedy = ""
+            if "timed out" in error.reply_text and running:
+                remedy = (
+                    f". Running for longest: {running}; mark an action that runs so long "
+                    "@action(detached=True)"
+                )
+            logger.warning(text, error.reply_text, remedy)
+        self._closed(self._attach_consumer, self.consumer, error)
 
     def _publisher_closed(self, _: Channel, error: Exception) -> None:
         self._closed(self._attach_publisher, self.publisher, error)
