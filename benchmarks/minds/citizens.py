@@ -127,7 +127,7 @@ def talked(model: Model, pair: tuple[tuple[str, str], ...]) -> dict[str, Any]:
         known |= pairs
     fell = sum(sum((a.memory.status.get("fallbacks") or {}).values()) for a in agents)
     return {
-        "right": new,
+        "right": new - fell,  # what the rule said in the model's place is not the model's
         "of": len(said),
         "fallbacks": fell,
         "said": said,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.minds import twosteps
+from benchmarks.minds import decisions, twosteps
 
 from moothall import ReActAgent
 from moothall.models import RecordedModel
@@ -25,3 +25,10 @@ def test_a_small_model_writes_two_calls_of_which_one_takes_the_others_result() -
         ("orders_of", {"user": 41}),
     ]
     assert reply.usage.output_tokens == 18  # the second call costs none
+
+
+def test_a_small_model_says_of_each_block_whether_it_helps_and_that_none_does() -> None:
+    garden, chess = decisions.SITUATIONS[0], decisions.SITUATIONS[5]
+    with RecordedModel(None, MINDS / "dispatcher.jsonl") as model:
+        made = [decisions.chosen(model, *each)["made"] for each in (garden, chess)]
+    assert made == ["GardenBlock", None]
