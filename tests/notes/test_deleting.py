@@ -26,9 +26,14 @@ def test_the_notes_of_a_thread_go_with_its_runs_and_others_stay(tmp_path: Path, 
         for thread in ("anna", "anna/work", "bob", "annabel"):
             noted(notes, journal, thread, by=by)
     assert len(list(notes.rglob("*.md"))) == 4
-    done = moothall("runs", "delete", "--thread", "anna", "--journal", file, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == f"{notes}: 2 notes deleted"
+    if by == "thread":
+        done = moothall("runs", "delete", "--thread", "anna", "--journal", file, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines()[-1] == f"{notes}: 2 notes deleted"
+    else:
+        with Journal(file) as journal:
+            assert journal.delete(thread="anna").folders == [str(notes)]
+        assert forget_thread(notes, "anna") == 2
     assert sorted(each.stem for each in notes.rglob("*.md")) == ["annabel", "bob"]
     assert not (notes / "anna").exists()
 
