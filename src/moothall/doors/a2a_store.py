@@ -264,6 +264,8 @@ class Tasks:
         """Return how far a task of the journal is."""
         if run.state in ("running", "stopped"):
             return WORKING
+        if run.state == "waiting":
+            return WORKING if run.held else INPUT_REQUIRED
         if run.state == "in_doubt":
             journal = _journal_of(self._served.agents[run.agent])
             last = journal.entries(run.id, run.entries - 1) if journal is not None else []
@@ -290,7 +292,8 @@ class Tasks:
         if state == COMPLETED and reply is not None:
             made = [artifact_of(reply.text, reply.value, reply.blocks)] if artifacts else []
         elif state == INPUT_REQUIRED:
-            note = IN_DOUBT
+            waits = "; ".join(map(str, journal.waiting(run.id)))
+            note = f"waiting for {waits}" if run.state == "waiting" else IN_DOUBT
         elif state == FAILED:
             note = f"the run has no reply ({run.state})"
             note += f": {reply.detail}" if reply is not None and reply.detail else ""

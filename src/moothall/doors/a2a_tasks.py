@@ -137,8 +137,12 @@ class Task:
             self._end(REJECTED, str(error))
         except MoothallError as error:
             await asyncio.sleep(0)
-            doubt = self._reply is not None and self._reply.stop_reason == "in_doubt"
-            self._end(*((INPUT_REQUIRED, IN_DOUBT) if doubt else (FAILED, str(error))))
+            reason = "" if self._reply is None else self._reply.stop_reason
+            if reason == "waiting" and self._reply is not None:
+                self._end(INPUT_REQUIRED, self._reply.detail)
+            else:
+                doubt = reason == "in_doubt"
+                self._end(*((INPUT_REQUIRED, IN_DOUBT) if doubt else (FAILED, str(error))))
         except BaseException:
             self._end(FAILED, "the agent failed")
             raise

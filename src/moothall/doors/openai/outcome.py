@@ -50,6 +50,8 @@ def outcome_of(
     `thoughts` has the reasoning of each answer of its model. `alone` says that the client gets the
     reply's text without those of the answers before.
     """
+    if reply.stop_reason == "waiting" and asked.schema is None:
+        return Outcome(reply.detail, [], "", reply.usage, [("", reply.detail)])
     if not gives(agent, reply.stop_reason, reply.text):
         raise failure(reply)
     text = reply.text
@@ -104,7 +106,7 @@ def failure(reply: Reply) -> Wrong:
         return Wrong(detail, None, "insufficient_quota", 429, "insufficient_quota")
     if isinstance(reply.error, ContextOverflow):
         return Wrong(detail, "messages", "context_length_exceeded")
-    status = {"deadline": 504, "in_doubt": 409}.get(reason, 500)
+    status = {"deadline": 504, "in_doubt": 409, "waiting": 409}.get(reason, 500)
     return Wrong(detail, None, reason, status, "server_error")
 
 
