@@ -20,7 +20,6 @@ from journal.process import TESTS
 from journal.waiting_program import begin, clerk
 from moothall import Journal
 
-
 MANY = (pytest.mark.long, pytest.mark.timeout(600))
 
 
