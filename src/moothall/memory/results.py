@@ -15,7 +15,9 @@ from moothall.text.pages import chosen, lines_of, matching, page
 READ: Final = "read_result"
 """The action by which a model reads a result again."""
 NUMBERED: Final = "result"
-"""The key of a tool message with the number of its result, and its hash in a journal or None."""
+"""The key of a tool message with the number of its result, and its hash in a journal.
+
+The hash is None if the message has the whole result, and empty if nothing but the thread has it."""
 LEAST_CHARS: Final = 300
 """A shorter result has no number: a line in its place would be no shorter."""
 
@@ -82,13 +84,22 @@ class Results:
         self.action._gives_back = False
 
     def add(
-        self, name: str, text: str, sources: Sequence[str], keep: Callable[[bytes], str] | None
+        self,
+        name: str,
+        text: str,
+        sources: Sequence[str],
+        is_whole: bool,
+        keep: Callable[[bytes], str] | None,
     ) -> list[Any]:
-        """Give a result the next number; return that, and its hash where a journal keeps it."""
+        """Give a result the next number; return the mark of its message.
+
+        `is_whole`: whether the message has all of it; `keep` stores a value in the journal.
+        """
         self.last += 1
-        is_kept = keep is not None and len(text) > _IN_JOURNAL
-        hash = keep(text.encode("utf-8", "surrogatepass")) if keep is not None and is_kept else None
-        self._hold(self.last, _Result(name, None if is_kept else text, hash, sources))
+        hash = None if is_whole else ""
+        if keep is not None and (len(text) > _IN_JOURNAL or not is_whole):
+            hash = keep(text.encode("utf-8", "surrogatepass"))
+        self._hold(self.last, _Result(name, None if hash else text, hash, sources))
         return [self.last, hash]
 
     def mark(self, number: Any) -> list[Any] | None:
@@ -134,7 +145,7 @@ class Results:
     def _text(self, number: int, result: _Result) -> str:
         if result.text is not None:
             return result.text
-        if result.hash is None:
+        if not result.hash:
             raise ConfigError(
                 f"result {number} is not kept any more: without a journal a conversation keeps its "
                 f"last {_MOST_CHARS // 1_000_000} million characters; call {result.name} again"

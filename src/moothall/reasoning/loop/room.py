@@ -124,8 +124,9 @@ class LongResults:
             elif call.action is not None:
                 sources = sources_of_result(call, self._thread.texts, result)
                 keep = None if self._record is None else self._record.keep
-                mark = self._results.add(call.name, content, sources, keep)
-                if len(content) > limit:
+                is_whole = len(content) <= limit
+                mark = self._results.add(call.name, content, sources, is_whole, keep)
+                if not is_whole:
                     content = excerpt(content, limit, f"result {mark[0]}, see {own.name}")
                     self._offer(joined)
         if mark is None:
