@@ -12,7 +12,6 @@ characters. With Pydantic AI and deepagents installed, they do the same beside u
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -72,7 +71,14 @@ def searches() -> None:
 
 
 def pydantic_ai_search(functions: list[dict[str, Any]]) -> Callable[[str], Sequence[str]]:
-    raise NotImplementedError
+    """Its own search, by default for models without one; it returns ten, of which five count."""
+    from pydantic_ai.tools import ToolDefinition
+    from pydantic_ai.toolsets._tool_search import keywords_search_fn
+
+    tools = [
+        ToolDefinition(name=each["name"], description=each["description"]) for each in functions
+    ]
+    return lambda question: keywords_search_fn(None, [question], tools)[:5]
 
 
 def tokens() -> None:
@@ -115,14 +121,13 @@ class Prompts:
         self.made.append([*messages])
         return sum(map(len, messages)) <= WINDOW * CHARS
 
-    def show(self, who: str, refused: int, reached: int, calls: int) -> None:
+    def show(self, who: str, refused: int, calls: int) -> None:
         first = self.made[: calls + 1]  # before results are read again
         grows = sum(after[: len(before)] == before for before, after in pairwise(first))
         largest = max(sum(map(len, each)) for each in self.made) / CHARS
         emit("long results: refused as too long", who, refused, "prompts", of=len(self.made))
         emit("long results: largest prompt", who, largest, "tokens", window=WINDOW)
         emit("long results: only extend the one before", who, grows / calls, "share")
-        emit("long results: read again", who, reached, "results", of=calls)
 
 
 def ours(calls: int) -> None:
@@ -157,21 +162,20 @@ def ours(calls: int) -> None:
     reached = sum(
         f"line 600 of page {n}:" in str(s.result.get("result")) for n, s in enumerate(again, 1)
     )
-    prompts.show("moothall", refused, reached, calls)
+    prompts.show("moothall", refused, calls)
+    emit("long results: read again", "moothall", reached, "results", of=calls)
 
 
 def deepagents(calls: int) -> None:
     from deepagents import create_deep_agent
     from langchain_core.language_models.chat_models import BaseChatModel
-    from langchain_core.messages import AIMessage, ToolMessage
+    from langchain_core.messages import AIMessage
     from langchain_core.outputs import ChatGeneration, ChatResult
 
     prompts = Prompts()
-    state: dict[str, Any] = {"asked": 0, "refused": 0, "reached": 0}
+    state = {"asked": 0, "refused": 0, "summaries": 0}
 
     class Reads(BaseChatModel):  # type: ignore[misc]
-        profile: Any = {"max_input_tokens": WINDOW}
-
         @property
         def _llm_type(self) -> str:
             return "fake"
@@ -180,40 +184,31 @@ def deepagents(calls: int) -> None:
             return self
 
         def _generate(self, messages: Any, *_: Any, **__: Any) -> Any:
-            texts = [
-                f"{each.type}{each.content}{getattr(each, 'tool_calls', '')}" for each in messages
-            ]
-            if not prompts.take(texts):
-                state["refused"] += 1
-            state["asked"] += 1
-            n = state["asked"]
-            if n > 1 and isinstance(messages[-1], ToolMessage) and n > calls + 1:
-                state["reached"] += f"line 600 of page {n - calls - 1}:" in str(
-                    messages[-1].content
-                )
-            if n <= calls:
-                call = {"name": "fetch", "args": {"n": n}, "id": f"c{n}"}
-            elif n <= 2 * calls:
-                path = f"/large_tool_results/c{n - calls}"
-                args = {"file_path": path, "offset": 599, "limit": 1}
-                call = {"name": "read_file", "args": args, "id": f"r{n}"}
-            else:
-                return ChatResult(generations=[ChatGeneration(message=AIMessage("done"))])
-            return ChatResult(
-                generations=[ChatGeneration(message=AIMessage("", tool_calls=[call]))]
+            if len(messages) == 1 and "Context Extraction" in str(messages[0].content):
+                state["summaries"] += 1
+                return made(AIMessage("All pages up to here were read."))
+            state["refused"] += not prompts.take(
+                [f"{m.type}{m.content}{getattr(m, 'tool_calls', '')}" for m in messages]
             )
+            state["asked"] += 1
+            if (n := state["asked"]) > calls:
+                return made(AIMessage("done"))
+            call = {"name": "fetch", "args": {"n": n}, "id": f"c{n}"}
+            return made(AIMessage("", tool_calls=[call]))
+
+    def made(message: Any) -> Any:
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
     def fetch(n: int) -> str:
         """Fetch a page."""
         return page(n)
 
-    agent = create_deep_agent(model=Reads(), tools=[fetch])
+    model = Reads(profile={"max_input_tokens": WINDOW})
+    agent = create_deep_agent(model=model, tools=[fetch])
     given = {"messages": [{"role": "user", "content": "Read all pages."}]}
-    try:
-        agent.invoke(given, {"recursion_limit": 100 * calls})
-    except Exception as error:
-        print(json.dumps({"peer": "deepagents", "ended": f"{type(error).__name__}: {error}"[:200]}))
-    prompts.show("deepagents", state["refused"], state["reached"], calls)
+    agent.invoke(given, {"recursion_limit": 100 * calls})
+    prompts.show("deepagents", state["refused"], calls)
+    emit("long results: summaries that its model wrote", "deepagents", state["summaries"], "calls")
 
 
 def main() -> None:
