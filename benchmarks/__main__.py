@@ -21,7 +21,7 @@ NAMES = (
     *("agreement", "notes"),
     *("local_model", "choices", "loop", "dualact", "memory", "folder", "journal", "http", "amqp"),
     *("citations", "research", "research_speed", "hostile", "studio", "doors", "door_requests"),
-    *("origins", "agentdojo", "injections", "mesa_models", "killed"),
+    *("origins", "agentdojo", "injections", "mesa_models", "killed", "many"),
 )
 
 
