@@ -173,7 +173,8 @@ def good(thinker: ReActAgent, done: list[Any]) -> None:
     assert (reply.text, reply.stop_reason, done) == ("3", "done", [(1, 2)])
     for item in thinker.memory.get_memories():
         # Whatever was answered, memory is what any provider takes.
-        assert set(item) - {"fault"} <= {"role", "content", "tool_calls", "tool_call_id", "name"}
+        known = {"role", "content", "tool_calls", "tool_call_id", "name", "provenance"}
+        assert set(item) <= known
         item["content"].encode()
         assert len(item.get("tool_calls", ())) <= 128
 

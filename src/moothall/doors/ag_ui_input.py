@@ -6,7 +6,7 @@ from typing import Any
 
 from moothall.doors.openai.input import Wrong
 from moothall.jsonvalue import json_text
-from moothall.provenance import OUTSIDE
+from moothall.provenance import with_sources
 
 
 def messages_of(given: Any) -> list[dict[str, Any]]:
@@ -57,4 +57,4 @@ def context_of(given: Any) -> list[dict[str, Any]]:
     if not lines:
         return []
     text = "\n".join(("What the page of the user shows:", *lines))
-    return [{"role": "system", "content": text, OUTSIDE: ["the page of the user"]}]
+    return [with_sources({"role": "system", "content": text}, ["the page of the user"])]

@@ -30,7 +30,7 @@ from moothall.journal.store.by_path import opened
 from moothall.journal.tally import TASK_CHARS, Tally, searched
 from moothall.journal.waits import Waits
 from moothall.jsonvalue import readable
-from moothall.provenance import OUTSIDE
+from moothall.provenance import with_sources
 from moothall.provenance.reading import READ, give_back
 
 _ABOUT_TASK: Final = 10  # so many entries of a run have its task, with its mark
@@ -242,7 +242,7 @@ class Journal:
         if not isinstance(hash, str) or not _SHA256.fullmatch(hash):
             raise ConfigError(f"hash= must be a sha256 in hexadecimal digits, got {hash!r:.80}")
         value = self._file.kept(hash)
-        give_back([{OUTSIDE: [f"journal {self.path}"]}])  # whose value it is, is not known
+        give_back([with_sources({}, [f"journal {self.path}"])])  # whose value it is, is not known
         return value
 
     def replay(self, run_id: str) -> Any:

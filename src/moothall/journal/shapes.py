@@ -162,7 +162,8 @@ def _of_ours(kind: str, entry: str, data: dict[str, Any]) -> Shape:
     if entry == "started" and "part" in data:
         return {"agent": str}  # whose part it is
     if entry == "state":
-        messages = {"messages?": [_MESSAGE], "rows?": [{"step": int, "time": str}]}
+        marks = [{"message": int, "provenance?": dict, "result?": list}]
+        messages = {"messages?": [_MESSAGE], "marks?": marks, "rows?": [{"step": int, "time": str}]}
         rounds = {"conclusions?": [_CONCLUSION], "decisions?": [_DECISION]}
         return {"appended": {**messages, **rounds} if kind in _WITH_ROUNDS else messages}
     if entry == "ended":

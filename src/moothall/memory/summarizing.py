@@ -15,7 +15,7 @@ from moothall.arguments import check_integer, names_checked
 from moothall.errors import ConfigError, ModelError, StateError, TooManyThreads
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.memory import Memory, check_memory, last
-from moothall.provenance import OUTSIDE, sources_of, union
+from moothall.provenance import sources_of, union, with_sources
 from moothall.provenance.reading import give_back
 from moothall.text import copied_stretch, counted, one_line
 from moothall.threads import WORKERS, guard, in_child
@@ -170,8 +170,8 @@ class SummarizingMemory(TokenBoundedMemory):
         with self._lock:
             give_back((*self._summary_message(), *self._items))
             items = _copied(self._items)
-            sources = {OUTSIDE: [*self._sources]} if self._sources else {}
-            return {"summary": self._summary, "items": items, **sources, **self._told_state()}
+            made = {"summary": self._summary, "items": items, **self._told_state()}
+            return with_sources(made, self._sources)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace all memories by another memory's state. A summary in progress is dropped.
@@ -322,7 +322,7 @@ class SummarizingMemory(TokenBoundedMemory):
         if not self._summary:
             return []
         message: dict[str, Any] = {"role": "user", "content": _HEADING + self._summary}
-        return [message | {OUTSIDE: [*self._sources]} if self._sources else message]
+        return [with_sources(message, self._sources)]
 
     @property
     def _at_once(self) -> float:

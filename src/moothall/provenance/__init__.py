@@ -1,10 +1,10 @@
 """Provenance: where the texts of a thread come from, and with them the values of a call."""
 
-from moothall.provenance.origin import OUTSIDE as OUTSIDE
 from moothall.provenance.origin import Kind as Kind
 from moothall.provenance.origin import Origin as Origin
 from moothall.provenance.origin import Origins as Origins
 from moothall.provenance.origin import origins_of as origins_of
 from moothall.provenance.origin import sources_of as sources_of
 from moothall.provenance.origin import union as union
+from moothall.provenance.origin import with_sources as with_sources
 from moothall.provenance.texts import Texts as Texts

@@ -8,9 +8,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["user", "program", "outside"]
 
+FIELD: Final = "provenance"
+"""The field of a chat message in a memory with its marks, of which `sources` says where it comes
+from, if from outside, or what its writer had read from there. Models are not shown it."""
 OUTSIDE: Final = "outside"
-"""The key of a chat message that comes from outside, or that a model wrote after it had read
-something from there: a list of the sources. Models are not shown it."""
+"""The key that earlier versions kept the sources in."""
 
 _MOST_SOURCES: Final = 16
 
@@ -54,10 +56,19 @@ def origins_of(given: Any) -> Origins:
 
 def sources_of(message: Any) -> list[str]:
     """Return the outside sources that a chat message names; empty for none."""
-    given = message.get(OUTSIDE) if isinstance(message, dict) else None
+    if not isinstance(message, dict):
+        return []
+    kept = message.get(FIELD)
+    given = kept.get("sources") if isinstance(kept, dict) else message.get(OUTSIDE)
     if not isinstance(given, list):
         return []
     return [each for each in given if isinstance(each, str)]
+
+
+def with_sources(message: dict[str, Any], sources: Iterable[str]) -> dict[str, Any]:
+    """Return a chat message as one that comes from these sources, if there are any."""
+    found = [*sources]
+    return {**message, FIELD: {"sources": found}} if found else message
 
 
 def sources_within(kept: Any) -> Iterator[str]:
@@ -67,8 +78,6 @@ def sources_within(kept: Any) -> Iterator[str]:
         each = waiting.pop()
         if isinstance(each, dict):
             yield from sources_of(each)
-            if isinstance(about := each.get("provenance"), dict):
-                yield from sources_of({OUTSIDE: about.get("sources")})
             waiting += each.values()
         elif isinstance(each, list):
             waiting += each

@@ -17,7 +17,8 @@ from moothall.arguments import check_boolean, check_integer
 from moothall.errors import ConfigError
 from moothall.jsonvalue import readable
 from moothall.message import REPLYING
-from moothall.provenance import OUTSIDE
+from moothall.provenance import with_sources
+from moothall.provenance.marks import has_marks
 from moothall.provenance.reading import READ, Beside, is_adrift
 from moothall.reasoning.charging import (
     MAX_NESTED_MODEL_CALLS,
@@ -395,8 +396,8 @@ class ConversationalAgent(Threaded):
             HookError: a hook failed
         """
         item = as_memory(message)
-        if OUTSIDE not in item and (sources := sources_of_asker(self)[0]):
-            item[OUTSIDE] = sources
+        if not has_marks(item):
+            item = with_sources(item, sources_of_asker(self)[0])
         id = thread_id(thread)
         if self.shared and id is not None:
             item["content"], id = marked_with(id, item.get("content")), None

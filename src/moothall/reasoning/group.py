@@ -14,7 +14,7 @@ from moothall.agent import Agent
 from moothall.errors import DeadlineExceeded, ModelError, StateError
 from moothall.journal.stop_reason import ANSWERED
 from moothall.models.protocol import stated_usage
-from moothall.provenance.origin import OUTSIDE, union
+from moothall.provenance.origin import union
 from moothall.provenance.reading import READ, MemberReading
 from moothall.reasoning.charging import budget_of, share_budget
 from moothall.reasoning.events import CallStarted, Done, Event
@@ -194,8 +194,7 @@ async def ask_member(
         with within(READ, read):
             reply = await _request(agent, content, options, request, emit)
         if sources := union(read.read):  # kept with the reply, which is recorded
-            marked: Any = {"role": "assistant", "content": reply.text, OUTSIDE: sources}
-            reply = replace(reply, messages=[*reply.messages, marked])
+            reply = replace(reply, outside=(*reply.outside, *sources))
         if reply.stop_reason not in ANSWERED and getattr(agent, "decides_in_words", False):
             raise _Unanswered(reply)  # a resumed run asks a person again
         return reply

@@ -12,6 +12,7 @@ from moothall.arguments import check_function
 from moothall.errors import ConfigError, DeadlineExceeded, DefinitionError, HookError
 from moothall.jsonvalue import copy_json
 from moothall.models.protocol import ModelReply, Usage
+from moothall.provenance.marks import bare, marks_of, stored
 from moothall.reasoning.record import Record
 from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.reply_context import ONCE, deps_of
@@ -210,10 +211,11 @@ async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -
         item: dict[str, Any] = agent._as_observed(made["message"])
         return item
 
-    kwargs = {"run_id": None, "thread": thread.id, "message": item}
+    marks, shown = marks_of(item), bare(item)
+    kwargs = {"run_id": None, "thread": thread.id, "message": shown}
     with within(ONCE, None):  # an observation that a hook causes is not this message of the run
         item = check(await run_hooks(agent, "pre_observe", kwargs, check))
-    await agent._remember(item, thread)
+    await agent._remember(stored(item, marks), thread)
     with within(ONCE, None):
         await run_hooks(agent, "post_observe", {**kwargs, "message": item}, check)
 

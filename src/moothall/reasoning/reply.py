@@ -21,7 +21,7 @@ from moothall.errors import (
 from moothall.journal.stop_reason import ANSWERED, StopReason
 from moothall.jsonvalue import deep_json, json_line
 from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
-from moothall.provenance import OUTSIDE, Origins
+from moothall.provenance import Origins, with_sources
 from moothall.text import counted, cut, display, error_message, escaped_json, log_failure, shorten
 
 _LOGGER = logging.getLogger("moothall.reasoning")
@@ -111,6 +111,7 @@ class Reply(_InCell, Generic[T_co]):
         detail: more on the stop reason, in words; may be empty
         error: the exception that ended it, if `stop_reason` is `error`
         run_id: the id of the run
+        outside: the sources of what it may repeat from outside, such as pages that were read
     """
 
     text: str
@@ -122,6 +123,7 @@ class Reply(_InCell, Generic[T_co]):
     detail: str = ""
     error: BaseException | None = None
     run_id: str | None = None
+    outside: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if self.value is ...:  # a reply made without a value
@@ -301,7 +303,7 @@ class Utterance:
         message: dict[str, Any] = {"role": "user", "content": self.heard(ids)}
         if self.speaker is not None:
             message["name"] = self.speaker
-        return message | ({OUTSIDE: [*self.outside]} if self.outside else {})
+        return with_sources(message, self.outside)
 
 
 def shown(id: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from moothall.agent import CURRENT, Agent
 from moothall.errors import ConfigError, HopLimitExceeded, RequestCancelled
 from moothall.message import REPLYING, address
-from moothall.provenance import Texts, sources_of, union
+from moothall.provenance import Texts, union
 from moothall.provenance.reading import READ, given_beside
 from moothall.reasoning.charging import called_each_other
 from moothall.reasoning.thread import Thread, thread_of_sender
@@ -316,7 +316,7 @@ def tell_caller(agent: Any, thread: Thread) -> None:
 
 def note_member(request: ReplyRequest, agent: Any, reply: Reply) -> None:
     """Keep in a group's thread the outside sources that a member had read before its reply."""
-    sources = [source for each in reply.messages for source in sources_of(each)]
+    sources = [*reply.outside]
     if getattr(agent, "_untracked", False):
         sources.append(f"agent {agent.id}")
     elif getattr(agent, "_member_agents", ()):  # a group: its reply has no messages of its members

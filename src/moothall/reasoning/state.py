@@ -11,7 +11,8 @@ from moothall.errors import StateError
 from moothall.jsonvalue import NotJSON, as_json, copy_json, deep_json, to_json
 from moothall.memory.memory import Memory
 from moothall.models.protocol import Usage, answer_json, answer_of_json, usage_json
-from moothall.provenance import origins_of
+from moothall.provenance import origins_of, sources_of, union
+from moothall.provenance.marks import bare
 from moothall.reasoning.reply import Reply, Step
 
 if TYPE_CHECKING:
@@ -51,13 +52,18 @@ def reply_json(reply: Reply) -> dict[str, Any]:
         **{name: as_json(getattr(reply, name)) for name in names},
         "steps": [dumped(step) for step in reply.steps],
         "usage": usage_json(reply.usage),
+        **({"outside": [*reply.outside]} if reply.outside else {}),
     }
 
 
 def reply_of_json(given: dict[str, Any]) -> Reply:
     """Return a reply from its JSON data."""
     steps = [Step(**{**s, "origins": origins_of(s.get("origins"))}) for s in given["steps"]]
-    return Reply(**{**given, "steps": steps, "usage": Usage(*given["usage"])})
+    messages, outside = given["messages"], given.get("outside", ())
+    made = {**given, "steps": steps, "usage": Usage(*given["usage"])}
+    # Of an earlier version, in which the messages had them.
+    outside = union((*outside, *(source for each in messages for source in sources_of(each))))
+    return Reply(**{**made, "messages": [*map(bare, messages)], "outside": (*outside,)})
 
 
 REPLY: Final = Codec(reply_json, reply_of_json)

@@ -41,7 +41,7 @@ from moothall.doors.openai.stored import StoredResponses
 from moothall.doors.served import Caller, Served, id_in
 from moothall.errors import MoothallError, NobodyToAsk, RequestError
 from moothall.models.protocol import ReasoningPiece, TextPiece
-from moothall.provenance import OUTSIDE
+from moothall.provenance import with_sources
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import CallStarted, Done, MessageAdded
 from moothall.reasoning.loop.answer import demand_of
@@ -160,7 +160,7 @@ class OpenAIDoor:
         """Answer a request; `keep` gets the reply and the question before the client does."""
         before, content = parted(asked, agent, whole=isinstance(form, ChatCompletion))
         if not isinstance(agent, ReActAgent):  # whose own messages have their marks
-            _mark_answers(history, agent)
+            history = _marked(history, agent)
         before = [*history, *before]
         demand = demand_of(asked.tools) if asked.must_call else ""
         if told := "\n\n".join(filter(None, (asked.instructions, demand))):
@@ -245,7 +245,7 @@ def parted(
             if tool.name in taken:
                 text = f"{tool.name!r} is an action of the agent's own: give the tool another name"
                 raise Wrong(text, "tools")
-        _mark_answers(messages, agent)
+        messages = _marked(messages, agent)
         new = 0
         if whole:
             answers = [n for n, each in enumerate(messages) if each["role"] == "assistant"]
@@ -255,16 +255,19 @@ def parted(
         return messages[:new], content_for(messages[new:])
     if asked.tools or messages[-1]["role"] != "user":
         raise Wrong(f"agent {agent.id!r} has no model that may call a client's tools", "tools")
-    _mark_answers(messages, agent)
-    return messages[:-1], messages[-1]["content"]
+    return _marked(messages[:-1], agent), messages[-1]["content"]
 
 
-def _mark_answers(messages: list[dict[str, Any]], agent: Any) -> None:
-    """Mark the earlier answers of an agent that may have read something from outside."""
-    if _may_read(agent):
-        for message in messages:
-            if message["role"] == "assistant" and message["content"]:
-                message[OUTSIDE] = ["an earlier answer"]
+def _marked(messages: list[dict[str, Any]], agent: Any) -> list[dict[str, Any]]:
+    """Return messages; the answers of an agent that may have read from outside come from there."""
+    if not _may_read(agent):
+        return messages
+    return [
+        with_sources(each, ["an earlier answer"])
+        if each["role"] == "assistant" and each["content"]
+        else each
+        for each in messages
+    ]
 
 
 def _may_read(agent: Any) -> bool:

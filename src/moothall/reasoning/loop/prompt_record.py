@@ -11,6 +11,7 @@ from weakref import ref
 from pydantic_core import to_json as plain_json
 
 from moothall.jsonvalue import json_text, read_json
+from moothall.provenance.marks import bare
 from moothall.reasoning.read_record import kept_list
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def recorded_prompt(
         if entry.path != path:
             continue
         if entry.kind == "state":
-            own += entry.data.get("appended", {}).get("messages", ())
+            own += map(bare, entry.data.get("appended", {}).get("messages", ()))
         noted = entry.data.get("prompt")
         if noted is not None:
             if "before" in noted:
@@ -116,7 +117,8 @@ def recorded_prompt(
             if noted is None:
                 return None
             after = read_json(noted.get("after", "[]"))
-            return {"messages": [*before, *own[slice(*noted["own"])], *after], **about}
+            messages = [*before, *own[slice(*noted["own"])], *after]
+            return {"messages": [*map(bare, messages)], **about}
     return None
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import repeat
-from operator import contains, is_
+from operator import is_
 from typing import Any, Final
 
 from moothall.action import Action
 from moothall.jsonvalue import as_json, json_line
-from moothall.memory.results import NUMBERED
-from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
+from moothall.provenance import Origin, Origins, Texts, sources_of, union
 from moothall.provenance.addresses import MOST, addresses_in
+from moothall.provenance.marks import Marks, bare, has_marks, marks_of
 from moothall.provenance.questions import question_on
 from moothall.provenance.texts import UNTRACED, Traced, same
 from moothall.provenance.values import fold
@@ -19,24 +18,6 @@ from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
 from moothall.text import cut
-
-ALWAYS: Final = "always"
-"""The key of a tool message with the values from outside that are permitted for the thread."""
-
-SAID: Final = "said"
-"""The key of a tool message with what a person answered to the action's questions."""
-
-FAULT: Final = "fault"
-"""The key of a tool message of a call that was not executed, since its arguments were wrong."""
-
-OWN: Final = "own"
-"""The key of a tool message with the values of a result from outside that are the program's."""
-
-WROTE: Final = "wrote"
-"""The key of a tool message with the parameters by which the action was given something from
-outside, which it may have kept."""
-
-_MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT, OWN, WROTE, NUMBERED))
 
 _PARTED: Final = (list, tuple, dict)
 _SHOWN: Final = 3
@@ -68,11 +49,11 @@ def look(
     if new is None:
         new = messages
     texts = thread.texts
+    if not thread.marked and any(map(has_marks, new)):
+        thread.marked = True
     if texts is None:
-        if whole and any(FAULT in each or NUMBERED in each for each in new):
-            thread.marked = True
         # What nobody has looked at yet may be of an earlier version, without marks.
-        found = request.outside or told or any(map(contains, new, repeat(OUTSIDE)))
+        found = request.outside or told or (thread.marked and any(map(sources_of, new)))
         if not found and (not whole or not any(_of_unknown(each, find) for each in new)):
             return
         new = messages
@@ -86,18 +67,18 @@ def look(
             texts.read(text, [source])
     args: dict[Any, Any] = {}
     for message in new:
-        _take(texts, message, find)
+        marks = _take(texts, message, find)
         for call in message.get("tool_calls") or ():
             args[call.get("id")] = call.get("args")
-        if isinstance(names := message.get(WROTE), list):
+        if marks.wrote:
             given = args.get(message.get("tool_call_id"))
-            _keep(texts, given if isinstance(given, dict) else {}, names, message, find)
+            _keep(texts, given if isinstance(given, dict) else {}, marks.wrote, message, find)
 
 
 def _keep(
     texts: Texts,
     given: dict[str, Any],
-    names: list[Any],
+    names: Sequence[str],
     message: dict[str, Any],
     find: Callable[[str], Action | None],
 ) -> None:
@@ -114,20 +95,21 @@ def _changes(action: Action) -> bool:
 
 
 def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
-    if message.get("role") != "tool" or FAULT in message:
+    if message.get("role") != "tool" or marks_of(message).fault:
         return False
     action = find(str(message.get("name", "")))
     return action is None or action.outside
 
 
-def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | None]) -> None:
+def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | None]) -> Marks:
     role, content = message.get("role"), message.get("content")
-    sources = sources_of(message)
+    marks = marks_of(message)
+    sources = [*marks.sources]
     if role == "assistant":
         texts.note(sources)
     elif sources:
         texts.read(content, sources)
-    elif FAULT in message:
+    elif marks.fault:
         pass  # it repeats what the model wrote
     elif role == "tool":
         name = str(message.get("name", ""))
@@ -139,12 +121,12 @@ def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | 
         texts.add(content, "program", "prompt")
     else:
         texts.add(content, "user")
-    for said in message.get(SAID, ()):
+    for said in marks.said:
         texts.add(said, "user")
-    if role == "tool" and isinstance(own := message.get(OWN), list):
-        texts.know([each for each in own if _is_plain(each)], str(message.get("name", "")))
-    if isinstance(always := message.get(ALWAYS), list):
-        texts.always.update(filter(_is_text, always))
+    if role == "tool" and marks.own:
+        texts.know([each for each in marks.own if _is_plain(each)], str(message.get("name", "")))
+    texts.always.update(filter(_is_text, marks.always))
+    return marks
 
 
 def _is_text(value: Any) -> bool:
@@ -287,48 +269,40 @@ def note_of(asked: list[tuple[str, str]]) -> str:
     return said if len(asked) <= _SHOWN else f"{said}; and {len(asked) - _SHOWN} other values"
 
 
-def mark_result(
-    message: dict[str, Any], call: RequestedCall, thread: Thread, request: ReplyRequest
-) -> None:
-    """Mark a call's result, if it comes from outside, in its message."""
-    if call.said:
-        message[SAID] = [*call.said]
-    if thread.texts is None and not ((call.action and call.action.outside) or call.read):
-        result = (call.result or {}).get("result")
-        if not isinstance(result, _PARTED):  # the fastest way
-            return
+def marks_of_result(call: RequestedCall, thread: Thread, request: ReplyRequest) -> Marks | None:
+    """Return the marks of a call's result."""
+    is_outside = call.action is not None and call.action.outside
+    result = (call.result or {}).get("result")
+    is_new = thread.texts is None and not (is_outside or call.read or call.said)
+    if is_new and not isinstance(result, _PARTED):  # the fastest way
+        return None
     sources = sources_of_result(call, thread.texts, call.result or {})
+    own: list[Any] = []
     if sources:
-        marked(message, sources)
-        own = call.action is not None and call.begun and call.action.own
-        if own and (values := own_values((call.result or {}).get("result"), own)):
-            message[OWN] = values
+        if call.action is not None and call.begun and call.action.own:
+            own = own_values(result, call.action.own)
         if thread.texts is None:  # the next prompt fills it
             thread.texts, thread.looked = Texts(request.on_behalf), None
             thread.texts.note(sources)
-    if call.always:
-        message[ALWAYS] = [*call.always]
-    action = call.action
-    if call.begun and call.foreign and not (action and action.outside and action.idempotent):
-        message[WROTE] = [*call.foreign]
+    wrote: list[str] = []
+    if call.begun and call.foreign and not (is_outside and call.action and call.action.idempotent):
+        wrote = [*call.foreign]
+    return Marks(sources, call.always, call.said, own=own, wrote=wrote)
 
 
-def mark_fault(message: dict[str, Any], call: RequestedCall, thread: Thread) -> None:
-    """Mark the message of a call that was not executed, since something in it was wrong.
+def marks_of_fault(call: RequestedCall, thread: Thread) -> Marks:
+    """Return the marks of a call that was not executed, since something in it was wrong.
 
-    It repeats what the model wrote: the name that no action has, or a value.
+    Its message repeats what the model wrote: the name that no action has, or a value.
     """
-    if call.action is None or call.action.outside:
-        message[FAULT] = thread.marked = True
-    if thread.texts is not None:
-        marked(message, thread.texts.sources)
+    written = marks_after_reading(thread)
+    fault = call.action is None or call.action.outside
+    return Marks(() if written is None else written.sources, fault=fault)
 
 
-def marked(message: dict[str, Any], sources: list[str]) -> dict[str, Any]:
-    """Return a message, with the sources of what is from outside in it."""
-    if sources:
-        message[OUTSIDE] = [*sources]
-    return message
+def marks_after_reading(thread: Thread) -> Marks | None:
+    """Return the marks of what a model writes after it has read something from outside."""
+    return None if thread.texts is None else Marks([*thread.texts.sources])
 
 
 class Shown:
@@ -346,15 +320,9 @@ class Shown:
         given, known = messages[first:], len(self._given)
         if len(given) < known or not all(map(is_, given, self._given)):
             known = 0
-        self._made = [*self._made[:known], *map(_bare, given[known:])]
+        self._made = [*self._made[:known], *map(bare, given[known:])]
         self._given = given
         return [*messages[:first], *self._made]
-
-
-def _bare(message: dict[str, Any]) -> dict[str, Any]:
-    if _MARKS.isdisjoint(message):
-        return message
-    return {key: value for key, value in message.items() if key not in _MARKS}
 
 
 def sources_of_result(

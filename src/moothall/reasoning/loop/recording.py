@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from moothall.dispatch import named
 from moothall.errors import MoothallError, RunHeld
+from moothall.memory.results import NUMBERED
 from moothall.models.protocol import NO_USAGE, Usage, usage_json
-from moothall.provenance import origins_of
+from moothall.provenance import origins_of, sources_of, union
+from moothall.provenance.marks import FIELD, Marks, bare, has_marks, marks_of
 from moothall.reasoning.charging import charge_spent, spending
 from moothall.reasoning.events import CallEnded, CallStarted, MessageAdded
 from moothall.reasoning.loop.answer import Answer
 from moothall.reasoning.loop.results import error_of
 from moothall.reasoning.read_record import ReadRecord, fingerprint
-from moothall.reasoning.record import APPENDED, Record
+from moothall.reasoning.record import APPENDED, LIVE, Record
 from moothall.reasoning.reply import Reply, Step, Stop
 from moothall.reasoning.reply_request import AnswerSchema
 from moothall.reasoning.resume import ReplayOffsets, overlap, reply_at_end
@@ -54,11 +56,48 @@ class LoopState:
     defers: bool | None = None  # whether actions of servers are deferred, once it is decided
     joined: list[str] = field(default_factory=list, metadata=APPENDED)  # deferred actions found
     messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
+    # Of the messages that have some: each with the number of its message.
+    marks: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
+    earlier: list[dict[str, Any]] = field(default_factory=list, metadata=LIVE)
+
+    def __post_init__(self) -> None:
+        # Earlier versions recorded the marks within the messages.
+        for number, message in enumerate(self.messages):
+            if has_marks(message):
+                kept = _kept(marks_of(message), message.get(NUMBERED))
+                self.earlier.append({"message": number, **kept})
+                self.messages[number] = bare(message)
+
+    def add(self, message: dict[str, Any], marks: Marks | None = None, number: Any = None) -> None:
+        """Add a message; beside it stand its marks, and the number of its result."""
+        if kept := _kept(marks, number):
+            self.marks.append({"message": len(self.messages), **kept})
+        self.messages.append(message)
+
+    def stored(self, after: int = 0, upto: int | None = None) -> list[dict[str, Any]]:
+        """Return messages as a memory keeps them, with their marks."""
+        made = self.messages[after:upto]
+        for each in (*self.earlier, *self.marks):
+            if 0 <= (place := each["message"] - after) < len(made):
+                made[place] = {**made[place], **each}
+                del made[place]["message"]
+        return made
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Return the outside sources of what was read and written."""
+        marks = (*self.earlier, *self.marks)
+        return (*union(source for each in marks for source in sources_of(each)),) if marks else ()
 
     def hear(self) -> None:
         """Have no fault and no repetition: the user has spoken."""
         self.faults, self.unusable, self.same, self.before = "", 0, 0, []
+
+
+def _kept(marks: Marks | None, number: Any) -> dict[str, Any]:
+    kept: dict[str, Any] = {FIELD: marks.json()} if marks else {}
+    return kept if number is None else {**kept, NUMBERED: number}
 
 
 def over(reply: Reply) -> dict[str, Any]:
@@ -71,7 +110,8 @@ def as_it_ended(record: ReadRecord[LoopState], schema: AnswerSchema | None = Non
     """Return the reply that a run ended with, its value as the requested type."""
     state, over = record.state or LoopState(), record.over
     assert over is not None
-    return reply_at_end(record, schema, state.messages, state.steps, Usage(*over["usage"]))
+    reply = reply_at_end(record, schema, state.messages, state.steps, Usage(*over["usage"]))
+    return replace(reply, outside=state.outside)
 
 
 def program_of(agent: Looping) -> dict[str, Any]:
@@ -166,10 +206,12 @@ def remember(
 
 def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
     """Add to a memory what it lacks of a run's messages."""
-    messages = record.state.messages if record.state is not None else []
+    messages = record.state.stored() if record.state is not None else []
     after = 0
     if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
-        after = _known(memory, record, "messages") or overlap(memory.get_memories(), messages)
+        after = _known(memory, record, "messages") or overlap(
+            [*map(bare, memory.get_memories())], [*map(bare, messages)]
+        )
     remember(memory, record, messages[after:], after)
 
 
@@ -210,7 +252,7 @@ def tell_past(agent: str, request: ReplyRequest, entries: Sequence[Entry]) -> No
     for entry in entries:
         if entry.kind == "state":
             for message in entry.data["appended"].get("messages", ()):
-                request.tell(MessageAdded, agent, message, past=True)
+                request.tell(MessageAdded, agent, bare(message), past=True)
         for event, *parts in call_events(agent, entry, begun):
             request.tell(event, *parts, past=True)
 
@@ -270,14 +312,14 @@ def park(run: Any, answer: Answer) -> None:
     waits = {place: call.waits for place, call in enumerate(answer.calls) if call.waits}
     state = run.state
     messages, steps, owed = len(state.messages), len(state.steps), state.owed
-    joined = len(state.joined)
+    joined, marks = len(state.joined), len(state.marks)
     if owed is not None:
         state.owed = [place for place in owed if place not in waits]
     for place, stop in waits.items():
         answer.calls[place].result = {"result": str(stop)}
     run._keep(answer)
-    state.open, state.owed = {"messages": state.messages[messages:], "waits": list(waits)}, owed
-    del state.messages[messages:], state.steps[steps:], state.joined[joined:]
+    state.open, state.owed = {"messages": state.stored(messages), "waits": list(waits)}, owed
+    del state.messages[messages:], state.steps[steps:], state.joined[joined:], state.marks[marks:]
     _save_as_before(run)
 
 
@@ -299,7 +341,8 @@ async def show_open(
             if other.state is None:
                 continue
             if messages := other.state.open.get("messages"):
-                other.state.messages += messages
+                for message in messages:
+                    other.state.add(bare(message), marks_of(message), message.get(NUMBERED))
                 other.state.owed, other.state.open = other.state.open["waits"], {}
                 other.save(other.state)
                 part.end("waiting")

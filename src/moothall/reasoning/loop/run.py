@@ -19,10 +19,10 @@ from moothall.errors import (
 )
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.memory.memory import Memory
-from moothall.memory.results import NUMBERED
 from moothall.models.ask import attempted
 from moothall.models.base import with_options
 from moothall.models.protocol import Model, stated_usage
+from moothall.provenance.marks import Marks
 from moothall.reasoning.charging import budgeted
 from moothall.reasoning.events import MessageAdded, MessagesLeftOut
 from moothall.reasoning.loop import results
@@ -38,7 +38,12 @@ from moothall.reasoning.loop.chain import around_model, chained
 from moothall.reasoning.loop.discovery import join
 from moothall.reasoning.loop.parts import Looping, context_of, messages_of
 from moothall.reasoning.loop.prompt_record import PromptRecord
-from moothall.reasoning.loop.provenance import look, mark_fault, mark_result, marked
+from moothall.reasoning.loop.provenance import (
+    look,
+    marks_after_reading,
+    marks_of_fault,
+    marks_of_result,
+)
 from moothall.reasoning.loop.recording import (
     LoopState,
     as_it_ended,
@@ -149,7 +154,8 @@ class Run:
                 self._hear()
         if is_new:
             self.thread.defers = None  # as its actions are now
-            self._add(**marked({"role": "user", "content": request.content}, request.outside))
+            asked = {"role": "user", "content": request.content}
+            state.add(asked, Marks(request.outside) if request.outside else None)
             self.save()
         elif state.messages[-1]["role"] == "tool":
             # A run whose process died after a terminal action had succeeded.
@@ -219,8 +225,7 @@ class Run:
             return self.end(Stop("unreadable", faults)) if ends else None
         state.faults, state.unusable = "", 0
         if not answer.calls:
-            said = answer.message()
-            state.messages.append(said if self.thread.texts is None else said | self._after_reading)
+            state.add(answer.message(), marks_after_reading(self.thread))
             state.same, state.before = 0, []
             self.save()
             if self._steering.told:
@@ -285,8 +290,8 @@ class Run:
         if record.state is not None:
             self.state, self.request.allowed = record.state, record.state.allowed
             self.thread.defers, self.thread.joined = self.state.defers, (*self.state.joined,)
-            self.long.remember(self.state.messages, self.state.joined)
-            look(self.thread, self.request, self.state.messages, self.showing.named)
+            self.long.remember(self.state.stored(), self.state.joined)
+            look(self.thread, self.request, self.state.stored(), self.showing.named)
             self._ids = call_ids(record.state.messages)
             self._saved = self._remembered = len(record.state.messages)
         if self.emit is not None:
@@ -303,7 +308,7 @@ class Run:
 
     def _hear(self) -> None:
         for text in self._steering.leave():  # the turn may have ended in spite of our cancellation
-            self._add(role="user", content=text)
+            self.state.add({"role": "user", "content": text})
         self.state.hear()
         self.save()
 
@@ -420,12 +425,10 @@ class Run:
             whole = results.result_content(result)
             contents.append(cut(whole, limit))
             if owed is None or place in owed:
-                shown, mark = self.long.shown(wanted, result, whole, limit, self.state.joined)
-                self._add_result(wanted, results.shown_content(self.model, shown, result))
-                if mark is not None:
-                    self.state.messages[-1][NUMBERED] = mark
-                    self.thread.marked = True
-                mark_result(self.state.messages[-1], wanted, self.thread, self.request)
+                shown, number = self.long.shown(wanted, result, whole, limit, self.state.joined)
+                content = results.shown_content(self.model, shown, result)
+                marks = marks_of_result(wanted, self.thread, self.request)
+                self._add_result(wanted, content, marks, number)
             join(self.thread, self.state, self.showing.offered, wanted)
         return contents
 
@@ -445,7 +448,7 @@ class Run:
 
     def _in_file(self, after: int, upto: int) -> None:
         """Add a range of messages to memory, and emit them."""
-        new = self.state.messages[after:upto]
+        new = self.state.stored(after, upto)
         try:
             if self.record is None:
                 add = self.memory.add_memory
@@ -457,18 +460,8 @@ class Run:
             raise Stop.on_memory(self.id, error) from error
         self._remembered = upto
         if self.emit is not None:
-            for message in new:
+            for message in self.state.messages[after:upto]:
                 self.request.tell(MessageAdded, self.id, message)
-
-    @property
-    def _after_reading(self) -> dict[str, Any]:
-        """Return the mark of what the model writes after it read something from outside."""
-        texts = self.thread.texts
-        return {} if texts is None else marked({}, texts.sources)
-
-    def _add(self, **message: Any) -> None:
-        """Add a message to the reply; the next `save` adds it to memory."""
-        self.state.messages.append(message)
 
     def _add_faults(self, answer: Answer, faults: str) -> None:
         """Add an answer that cannot be used, and the reason, to the messages."""
@@ -476,13 +469,14 @@ class Run:
             self._add_calls(answer)
             for call in answer.calls:
                 fault = cut(call.fault or results.NOT_RUN, results.MAX_RESULT_CHARS)
-                self._add_result(call, results.result_content({"error": fault}))
-                mark_fault(self.state.messages[-1], call, self.thread)
+                content = results.result_content({"error": fault})
+                self._add_result(call, content, marks_of_fault(call, self.thread))
         else:
             # Some chat formats require an answer between two messages of the user.
-            text = answer.text or "(no answer)"
-            self._add(role="assistant", content=text, **self._after_reading)
-            self._add(role="user", content=faults, **self._after_reading)
+            marks = marks_after_reading(self.thread)
+            said = {"role": "assistant", "content": answer.text or "(no answer)"}
+            self.state.add(said, marks)
+            self.state.add({"role": "user", "content": faults}, marks)
 
     def _add_calls(self, answer: Answer, only: list[int] | None = None) -> None:
         """Add the answer with its calls, or with those at these places."""
@@ -490,14 +484,17 @@ class Run:
         if not owed:
             return
         calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in owed]
-        made = answer.message(tool_calls=calls)
-        if self.thread.texts is not None:
-            made |= self._after_reading
-        self.state.messages.append(made)
+        self.state.add(answer.message(tool_calls=calls), marks_after_reading(self.thread))
 
-    def _add_result(self, call: RequestedCall, content: str | list[dict[str, Any]]) -> None:
+    def _add_result(
+        self,
+        call: RequestedCall,
+        content: str | list[dict[str, Any]],
+        marks: Marks | None,
+        number: list[Any] | None = None,
+    ) -> None:
         made = {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
-        self.state.messages.append(made)
+        self.state.add(made, marks, number)
 
     def end(self, stop: Stop, value: Any = None) -> Reply:
         """Return the reply as it stands, with the stop reason."""
@@ -507,4 +504,4 @@ class Run:
         messages: Any = state.messages
         detail = left_out(stop.detail, self.memory, self.id, self.model)
         how = (state.steps, state.usage, reason, detail, stop.error, self.request.run_id)
-        return Reply(state.text, value, messages, *how)
+        return Reply(state.text, value, messages, *how, outside=state.outside)

@@ -155,16 +155,16 @@ class Showing:
         thread.has_blocks = known or any(map(has_blocks, new))
         some = None if is_whole else new
         look(thread, self._request, ours, self.named, some, told)
+        if thread.marked:  # neither hooks nor models see marks
+            self._without_marks = self._without_marks or Shown()
+            self._made = prompt = self._without_marks.of(prompt)
         return prompt
 
     def seen(self, model: Model, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return a prompt as the model gets it: without marks, and without what it cannot see."""
+        """Return a prompt as the model gets it: without what it cannot see."""
         has_blocks = self.thread.has_blocks or prompt is not self._made
         if self.offered.told != self._looked:  # a block has chosen others
             self.prompt()
-        if self.thread.texts is not None or self.thread.marked:
-            self._without_marks = self._without_marks or Shown()
-            prompt = self._without_marks.of(prompt)
         return as_seen(model, prompt) if has_blocks else prompt
 
 
