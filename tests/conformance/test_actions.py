@@ -273,7 +273,8 @@ class AnyName(Agent):
 def test_an_argument_may_have_any_name(space, me, name, arguments):
     space.add(AnyName("agent"))
     args = {argument: number for number, argument in enumerate(arguments)}
-    assert me.ask("agent", name, **args).result(timeout=10) == [0, 1, 2, 3]
+    message = {"to": "agent", "action": {"name": name, "args": args}}
+    assert me.request(message).result(timeout=10) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("name", ("wait_async", "wait_plainly"))

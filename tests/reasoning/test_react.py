@@ -1236,10 +1236,10 @@ def test_names_that_models_cannot_say_are_mapped_and_back() -> None:
         ({"max_iterations": 0}, "max_iterations= must be a whole number from 1 up, got 0"),
         ({"max_iterations": 2.5}, "max_iterations= must be a whole number from 1 up, got 2.5"),
         ({"max_result_chars": 0}, "max_result_chars= must be a whole number from 1"),
-        ({"discover": "Bob"}, 'discover= must be "\\*" or a list of ids'),
+        ({"discover": "Bob"}, 'discover= must be "\\*", a group'),
         ({"discover": ["*"]}, 'discover= has an invalid id: "\\*" is not an id'),
         ({"discover": ["Bob", ""]}, "discover= has an invalid id: an id has 1 to 255"),
-        ({"discover": 7}, 'discover= must be "\\*" or a list of ids'),
+        ({"discover": 7}, 'discover= must be "\\*", a group'),
         (
             {"system_prompt": 5},
             "agent 't': system_prompt= must be a text or a function of the Context, got 5",

@@ -195,7 +195,7 @@ def _action(
     agent: Agent, id: str, name: str, described: dict[str, Any], parameters: dict[str, Any]
 ) -> Action:
     async def call(**args: Any) -> Any:
-        value = await agent.ask(id, name, **args)
+        value = await agent.request({"to": id, "action": {"name": name, "args": args}})
         if (read := READ.get()) is not None and is_here:
             read.read += tuple(sources_told_to(agent_here(agent, id)[0], str(agent.id)))
         return value
