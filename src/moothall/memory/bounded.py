@@ -120,7 +120,9 @@ class TokenBoundedMemory(Memory):
         self._drop()
 
     def _take_cleared(self) -> list[int]:
-        taken, self._cleared = self._cleared, []
+        taken = self._cleared
+        if taken:
+            self._cleared = []
         return taken
 
     def _make_room(self) -> bool:

@@ -116,6 +116,8 @@ class LongResults:
         joined: list[str],
     ) -> tuple[str, list[Any] | None]:
         """Return the content of a result as its model is shown it, and the mark of its message."""
+        if len(content) < min(LEAST_CHARS, limit) and call.was is None:  # the fastest way
+            return content, None
         mark: list[Any] | None = None
         if len(content) >= LEAST_CHARS and self._is_free:
             own = self._results.action
