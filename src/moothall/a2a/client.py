@@ -260,8 +260,7 @@ class Server:
         stated = await awaited(given) or {}
         check_headers(stated, self._name)
         headers = {**headers, **stated}
-        if tracing.active is not None:
-            headers = {**tracing.active.stated(), **headers}
+        headers = {**tracing.stated(), **headers}
         try:
             response = await self._client.request(
                 method, url, headers=headers, body=body, stream=stream

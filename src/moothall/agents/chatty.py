@@ -118,10 +118,8 @@ class ChattyAI(Threaded):
         mine = Replying(self, kept.id, kept.turns)
         try:
             with within(REPLYING, (*REPLYING.get(), mine)):
-                if tracing.active is None:
-                    return await self._say(content, kept)
-                span = tracing.active.reply(self, None, NULL_RECORD)
-                return await tracing.traced(span, partial(self._say, content, kept))
+                say = partial(self._say, content, kept)
+                return await tracing.within(say, "reply", self, None, NULL_RECORD)
         finally:
             mine.open = False
             self._release(kept)

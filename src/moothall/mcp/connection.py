@@ -94,8 +94,7 @@ class Connection:
             MCPServerError: the server cannot be reached, or ended meanwhile
         """
         request = Request(send, what, asyncio.get_running_loop().create_future(), ask)
-        if tracing.active is not None:
-            request.trace = tracing.active.carry()
+        request.trace = tracing.carry()
         self._thread.enter(self._take, request)
         try:
             return await request.answer

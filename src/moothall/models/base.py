@@ -76,8 +76,7 @@ class Answering:
         self._check(messages)
         request = Request(messages, actions, schema)
         if tracing.active is not None and not self._asks_others:
-            span = tracing.active.chat(self, request)
-            return await tracing.traced(span, partial(self._whole, request))
+            return await tracing.within(partial(self._whole, request), "chat", self, request)
         reply: Any = None
         # Read to its end: the generator settles a budget after the answer.
         async for part in self._answer(request):
@@ -108,8 +107,8 @@ class Answering:
         self._check(messages)
         request = Request(messages, actions, schema, True)
         answer = self._answer(request)
-        if tracing.active is not None and not self._asks_others:
-            answer = tracing.watched(tracing.active.chat(self, request), answer)
+        if not self._asks_others:
+            answer = tracing.streaming(answer, self, lambda: request)
         async with aclosing(answer) as parts:
             async for part in parts:
                 yield part
@@ -141,14 +140,14 @@ async def prepare(model: Any, actions: list[Action] | None = None) -> None:
 
 async def answer_of(model: Any, messages: list[dict[str, Any]], **more: Any) -> Any:
     """Return a model's whole answer; a user's own model may return anything."""
-    if tracing.active is None or _traces(model):
+    if _traces(model):
         return await awaited(model.complete(messages, **more))
     request = Request(messages, more.get("actions"), more.get("schema"))
 
     async def ask() -> Any:
         return await awaited(model.complete(messages, **more))
 
-    return await tracing.traced(tracing.active.chat(model, request), ask)
+    return await tracing.within(ask, "chat", model, request)
 
 
 def _traces(model: Any) -> bool:
@@ -180,9 +179,8 @@ async def streamed(
             yield part
         return
     parts: Any = stream(messages, actions=actions, **more)
-    if tracing.active is not None and not _traces(model):
-        request = Request(messages, actions, schema, True)
-        parts = tracing.watched(tracing.active.chat(model, request), parts)
+    if not _traces(model):
+        parts = tracing.streaming(parts, model, lambda: Request(messages, actions, schema, True))
     try:
         async for part in parts:
             yield part

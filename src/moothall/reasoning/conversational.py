@@ -522,7 +522,7 @@ class ConversationalAgent(Threaded):
         )
         token = REPLYING.set((*outer, mine))
         answer = partial(reply_with_hooks, self) if self._hooks else self._respond
-        if tracing.active is not None and not self._records:
+        if not self._records:
             answer = partial(self._traced_reply, answer)
         if self._watchers:
             answer = partial(self._watchers.reply, self.id, answer)
@@ -552,10 +552,8 @@ class ConversationalAgent(Threaded):
         self, answer: Callable[[ReplyRequest], Awaitable[Reply]], request: ReplyRequest
     ) -> Reply:
         """Answer in a span of its own, as an agent without records does."""
-        if tracing.active is None:
-            return await answer(request)
-        span = tracing.active.reply(self, request, NULL_RECORD)
-        return await tracing.traced(span, partial(answer, request))
+        work = partial(answer, request)
+        return await tracing.within(work, "reply", self, request, NULL_RECORD)
 
     def _approver(self) -> Approver | None:
         """Return its own approver or its space's, or else that of its group."""

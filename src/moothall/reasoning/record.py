@@ -151,11 +151,8 @@ class Record(ReadRecord[S]):
                 return result
         self.open += 1
         try:
-            if tracing.active is None:
+            with tracing.keyed(key):
                 result = await call(step)
-            else:
-                with tracing.active.step(key):
-                    result = await call(step)
         except JournalError:
             raise
         except Exception as error:

@@ -263,10 +263,10 @@ class RecordedAgent(ConversationalAgent):
                 part = await self._begin(journal, request)
                 record = self._begun(part, request)
             request.recorded = record if part is not None else None
-            if tracing.active is None or ended(record):  # a run that had ended has its span
+            if ended(record):  # it has its span
                 return await self._work(request, record)
-            span = tracing.active.reply(self, request, record)
-            return await tracing.traced(span, partial(self._work, request, record))
+            work = partial(self._work, request, record)
+            return await tracing.within(work, "reply", self, request, record)
         finally:
             if record.at_end is not None:
                 record.at_end()
@@ -313,10 +313,8 @@ class RecordedAgent(ConversationalAgent):
         }
         if request.options:
             about["options"] = dict(request.options)
-        if tracing.active is not None and request.record is None:
-            origin = tracing.active.origin()
-            if origin is not None:  # where a process that resumes the run continues the trace
-                about["traceparent"] = origin
+        if request.record is None and (origin := tracing.origin()) is not None:
+            about["traceparent"] = origin  # where a process that resumes the run continues it
         about |= self._keeps()
         if request.record is None:
             about |= self._asker()

@@ -127,10 +127,10 @@ async def _take_step(bench: Workbench, name: str) -> None:
             return await call(NULL_STEP)
         return await record.step(key, call)
 
-    if tracing.active is None or past:
+    if past:
         data = await take()
     else:
-        data = await tracing.traced(tracing.active.part(name, bench.agent, key), take)
+        data = await tracing.within(take, "part", name, bench.agent, key)
     if past:
         recording.take_step(bench.progress, data)
         bench.tasks = [ResearchTask(**each) for each in data.get("tasks", ())] or bench.tasks

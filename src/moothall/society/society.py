@@ -400,10 +400,10 @@ class Society(Experiments):
                     set_length(self, length)
                     await record.commit()
                 work = partial(self._run_steps, record, state, count, every, progress, out)
-                if tracing.active is None or record.over is not None:
+                if record.over is not None:
                     await work()
                 else:
-                    await tracing.traced(tracing.active.workflow("society", record), work)
+                    await tracing.within(work, "workflow", "society", record)
                 if record.over is None:
                     await record.end("done")
                 return state.rows

@@ -85,9 +85,9 @@ class Steps(Space):
 
     async def _step(self) -> dict[str, Any]:
         """Take a step and return its row, in a span of its own."""
-        if tracing.active is None:
+        span = self._asking.span = tracing.part("invoke_workflow", self, str(self.number))
+        if span is None:
             return await self._take_step()
-        span = self._asking.span = tracing.active.part("invoke_workflow", self, str(self.number))
         try:
             return await tracing.traced(span, self._take_step)
         finally:

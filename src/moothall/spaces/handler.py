@@ -128,9 +128,7 @@ async def traced(delivery: Delivery, work: Coroutine[Any, Any, Any]) -> Any:
     async def handled() -> Any:
         return await awaited(await work)
 
-    if tracing.active is None:
-        return await work
-    return await tracing.traced(tracing.active.handling(delivery), handled)
+    return await tracing.within(handled, "handling", delivery)
 
 
 async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) -> Any:
@@ -261,7 +259,7 @@ def answers(
         name, args = "say", {"content": value}
     else:
         name, args = "response", {"data": value, "original_message_id": id}
-    meta = None if tracing.active is None else tracing.active.answering(delivery)
+    meta = tracing.answering(delivery)
     if name == "say" and id is not None:  # its arguments have no place for it
         meta = {**(meta or {}), "original_message_id": id}
     return Envelope(sender, to, name, args, None, meta, envelope.thread), id

@@ -69,12 +69,12 @@ def instrument(
     MissingExtra.unless("telemetry", "otel", "opentelemetry")
     from moothall.telemetry.spans import Telemetry
 
-    tracing.active = Telemetry(tracer_provider, meter_provider, content)
+    tracing.switch(Telemetry(tracer_provider, meter_provider, content))
 
 
 def uninstrument() -> None:
     """Make no more spans and metrics; spans that have begun are still ended."""
-    tracing.active = None
+    tracing.switch(None)
 
 
 def export(journal: Journal | str | os.PathLike[str], run_id: str, exporter: SpanExporter) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Telemetry(Messages):
-    """Makes the spans and metrics; `moothall.tracing.active` while it is on."""
+    """Makes the spans and metrics; what `moothall.tracing` reports to while it is on."""
 
     def __init__(
         self,

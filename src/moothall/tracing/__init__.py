@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from moothall.message import Envelope
@@ -99,6 +99,9 @@ active: Tracing | None = None
 """The telemetry, or None: nothing else is looked at then."""
 
 
+Kind: TypeAlias = Literal["reply", "chat", "tool", "workflow", "part", "handling"]
+"""A method of `Tracing` that begins a span."""
+
 TRACE: Final[tuple[str, ...]] = ("traceparent", "tracestate")
 """The headers of a trace."""
 
@@ -158,6 +161,61 @@ def retrieved(source: str, query: Any, work: Callable[[], T]) -> T:
     span.leave(entered)
     span.end(found)
     return found
+
+
+async def within(work: Callable[[], Awaitable[T]], kind: Kind, *about: Any) -> T:
+    """Do some work within a span of a kind, about that, if there is somebody to tell."""
+    if active is None:
+        return await work()
+    return await traced(getattr(active, kind)(*about), work)
+
+
+def streaming(
+    parts: AsyncGenerator[T, None], model: Any, request: Callable[[], Any]
+) -> AsyncGenerator[T, None]:
+    """Return the parts of a model's answer, within a span if there is somebody to tell."""
+    return parts if active is None else watched(active.chat(model, request()), parts)
+
+
+def keyed(key: str) -> AbstractContextManager[None]:
+    """Return a `with` block in which ids are derived from the key of a recorded step too."""
+    return nullcontext() if active is None else active.step(key)
+
+
+def part(name: str, agent: Any, key: str) -> Span | None:
+    """Begin the span of a step of research or of a society; None without one."""
+    return None if active is None else active.part(name, agent, key)
+
+
+def outgoing(envelope: Envelope) -> Envelope:
+    """Return a message with the context that its receiver continues."""
+    return envelope if active is None else active.outgoing(envelope)
+
+
+def answering(delivery: Any) -> dict[str, Any] | None:
+    """Return the `meta` of the answer to a message."""
+    return None if active is None else active.answering(delivery)
+
+
+def carry() -> Callable[[], None] | None:
+    """Return what makes the current span the current one of another task; None without one."""
+    return None if active is None else active.carry()
+
+
+def stated() -> dict[str, str]:
+    """Return the headers by which a server of another process joins the current trace."""
+    return {} if active is None else active.stated()
+
+
+def origin() -> str | None:
+    """Return the context that a run joins even when another process resumes it, or None."""
+    return None if active is None else active.origin()
+
+
+def switch(to: Tracing | None) -> None:
+    """Have the package report to this from now on; None reports nothing."""
+    global active
+    active = to
 
 
 async def traced(span: Span, work: Callable[[], Awaitable[T]]) -> T:

@@ -193,9 +193,8 @@ async def _in_block_of_model(block: Any, around: Any, step: ModelStep, call: Cal
 
 
 async def _traced(step: ActionStep, call: Call) -> Any:
-    assert tracing.active is not None
-    span = tracing.active.tool(step._of.agent, step._call, step.key)
-    return await tracing.traced(span, tracing.searching(step._call, call))
+    work = tracing.searching(step._call, call)
+    return await tracing.within(work, "tool", step._of.agent, step._call, step.key)
 
 
 async def _told_end(step: ActionStep, call: Call) -> Any:

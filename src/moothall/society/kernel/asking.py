@@ -186,7 +186,5 @@ class AskedModel:
 
 async def _keyed(key: str, work: Callable[[], Awaitable[ModelReply]]) -> ModelReply:
     """Ask with the ids of spans derived from the key of the recorded step."""
-    if tracing.active is None:
-        return await work()
-    with tracing.active.step(key):
+    with tracing.keyed(key):
         return await work()
