@@ -136,14 +136,14 @@ def test_two_processes_write_their_runs_into_one_journal(tmp_path: Path, durabil
         with Processes() as processes:
             return [
                 processes.run(tmp_path, "react", run=f"{which}{number}", durability=durability)
-                for number in range(6)
+                for number in range(3)
             ]
 
     with ThreadPoolExecutor(2) as threads:
-        assert list(threads.map(work, ("x", "y"))) == [[0] * 6] * 2
+        assert list(threads.map(work, ("x", "y"))) == [[0] * 3] * 2
     with Journal(tmp_path / "journal") as journal:
         runs = journal.runs()
-        assert sorted(run.id for run in runs) == [f"{w}{n}" for w in "xy" for n in range(6)]
+        assert sorted(run.id for run in runs) == [f"{w}{n}" for w in "xy" for n in range(3)]
         first = journal.replay("x0")
         for run in runs:
             assert run.state == "done"

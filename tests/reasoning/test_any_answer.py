@@ -54,7 +54,7 @@ async def give(value: Any) -> Any:
     return value
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)  # more with the long tests
 @given(st.lists(an_answer | anything, min_size=1, max_size=6), st.sampled_from([60, 8192]))
 def test_any_model_answer_ends_in_a_reply(answers: list[Any], bound: int) -> None:
     # Exceptions and functions are what `Answers` acts on; all else it gives as it is.
