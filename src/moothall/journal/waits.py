@@ -247,15 +247,14 @@ class Waits:
 
     def due(self, agent: str | None = None) -> list[str]:
         """Return the runs that can go on: each with an answer, or its moment or time has come."""
-        more, values = ("", []) if agent is None else (" AND w.agent = ?", [agent])
-        query = (
-            "SELECT r.id, min(w.due) FROM waits w JOIN runs r ON r.number = w.run "
-            f"WHERE NOT w.taken AND w.due <= ?{more} AND w.place > 0 AND NOT r.deleted "
-            "GROUP BY r.number, r.id ORDER BY 2"
+        query = (  # by the agent's index, all that waits would be read
+            "SELECT r.id, w.agent, min(w.due) FROM waits w JOIN runs r ON r.number = w.run "
+            "WHERE NOT w.taken AND w.due <= ? AND w.place > 0 AND NOT r.deleted "
+            "GROUP BY r.number, r.id, w.agent ORDER BY 3"
         )
         with self._file.reading() as db:
-            rows = db.execute(query, (time.time(), *values)).fetchall()
-        return [id for id, _ in rows]
+            rows = db.execute(query, (time.time(),)).fetchall()
+        return [id for id, whose, _ in rows if agent in (None, whose)]
 
     def remind(self) -> list[Wait]:
         """Return what somebody is to be reminded of now, each once among all processes."""
