@@ -42,7 +42,8 @@ class HookError(MoothallError):
         is_block = type.startswith("around_")
         who = f"{type} of the block {hook!r}" if is_block else f"the {type} hook {hook!r}"
         super().__init__(f"agent {agent!r}: {who} failed: {reason}")
-        self.type, self.hook = type, hook
+        self.type: str = type
+        self.hook: str = hook
 
 
 class InvalidId(MoothallError, ValueError):
@@ -91,7 +92,9 @@ class ActionError(RequestError):
 
     def __init__(self, type: str, text: str, where: str | None = None) -> None:
         super().__init__(f"{type}: {text}" if text else type)
-        self.type, self.text, self.where = type, text, where
+        self.type: str = type
+        self.text: str = text
+        self.where: str | None = where
 
 
 class _OfSpace(ActionError):

@@ -154,7 +154,8 @@ class Skills(Block):
         self._policy: AccessPolicy = access_policy
         self._owners = dict.fromkeys(self.skills, self)
         self.offers: dict[str, Action] = self._offered()
-        self.actions = {name: each.description for name, each in self.offers.items()}
+        described = ((name, each.description) for name, each in self.offers.items())
+        self.actions: dict[str, str] = dict(described)
 
     def _offered(self) -> dict[str, Action]:
         scripts: Any = {"access_policy": self._policy, "timeout": None}

@@ -78,8 +78,9 @@ class Notes(Block):
             Action("forget_note", self._forget, idempotent=True),
         )
         self.offers: dict[str, Action] = {each.name: each for each in made}
-        self.actions = {name: each.description for name, each in self.offers.items()}
-        self.keeps_in = self.folder
+        described = ((name, each.description) for name, each in self.offers.items())
+        self.actions: dict[str, str] = dict(described)
+        self.keeps_in: str = self.folder
 
     def __repr__(self) -> str:
         return f"<Notes in {self.folder}>"

@@ -81,7 +81,7 @@ class JournalServer(PostgresPool[JournalError], Store):
     """The tables of a journal in a PostgreSQL database."""
 
     waits = True  # for the network
-    slice_s = 0.025  # a transaction is several round trips
+    slice_s: float = 0.025  # a transaction is several round trips
     look_s: float = 1.0  # for a process that has died; what is written is told
 
     def __init__(self, url: str, durability: str, timeout: float) -> None:

@@ -131,7 +131,7 @@ class AnthropicModel(HTTPModel):
         if batch:
             server = AnthropicBatches(self, joined_url(self._url, "/batches"))
             self._batches = Batches(self.name, server, max_retries)
-            self.half_price = about.batches
+            self.half_price: bool = about.batches
 
     def __repr__(self) -> str:
         return f"AnthropicModel({self.model!r}, {self.base_url!r})"

@@ -177,7 +177,7 @@ class OpenAIModel(HTTPModel):
         self._connect(connections, key, headers, batch)
         if batch:
             self._batches = Batches(self.name, OpenAIBatches(self), max_retries)
-            self.half_price = about.batches
+            self.half_price: bool = about.batches
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.model!r}, {self.base_url!r})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action, ActionRegistry
@@ -174,10 +174,11 @@ class ReActAgent(RecordedAgent):
         if self.blocks:
             register_blocks(self.actions, self.blocks)
         given = getattr(self.actions, "blocks", ())
-        if more := [each for each in given if all(each is not block for block in self.blocks)]:
-            self.blocks = [*self.blocks, *more]
+        more = [each for each in given if all(each is not block for block in self.blocks)]
         if budget_line is not False or warn_at is not None:
-            self.blocks = [*self.blocks, TellingBudget(id, budget_line, warn_at)]
+            more.append(TellingBudget(id, budget_line, warn_at))
+        if more:
+            self.blocks: Sequence[Any] = [*self.blocks, *more]
         if isinstance(self.actions, ActionRegistry):
             check_actions(self.actions.actions.values(), id)
         if goals is not None:
