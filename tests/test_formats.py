@@ -130,7 +130,12 @@ def test_messages_of_the_wire_are_read() -> None:
     assert (envelope.args, envelope.id) == ({"content": "Buy bread."}, "m1")
     assert (envelope.meta, envelope.thread, envelope.within) == ({"k": [1, None]}, "t", "w")
     assert inbound.key == "space.1"
-    assert inbound.beside == {"hops": 2, "call_chain": ("a", "b"), "timeout": 30}
+    assert inbound.beside == {
+        "hops": 2,
+        "call_chain": ("a", "b"),
+        "timeout": 30,
+        "deliveries": 0,
+    }
     assert permission is None
     answer = wire.Outbound.unpack(json.dumps(found["answer"]).encode())
     assert (answer.kind, answer.correlation_id) == (wire.REPLY, "space.1")

@@ -34,8 +34,7 @@ class HookError(MoothallError):
 
     Attributes:
         hook: the name of the hook or the block
-        type: where it was registered, such as `pre_acting`; of a block, `around_model` or
-            `around_action`
+        type: where it stood, such as `pre_acting`, or of a block `around_model`
     """
 
     def __init__(self, agent: str, type: str, hook: str, reason: str) -> None:
@@ -85,8 +84,7 @@ class ActionError(RequestError):
     """The action raised.
 
     Attributes:
-        type: the name of the remote exception's class, such as `ZeroDivisionError`
-        text: what it said
+        type, text: the remote exception's class, such as `ZeroDivisionError`, and what it said
         where: the agent and action, such as `Calculator.divide`; None if not known
     """
 
@@ -345,8 +343,7 @@ class RunHeld(MoothallError):
     """Another writer holds the run: a run has one writer.
 
     Attributes:
-        run_id: the run's id
-        holder: the writer, such as `process 4711 on host`
+        run_id, holder: the run's id, and the writer, such as `process 4711 on host`
     """
 
     def __init__(self, run_id: str, holder: str) -> None:

@@ -87,6 +87,7 @@ class TokenBoundedMemory(Memory):
         self.left_out: int = 0
         self._task = -1  # the index of the last user message
         self._cleared: list[int] = []
+        self._whole = 0  # how many results could be cleared
 
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
         add_once = Memory.add_once
@@ -111,6 +112,7 @@ class TokenBoundedMemory(Memory):
         size = self._size(memory)
         self._sizes.append(size)
         self._tokens += size
+        self._whole += _may_clear(memory)
         if self._tokens > self.max_tokens:
             self._fit()
 
@@ -137,6 +139,7 @@ class TokenBoundedMemory(Memory):
         """Count anew: the list is public, and other code may have cleared or extended it."""
         self._sizes = [self._size(item) for item in self._items]
         self._tokens = sum(self._sizes)
+        self._whole = sum(map(_may_clear, self._items))
         users = [place for place, item in enumerate(self._items) if item.get("role") == "user"]
         self._task = users[-1] if users else -1
 
@@ -172,6 +175,8 @@ class TokenBoundedMemory(Memory):
 
     def _clear(self, most: int | None = None) -> None:
         """Clear old results: if there are too many tokens, or down to `most`, if that is given."""
+        if not self._whole:
+            return
         if most is None:
             earlier = self._items[: max(self._task, 0)]  # which would be dropped next
             is_alone = all(each.get("role") == "system" for each in earlier)
@@ -184,7 +189,7 @@ class TokenBoundedMemory(Memory):
                 break
             item = self._items[place]
             number = number_of(item)
-            if number is not None and not is_cleared(item) and not self._is_read(item):
+            if number is not None and _may_clear(item) and not self._is_read(item):
                 self._put(place, cleared(item, number, number))
                 self._cleared.append(number)
         self._join_cleared()
@@ -220,6 +225,7 @@ class TokenBoundedMemory(Memory):
     def _put(self, place: int, item: dict[str, Any]) -> None:
         size = self._size(item)
         self._tokens += size - self._sizes[place]
+        self._whole += _may_clear(item) - _may_clear(self._items[place])
         self._items[place], self._sizes[place] = item, size
 
     def _is_read(self, item: dict[str, Any]) -> bool:
@@ -249,6 +255,7 @@ class TokenBoundedMemory(Memory):
     def _remove(self, start: int, end: int) -> None:
         gone = [range_of(item)[0] for item in self._items[start:end] if is_cleared(item)]
         self._tokens -= sum(self._sizes[start:end])
+        self._whole -= sum(map(_may_clear, self._items[start:end]))
         del self._items[start:end]
         del self._sizes[start:end]
         if self._task >= end:
@@ -261,3 +268,8 @@ class TokenBoundedMemory(Memory):
                     first, last = range_of(item)
                     self._put(place, cleared(item, min(first, *gone), last))
                     break
+
+
+def _may_clear(item: dict[str, Any]) -> bool:
+    """Whether a message has a result with a number that is not cleared."""
+    return number_of(item) is not None and not is_cleared(item)
