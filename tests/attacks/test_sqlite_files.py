@@ -60,7 +60,7 @@ class Kind:
 
 KINDS = (
     Kind(
-        *("journal", Journal, JournalError, "journal", 5, fill_journal),
+        *("journal", Journal, JournalError, "journal", 6, fill_journal),
         lambda journal: len(journal.runs()) == 20,
     ),
     Kind(
@@ -156,7 +156,7 @@ def test_another_programs_database_is_left_as_it_is(kind: Kind, path: Path, stat
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("version", (6, 1000, -1, "never released"))
+@pytest.mark.parametrize("version", (7, 1000, -1, "never released"))
 def test_another_version_is_named(kind: Kind, path: Path, version: int | str) -> None:
     kind.fill(path)
     if isinstance(version, str):

@@ -38,6 +38,7 @@ from moothall import (
     RecordedModel,
     ScriptedModel,
     SQLiteMemory,
+    TokenBoundedMemory,
 )
 from moothall.errors import ContextOverflow, DefinitionError, ModelError
 from moothall.models import OpenAIEmbedder
@@ -307,7 +308,8 @@ def test_reply_that_loses_messages_of_its_own_says_so_in_an_event() -> None:
     asked = [calls(call("page", json.dumps({"n": n}), f"c{n}")) for n in range(5)]
     with OpenAIServer(*asked, text("Done.")) as server:
         model = OpenAIModel("m", server.url, context_tokens=8000)
-        agent = ReActAgent("a", model, actions=[Action("page", page)])
+        memory = TokenBoundedMemory(4000, clear=False)
+        agent = ReActAgent("a", model, actions=[Action("page", page)], memory=memory)
 
         async def read() -> list[Any]:
             async with agent.stream("Compare the pages.") as parts:

@@ -130,6 +130,7 @@ class World:
             "citizen": "3",
             "name": "",
             "question": "Which port does alpha use?",
+            "model": "",
             "path": "",
             "text": "x",
             "filter": "from:Clerk",

@@ -74,7 +74,9 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
         return why
     best = max(stored.claims, key=lambda each: len(said.terms & each.terms), default=Claim(""))
     is_part = quoted == [said.text] and even in stored.even  # and nothing else
-    return _turned(said, best, stored) or (None if is_part else _altered(said, best))
+    if (why := _turned(said, best, stored)) or is_part:
+        return why
+    return _opposed(said, best) or _altered(said, best)
 
 
 def verbatim(sentence: str, passage: str, title: str = "") -> bool:
@@ -159,7 +161,7 @@ def _unshared(said: Claim, stored: _Stored) -> str | None:
 
 
 def _turned(said: Claim, best: Claim, stored: _Stored) -> str | None:
-    """Return the fault of an added or lost negation, or of a word's opposite."""
+    """Return the fault of an added or lost negation."""
     if said.denied and not best.softly - said.forms and stored.denied.isdisjoint(said.denied):
         return _NEGATION_MORE
     near = [best, *(each for each in stored.claims if _is_near(said, each))]
@@ -169,6 +171,11 @@ def _turned(said: Claim, best: Claim, stored: _Stored) -> str | None:
     left = said.plain - best.plain if not said.denies and not said.softly else set()
     if any(left.intersection(head) for each in near for head in each.heads):
         return _NEGATION_LESS
+    return None
+
+
+def _opposed(said: Claim, best: Claim) -> str | None:
+    """Return the fault of a word's opposite in its place."""
     for pair in _OPPOSITES:
         here, there = pair & (said.forms | said.terms), pair & (best.forms | best.terms)
         if here and there and not here & there:

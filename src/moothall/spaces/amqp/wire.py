@@ -154,7 +154,7 @@ def headers(
     """Return the AMQP headers of a message, or None if it needs none, as most."""
     found: dict[str, Any] = {}
     for header, field, _, usual, _, write, _ in _WRITTEN[kind]:
-        value = getattr(envelope if field in _OF_ENVELOPE else delivery, field)
+        value = getattr(envelope if field in _OF_ENVELOPE else delivery, field, usual)
         if value != usual:
             found[header] = write(value)
     return found or None
