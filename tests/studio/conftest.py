@@ -60,7 +60,9 @@ def pages(browser: Browser, studio: Studio) -> Iterator[Callable[..., Page]]:
             faults.append(f"left the machine: {sent.url}")
 
     def opened(tab: str = "Space", **options: object) -> Page:
-        context = browser.new_context(viewport=SIZE, **options)
+        # Nothing pulses: each frame of it costs a core without a graphics card.
+        still: dict[str, object] = {"viewport": SIZE, "reduced_motion": "reduce"}
+        context = browser.new_context(**still | options)
         contexts.append(context)
         context.set_default_timeout(30_000)
         page = context.new_page()
