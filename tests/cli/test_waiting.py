@@ -78,6 +78,8 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
 
 
 def test_another_answer_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) -> None:
+    half = moothall("answer", "r", "batch-1", '{"rows": 2', cwd=folder)
+    assert (half.returncode, "VALUE is no JSON, but begins so" in half.stderr) == (2, True)
     assert moothall("answer", "r", "batch-1", "1", "--as", "eva", cwd=folder).returncode == 0
     assert moothall("answer", "r", "batch-1", "1", cwd=folder).returncode == 0
     other = moothall("answer", "r", "batch-1", "2", cwd=folder)

@@ -123,7 +123,7 @@ async def test_a_step_of_ones_own_orchestrator_may_change(tmp_path: Path) -> Non
         assert calls == ["two"]
 
 
-def test_what_is_no_ended_step_is_refused_and_nothing_is_copied(tmp_path: Path) -> None:
+def test_fork_with_results_of_no_ended_step_is_refused_and_copies_nothing(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         Clerk(journal).agent.reply_sync("Go.", run_id="r")
         first, later, answer = (ended(journal, key) for key in ("1.0", "2.0", "1"))

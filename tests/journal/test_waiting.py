@@ -153,7 +153,7 @@ async def test_a_forged_a_second_and_a_late_answer_change_nothing(place: Place) 
 
 
 @on_a_loop
-async def test_who_may_answer_is_checked_and_who_answered_is_recorded(tmp_path: Path) -> None:
+async def test_waiting_run_checks_who_answers_and_records_it(tmp_path: Path) -> None:
     till = Till()
     with Journal(tmp_path / "runs.db") as journal:
         agent = clerk(

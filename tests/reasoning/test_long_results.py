@@ -94,7 +94,7 @@ def test_a_long_result_is_shown_as_beginning_end_and_a_number() -> None:
     assert len(shown) < 8200
 
 
-def test_what_is_left_out_is_read_by_the_lines_that_the_note_names() -> None:
+def test_long_result_is_read_further_by_the_lines_that_it_names() -> None:
     first = Window([*fetching(1), "done"])
     ReActAgent("a", first, actions=[fetch]).reply_sync("go")
     note = first.prompts[1][-1]["content"].split("left out here: lines ")[1]
@@ -343,7 +343,7 @@ ACCOUNT = "DE89370400440532013000"
 
 @pytest.mark.parametrize(("outside", "asks"), ((True, ["pay"]), (False, [])))
 @pytest.mark.parametrize("fill", (1, 12))
-def test_what_is_read_again_has_the_origin_of_what_was_read_first(
+def test_long_result_that_is_read_again_keeps_its_origin(
     outside: bool, asks: list[str], fill: int
 ) -> None:
     asked: list[str] = []

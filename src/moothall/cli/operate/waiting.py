@@ -60,9 +60,10 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
 def answer(run_id: str, key: str, value: str | None, journal: str | None, name: str | None) -> None:
     """Give RUN what it waits for under KEY, as `moothall waiting` lists it.
 
-    VALUE is JSON, or else a text. An approval takes true, false or {"refused": "why"}; a question a
-    text; a moment nothing; a call in doubt repeat, skip or {"done": RESULT}. The first answer
-    counts. The program or server that has the agent goes on with it, or `moothall resume`.
+    VALUE is JSON, or a text that does not begin with {, [ or ". An approval takes true, false or
+    {"refused": "why"}; a question any text; a moment nothing; a call in doubt repeat, skip or
+    {"done": RESULT}. The first answer counts. The program or server that has the agent goes on
+    with it, or `moothall resume`.
 
     \b
     Examples:
@@ -75,8 +76,10 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, name: 
         if value is not None and kinds.get(key) != "question":
             try:
                 given = json.loads(value)
-            except (ValueError, RecursionError):
-                pass  # a text
+            except (ValueError, RecursionError) as error:
+                # The first answer counts, so a slip of the pen must not be one.
+                if value.lstrip()[:1] in ("{", "[", '"'):
+                    raise click.UsageError(f"VALUE is no JSON, but begins so: {error}") from None
         found.answer(run_id, key, given, by=_name(name))
     click.echo(f"answered: {escaped(key)} of run {escaped(run_id)}")
 
