@@ -237,8 +237,10 @@ def settle(*agents: Agent) -> None:
     """Wait until what these agents sent each other is handled, and what was answered too.
 
     Messages are handled in the order in which each sender sent them, so a request that has its
-    answer shows that all before it are done. What never came before it, never comes.
+    answer shows that all before it are done. What never came before it, never comes. A plain
+    `help` would be answered beside the work.
     """
     for one in agents:
         for other in agents:
-            one.ask(other.id, "help").result(timeout=WAIT_S)
+            asked = {"to": other.id, "action": {"name": "help"}, "meta": {"in_order": True}}
+            one.request(asked).result(timeout=WAIT_S)
