@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+import inspect
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from moothall.action import MarkedOptions
+from moothall.arguments import can_take
 from moothall.errors import ConfigError, DefinitionError
 from moothall.signature import check_returns
 
@@ -13,6 +15,14 @@ if TYPE_CHECKING:
 
     from moothall.models.protocol import Model
     from moothall.params import BlockParams
+
+
+_TAKEN: Final = {
+    "guidance": ("context",),
+    "around_model": ("step", "call"),
+    "around_action": ("step", "call"),
+}
+"""What is called of a block in an agent with a loop, and what it takes."""
 
 
 class Guidance(NamedTuple):
@@ -121,6 +131,25 @@ class Block:
 
     async def after_forward(self) -> None:
         """Called after each step of the agent, even one that failed."""
+
+
+def check_block(agent: Any, block: Any) -> None:
+    """Raise DefinitionError unless a value can be a block of an agent."""
+    if isinstance(block, type):
+        named = block.__name__
+        raise DefinitionError(f"{agent}: blocks= must be blocks, got the class {named}: {named}()")
+    if not hasattr(block, "after_forward"):
+        raise DefinitionError(f"{agent}: blocks= must be blocks, got {block!r:.80}")
+    name, guidance = type(block).__name__, getattr(block, "guidance", "")
+    if not (isinstance(guidance, str) or callable(guidance)):
+        text = f"must be a text or a function of (context), got {guidance!r:.80}"
+        raise DefinitionError(f"{agent}: {name}.guidance {text}")
+    for each, takes in _TAKEN.items():
+        function = getattr(block, each, None)
+        if callable(function) and not can_take(function, len(takes)):
+            got = f"{each}{inspect.signature(function)}"
+            text = f"must be a function of ({', '.join(takes)}), got {got:.200}"
+            raise DefinitionError(f"{agent}: {name}.{each} {text}")
 
 
 def checked_params(kind: type[Any] | None, given: Any) -> Any:

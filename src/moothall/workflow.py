@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from moothall.action import Action, ActionRegistry, MarkedOptions
-from moothall.block import Block, actions_of, checked_params
+from moothall.block import Block, actions_of, check_block, checked_params
 from moothall.dispatch import DISPATCHER_PROMPT, KEPT, AgentToolbox, BlockDispatcher, named
 from moothall.errors import ActionNotFound, ConfigError, DefinitionError
 from moothall.memory.memory_config import first_status
@@ -106,13 +106,13 @@ class Workflow:
         if self.memory_config:
             self._begin_memory(memory)
         if blocks is not None:
-            wrong = f"agent {self.id!r}: blocks= must be blocks, got"
+            me = f"agent {self.id!r}"
             if not isinstance(blocks, Iterable):
-                raise DefinitionError(f"{wrong} {blocks!r:.80}")
+                wrong = f"{me}: blocks= must be blocks, got {blocks!r:.80}: give a list of them"
+                raise DefinitionError(wrong)
             self.blocks = [*blocks]
             for block in self.blocks:
-                if inspect.isclass(block) or not hasattr(block, "after_forward"):
-                    raise DefinitionError(f"{wrong} {block!r:.80}")
+                check_block(me, block)
                 if getattr(block, "agent", self) is None:
                     block.agent = self
 

@@ -193,11 +193,14 @@ def test_files_that_are_no_notes_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "bad.md").write_bytes(b"\xff\xfe")
     (tmp_path / "huge.md").write_text("x" * 3_000_000)
     (tmp_path / "folder.md").mkdir()
+    (tmp_path / "marked.md").write_text("# From an editor\n", encoding="utf-8-sig")
     os.mkfifo(tmp_path / "pipe.md")
-    calls = [call("find_notes", words="x"), call("read_note", name="bad")]
+    names = ("bad", "marked")
+    calls = [call("find_notes", words="x"), *(call("read_note", name=name) for name in names)]
     reply = keeper(Notes(tmp_path, by="shared"), *calls).reply_sync("Go.")
     assert results(reply)[0] == []
     assert reply.steps[1].error is not None
+    assert results(reply)[2] == "# From an editor"
 
 
 @pytest.mark.parametrize(
@@ -208,6 +211,7 @@ def test_files_that_are_no_notes_are_left_alone(tmp_path: Path) -> None:
         ({"trusted": "yes"}, "trusted="),
         ({"folder": 3}, "folder="),
         ({"folder": ""}, "folder="),
+        ({"folder": __file__}, "folder= must be the path of a folder, got .*(a file)"),
     ),
 )
 def test_wrong_arguments_are_refused(tmp_path: Path, options: dict[str, Any], said: str) -> None:

@@ -17,6 +17,7 @@ from moothall import (
     ConfigError,
     Context,
     ContextOverflow,
+    DefinitionError,
     HookError,
     Journal,
     ReActAgent,
@@ -302,6 +303,36 @@ def test_a_block_cannot_show_what_its_agent_does_not_have() -> None:
     assert isinstance(reply.error, HookError)
     assert isinstance(reply.error.__cause__, ConfigError)
     assert "has no action 'fly'" in reply.detail
+
+
+class _OneParameter(Block):
+    async def around_model(self, step: Any) -> Any:
+        return step
+
+
+class _NoContext(Block):
+    def guidance(self) -> str:
+        return "Say so."
+
+
+class _Number(Block):
+    guidance = 42  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    (
+        (_OneParameter(), r"_OneParameter\.around_model must be a function of \(step, call\)"),
+        (_NoContext(), r"_NoContext\.guidance must be a function of \(context\)"),
+        (_Number(), r"_Number\.guidance must be a text or a function of \(context\), got 42"),
+        (_Number, r"got the class _Number: _Number\(\)"),
+    ),
+)
+def test_block_that_cannot_be_called_is_refused_when_the_agent_is_made(
+    block: Any, said: str
+) -> None:
+    with pytest.raises(DefinitionError, match=said):
+        agent("x", blocks=[block])
 
 
 def test_skills_are_a_block(tmp_path: Path) -> None:

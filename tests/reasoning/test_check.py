@@ -89,7 +89,7 @@ async def test_a_check_that_fails_ends_the_reply_and_says_so(result: Any, said: 
 
     reply = await ReActAgent("a", ScriptedModel(["Hello."]), check=check).reply("Hi")
     assert reply.stop_reason == "error"
-    assert "its check failed" in reply.detail
+    assert "the check failed" in reply.detail
     assert said in reply.detail
 
 

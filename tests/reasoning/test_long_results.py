@@ -119,6 +119,21 @@ def test_a_result_of_one_line_is_read_in_parts_too() -> None:
     assert result(reply).partition("\n")[2] == whole[99 * 500 : 101 * 500]
 
 
+def test_long_result_of_one_line_is_whole_in_its_pages_at_a_small_bound() -> None:
+    def rows() -> list[int]:
+        return list(range(500))
+
+    whole = json.dumps(list(range(500)))
+    pages = [reading(1, f"r{line}", lines=f"{line}-") for line in range(1, len(whole) // 100 + 2)]
+    model = ScriptedModel([Call("c", "rows", {}), *pages, "done"])
+    looping = ReActAgent("a", model, actions=[rows], max_result_chars=200, max_iterations=99)
+    reply = looping.reply_sync("go")
+
+    shown = [each["content"] for each in reply.messages if each.get("role") == "tool"][1:]
+    assert all(len(each) <= 200 for each in shown)
+    assert "".join(each.partition("\n")[2] for each in shown) == whole
+
+
 def test_a_result_is_searched_by_words() -> None:
     model = Window([*fetching(1), reading(1, words="line 543 of"), "done"])
     reply = ReActAgent("a", model, actions=[fetch]).reply_sync("go")

@@ -136,7 +136,7 @@ class Results:
             raise ConfigError(f"there is no result {number} in this conversation: {there}")
         reading.add(result.sources)
         text = self._text(number, result)
-        every = lines_of(text)
+        every = lines_of(text, self.page)
         wanted = chosen(lines, len(every)) if lines.strip() else range(len(every))
         if words.strip():
             return matching(every, wanted, words, self.page)

@@ -84,12 +84,13 @@ class NoteFolder:
         """Return the names of the notes, those written last first."""
         if self._opened() is None:
             return []
+        found = list[tuple[int, str]]()
         with os.scandir(self._path) as entries:
-            found = [
-                (-each.stat(follow_symlinks=False).st_mtime_ns, each.name.removesuffix(SUFFIX))
-                for each in entries
-                if note.is_name(each.name) and each.is_file(follow_symlinks=False)
-            ]
+            for each in entries:
+                with suppress(FileNotFoundError):  # it has just been forgotten
+                    if note.is_name(each.name) and each.is_file(follow_symlinks=False):
+                        written = each.stat(follow_symlinks=False).st_mtime_ns
+                        found.append((-written, each.name.removesuffix(SUFFIX)))
         return [name for _, name in sorted(found)]
 
     def notes(self) -> Iterator[Note]:

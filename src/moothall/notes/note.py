@@ -108,7 +108,8 @@ def _hash(text: str) -> str:
 
 def _parts(data: str) -> tuple[dict[str, Any], str]:
     """Return the head and the text of a file; an empty head if it has none that can be read."""
-    lines = data.removeprefix("\ufeff").splitlines()
+    data = data.removeprefix("\ufeff")
+    lines = data.splitlines()
     if not lines or lines[0] != _MARK or _MARK not in lines[1:]:
         return {}, data.strip()
     end = lines.index(_MARK, 1)

@@ -58,8 +58,10 @@ class Notes(Block):
         self, folder: str | os.PathLike[str], *, by: By = "thread", trusted: bool = False
     ) -> None:
         super().__init__()
-        if not is_path(folder) or not str(folder):
-            raise ConfigError(f"Notes: folder= must be the path of a folder, got {folder!r:.80}")
+        if not is_path(folder) or os.path.isfile(folder):
+            what = " (a file)" if is_path(folder) else ""
+            wrong = f"Notes: folder= must be the path of a folder, got {folder!r:.80}{what}"
+            raise ConfigError(wrong)
         if callable(by):
             check_function("Notes: by=", by, "context")
         elif by not in ("thread", "shared"):

@@ -1,7 +1,7 @@
 """Long texts in parts: the beginning and the end, a page of lines, the lines that match words.
 
-A line of more than 500 characters counts as several: so each character of a text of one line, such
-as JSON, can be reached as well.
+A line of more than 500 characters, or more than a page has, counts as several: so each character of
+a text of one line, such as JSON, can be reached as well.
 """
 
 from __future__ import annotations
@@ -16,16 +16,25 @@ from moothall.errors import ConfigError
 LINE_CHARS: Final = 500
 """How long a line is at most; a longer one counts as several."""
 
+_HEAD_CHARS: Final = 100
+"""The most characters of the line above a page, which says what it shows."""
+
 _RANGE: Final = re.compile(r"\s*(\d{1,12})?\s*(-|–|to)?\s*(\d{1,12})?\s*", re.IGNORECASE)
 
 
-def lines_of(text: str) -> list[str]:
-    """Return the lines of a text, with their ends."""
+def lines_of(text: str, page: int) -> list[str]:
+    """Return the lines of a text, with their ends; none is longer than a page."""
+    most = min(LINE_CHARS, page)
     return [
-        line[at : at + LINE_CHARS]
+        line[at : at + most]
         for line in text.splitlines(keepends=True)
-        for at in range(0, len(line), LINE_CHARS)
+        for at in range(0, len(line), most)
     ]
+
+
+def page_chars(limit: int) -> int:
+    """Return how many characters of lines a result of so many shows, beside its first line."""
+    return max(limit - _HEAD_CHARS, limit // 2)
 
 
 def excerpt(text: str, limit: int, name: str) -> str:
@@ -37,7 +46,7 @@ def excerpt(text: str, limit: int, name: str) -> str:
         return text
     end = len(text) - limit // 4
     begin = limit - limit // 4
-    lines, at, first, last = lines_of(text), 0, 0, 0
+    lines, at, first, last = lines_of(text, page_chars(limit)), 0, 0, 0
     for number, line in enumerate(lines, 1):
         at += len(line)
         if not first and at > begin:

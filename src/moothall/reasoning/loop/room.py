@@ -20,7 +20,7 @@ from moothall.reasoning.loop.provenance import sources_of_result
 from moothall.reasoning.record import Record
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.text import counted, cut
-from moothall.text.pages import excerpt
+from moothall.text.pages import excerpt, page_chars
 
 if TYPE_CHECKING:
     from moothall.reasoning.loop.parts import Looping
@@ -156,7 +156,7 @@ class LongResults:
         known = self._thread.results
         if known is None:
             known = self._thread.results = Results()
-        known.page = self.limit(1) * 9 // 10
+        known.page = page_chars(self.limit(1))
         known.kept = None if self._record is None else self._record.kept
         return known
 

@@ -357,7 +357,7 @@ class Run:
             raise
         except Exception as error:
             log_failure(logger, f"the {what} of agent {self.agent.id!r} failed", error)
-            detail = f"its {what} failed: {type(error).__name__}: {error}"
+            detail = f"the {what} failed: {type(error).__name__}: {error}"
             raise Stop("error", detail, error) from error
 
     def about(self, name: str, value: Any) -> dict[str, Any]:

@@ -102,6 +102,8 @@ class Showing:
             return
         if self._chosen is None or self._chosen.given != actions:
             for each in actions:
+                if not isinstance(each, Action):
+                    raise ConfigError(f"step.actions must be Actions, got {each!r:.80}")
                 if self.action(each.name) is None:
                     raise ConfigError(f"agent {self._agent.id!r} has no action {each.name!r}")
             self._chosen = self.offered.only([*actions])
