@@ -147,7 +147,7 @@ FLOORS = {
         "answer_parts",
         "chat_answer",
         "server_events",
-        "kept_fields",
+        "answer_reader",
         "chat_stream",
         "weights",
         "fetching",

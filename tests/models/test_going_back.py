@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, run, user
+from conformance.model import ACTIONS, joined, run, user
 from models import messages_format
 from models.openai_server import OpenAIServer, Request, answer, call, completion, events, http, text
 from moothall import (
@@ -21,7 +21,7 @@ from moothall import (
     RecordedModel,
     SQLiteMemory,
 )
-from moothall.models import Call, ModelReply
+from moothall.models import Call, ModelReply, ReasoningPiece
 
 SIGNED = {"google": {"thought_signature": "SIG"}}
 DETAILS = [
@@ -116,9 +116,65 @@ def test_another_server_gets_none_of_it() -> None:
     assert not THOUGHTS.keys() & message.keys()
 
 
-def test_reasoning_that_the_server_gave_under_another_name_stays_here() -> None:
+def test_reasoning_under_the_name_of_vllm_goes_back() -> None:
     message = sent(asked(calling(ADD, reasoning="I add."))[1])
-    assert "I add." not in json.dumps(message)
+    assert message["reasoning"] == "I add."
+    message = sent(asked(calling(ADD, reasoning="I add.", reasoning_content="I add."))[1])
+    assert "reasoning" not in message
+
+
+@pytest.mark.parametrize("more", ({}, {"reasoning_content": "I add."}), ids=("alone", "repeated"))
+def test_reasoning_that_is_marked_in_the_text_goes_back_in_its_place(more: Any) -> None:
+    content = "<think>\nI add.\n</think>\n\nA moment."
+    message = sent(asked(calling(ADD, content=content, **more))[1])
+    assert message["content"] == content
+
+
+def test_reasoning_that_comes_as_all_of_it_so_far_is_kept_once() -> None:
+    texts = ("I", "I add", "I add.")
+    details = [{"type": "reasoning.text", "index": 0, "text": each} for each in texts]
+    pieces = streaming(
+        *({"reasoning_details": [each]} for each in details),
+        {"tool_calls": [{"index": 0, **ADD}]},
+    )
+
+    async def streamed(server: OpenAIServer) -> str:
+        async with agent_of(of(server)).stream("Add") as parts:
+            return joined([part async for part in parts], ReasoningPiece)
+
+    with OpenAIServer(pieces, text("3")) as server:
+        assert run(streamed(server)) == "I add."
+    assert sent(server.requests[1])["reasoning_details"] == [details[-1]]
+
+
+def test_what_the_server_no_longer_takes_is_left_out() -> None:
+    def refuses(request: Request) -> Any:
+        if any("extra_content" in each for each in sent(request).get("tool_calls", ())):
+            return http(
+                b'[{"error": {"code": 400, "message": "Corrupted thought signature."}}]', 400
+            )
+        return text("3")
+
+    signed = ADD | {"extra_content": SIGNED}
+    with OpenAIServer(calling(signed), refuses) as server:
+        assert agent_of(of(server)).reply_sync("Add").text == "3"
+
+
+def test_anthropic_server_that_wants_reasoning_with_each_answer_gets_it() -> None:
+    def wants(request: Request) -> Any:
+        answers = [each for each in request.body["messages"] if each["role"] == "assistant"]
+        if any(each["content"][0]["type"] != "thinking" for each in answers):
+            said = "The `content[].thinking` in the thinking mode must be passed back to the API."
+            return http(json.dumps({"error": {"message": said}}).encode(), 400)
+        return messages_format.message(BLOCKS[1], {"type": "text", "text": "3"})
+
+    with OpenAIServer(text("Hi"), text("Yes")) as one, OpenAIServer(wants) as other:
+        agent = agent_of(of(one))
+        agent.reply_sync("Hi")
+        agent.model = claude(other)
+        assert [agent.reply_sync("Add").text for _ in range(2)] == ["3", "3"]
+    back = other.requests[-1].body["messages"][-2]["content"]
+    assert back[0] == BLOCKS[1]  # its own, from then on
 
 
 def test_a_server_that_refuses_its_own_field_is_asked_without_it_from_then_on() -> None:

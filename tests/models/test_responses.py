@@ -205,6 +205,28 @@ def test_a_stream_whose_end_repeats_no_items_is_whole() -> None:
     assert (reply.text, [each.id for each in reply.calls]) == ("Hi", ["c1"])
 
 
+def test_a_stream_whose_text_comes_with_its_end_alone_is_an_answer() -> None:
+    last = {"type": "response.completed", "response": form.body(form.said("Hi"))}
+    parts = stream(form.streamed(last=last))
+    assert joined(parts) == parts[-1].text == "Hi"
+
+
+@pytest.mark.parametrize("status", ("cancelled", "in_progress", "queued"))
+def test_a_response_that_is_not_over_is_not_whole(status: str) -> None:
+    with pytest.raises(ModelError, match=f"not whole: it ended with '{status}'"):
+        ask(form.response(form.said("Once"), status=status))
+
+
+def test_the_phase_of_an_answer_goes_back_with_it() -> None:
+    item = form.said("Hi", phase="final_answer")
+    with OpenAIServer(form.response(form.thought(), item), form.response(form.said("3"))) as it:
+        agent = ReActAgent("a", of(it))
+        agent.reply_sync("Hello")
+        agent.reply_sync("Bye")
+    back = {"role": "assistant", "content": "Hi", "phase": "final_answer"}
+    assert it.requests[1].body["input"][1] == back
+
+
 @pytest.mark.parametrize(
     ("reason", "finish"), (("max_output_tokens", "length"), ("content_filter", "content_filter"))
 )
@@ -243,7 +265,7 @@ def test_a_prompt_that_is_too_long_says_so(given: Any) -> None:
     (
         (form.response(output=3), "output is of type integer, not a list"),
         (form.response(3), r"output\[0\] is of type integer"),  # type: ignore[arg-type]
-        (form.response(form.called("", "{}")), r"function_call\[0\].name is of type string"),
+        (form.response(form.called(3, "{}")), r"function_call\[0\].name is of type"),  # type: ignore[arg-type]
         (form.response(form.called("a", 3)), r"function_call\[0\].arguments"),  # type: ignore[arg-type]
         (form.streamed(last={"type": "response.output_text.delta", "delta": 3}), "delta is of"),
         (form.streamed(form.said("Hi"), last={"type": "ping"}), "broke off after event"),

@@ -6,12 +6,12 @@ import asyncio
 import itertools
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from conformance.model import ACTIONS, joined, parts_of, run, user
-from models import messages_format
+from models import messages_format, responses_format
 from models.openai_server import (
     OpenAIServer,
     Request,
@@ -61,14 +61,17 @@ def agent_says(*answers: Any, schema: Any = None, **more: Any) -> Reply:
     (
         *(("sensitive", "content_filter"), ("guardrail_intervened", "content_filter")),
         *(("SAFETY", "content_filter"), ("MAX_TOKENS", "length"), ("eos", "stop"), ("", "stop")),
-        ("model_context_window_exceeded", "length"),
+        *(("model_context_window_exceeded", "length"), ("token_limit", "length")),
+        *(("content_filter: PROHIBITED_CONTENT", "content_filter"), ("null", "stop")),
+        *(("content_filtered", "content_filter"), ("IMAGE_SAFETY", "content_filter")),
+        *(("FINISH_REASON_STOP", "stop"), ("COMPLETE", "stop")),
     ),
 )
 def test_every_providers_end_is_one_of_ours(reason: str, ours: str) -> None:
     assert ask(said("Once", reason)).finish_reason == ours
 
 
-@pytest.mark.parametrize("reason", ("abort", "cancelled", "engine_stopped"))
+@pytest.mark.parametrize("reason", ("abort", "cancelled", "OTHER"))
 def test_an_end_that_nobody_knows_is_not_whole(reason: str) -> None:
     with pytest.raises(ModelError, match=f"the answer is not whole: it ended with '{reason}'"):
         ask(said("Once", reason))
@@ -100,7 +103,10 @@ def test_a_call_that_was_cut_says_so_to_the_model() -> None:
         ({"code": 502, "message": "bad gateway"}, 2),
         ({"code": "429", "message": "slow down"}, 2),
         ({"type": "overloaded_error", "message": "Overloaded"}, 2),
-        ({"code": 400, "message": "no"}, 1),
+        *(({"code": "1305", "message": "busy"}, 2), ({"status": "UNAVAILABLE"}, 2)),
+        *(({"code": "Throttling.RateQuota"}, 2), ("internalServerException", 2)),
+        *(({"message": "Please try again later."}, 2), ({"code": 401, "message": "overloaded"}, 1)),
+        *(({"code": 400, "message": "no"}, 1), ({"type": "invalid_request_error"}, 1)),
     ),
 )
 @pytest.mark.parametrize("streams", (False, True), ids=("whole", "streamed"))
@@ -114,6 +120,32 @@ def test_a_passing_failure_within_an_answer_is_tried_again(
             run(parts_of(model, user("Hi")) if streams else model.complete(user("Hi")))
     assert len(server.requests) == tries
     assert ("tried 2 times" in str(caught.value)) is (tries == 2)
+
+
+@pytest.mark.parametrize(
+    "body",
+    (
+        [{"error": {"code": 503, "message": "The model is overloaded."}}],
+        {"base_resp": {"status_code": 1002, "status_msg": "rate limit"}, "choices": None},
+        {"object": "error", "message": "busy", "code": 503},
+        {"code": "Throttling", "message": "too fast", "request_id": "1"},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "ERROR"}]},
+    ),
+    ids=("gemini", "minimax", "vllm", "dashscope", "openrouter"),
+)
+def test_a_failure_in_any_form_within_a_200_is_tried_again(body: Any) -> None:
+    with OpenAIServer(events(body), events(delta("Hi", "stop"), b"[DONE]")) as server:
+        parts = run(parts_of(OpenAIModel("m", server.url, max_retries=1), user("Hi")))
+    assert (parts[-1].text, len(server.requests)) == ("Hi", 2)
+
+
+@pytest.mark.parametrize("streams", (False, True), ids=("whole", "streamed"))
+def test_what_is_said_in_the_place_of_an_answer_is_told(streams: bool) -> None:
+    given = {"detail": "no such deployment"}
+    with OpenAIServer(events(given) if streams else answer(given)) as server:
+        model = OpenAIModel("m", server.url)
+        with pytest.raises(ModelError, match="answered with an error: no such deployment"):
+            run(parts_of(model, user("Hi")) if streams else model.complete(user("Hi")))
 
 
 def test_anthropic_overloaded_within_a_stream_is_tried_again() -> None:
@@ -131,7 +163,12 @@ FAILED = {"message": "tool call validation failed", "code": "tool_use_failed"}
 @pytest.mark.parametrize("inside", (False, True), ids=("400", "200"))
 @pytest.mark.parametrize(
     "generated",
-    ('{"name": "add", "arguments": {"foo": 1}}', '<function=add{"foo": 1}</function>'),
+    (
+        '{"name": "add", "arguments": {"foo": 1}}',
+        '<function=add{"foo": 1}</function>',
+        '<tool_call>\n{"name": "add", "arguments": {"foo": 1}}\n</tool_call>',
+        '{"tool_calls": [{"function": {"name": "add", "arguments": "{\\"foo\\": 1}"}}]}',
+    ),
 )
 def test_a_call_that_the_server_refuses_is_asked_for_again(generated: str, inside: bool) -> None:
     body = json.dumps({"error": FAILED | {"failed_generation": generated}}).encode()
@@ -149,6 +186,28 @@ def test_text_that_the_server_refuses_for_a_call_is_the_answer() -> None:
     assert ask(http(body, 400)).text == "It is 3."
 
 
+def test_a_call_that_a_provider_behind_another_refuses_is_asked_for_again() -> None:
+    behind = {"error": FAILED | {"failed_generation": '{"name": "add", "arguments": {"foo": 1}}'}}
+    about = {"raw": json.dumps(behind), "provider_name": "Groq"}
+    body = {"error": {"message": "Provider returned error", "code": 400, "metadata": about}}
+    reply = agent_says(http(json.dumps(body).encode(), 400), calls(ADD), text("3"))
+    assert (reply.text, [step.action for step in reply.steps]) == ("3", ["add"])
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    (
+        answer(completion({"content": None}, "MALFORMED_FUNCTION_CALL")),
+        answer(completion({"content": ""}, "function_call_filter: UNEXPECTED_TOOL_CALL")),
+        http(b'{"error": "error parsing tool call: raw=\'{\', err=unexpected end"}', 500),
+    ),
+    ids=("gemini", "gemini-filter", "ollama"),
+)
+def test_a_call_that_the_server_cannot_read_is_asked_for_again(refusal: Any) -> None:
+    reply = agent_says(refusal, calls(ADD), text("3"), max_retries=0)
+    assert (reply.text, [step.action for step in reply.steps]) == ("3", ["add"])
+
+
 # -- reasoning in the text -------------------------------------------------------------------------
 
 
@@ -158,6 +217,13 @@ def test_text_that_the_server_refuses_for_a_call_is_the_answer() -> None:
         '<think>\nTwo and one.\n</think>\n\n{"total": 3}',
         '\n<thinking>Two and one.</thinking>{"total": 3}',
         'Two and one.\n</think>\n\n{"total": 3}',
+        '<think></think>\n<think>Two and one.</think>{"total": 3}',
+        '<seed:think>Two and one.</seed:think>{"total": 3}',
+        '◁think▷Two and one.◁/think▷{"total": 3}',
+        '<|START_THINKING|>Two and one.<|END_THINKING|>{"total": 3}',
+        "<|channel|>analysis<|message|>Two and one.<|end|><|start|>assistant<|channel|>final"
+        '<|message|>{"total": 3}',
+        '[THINK]Two and one.[/THINK]{"total": 3}',
     ),
 )
 def test_marked_reasoning_is_no_part_of_the_answer(content: str) -> None:
@@ -167,6 +233,39 @@ def test_marked_reasoning_is_no_part_of_the_answer(content: str) -> None:
     with OpenAIServer(said(content)) as server:
         found = ask_json(OpenAIModel("m", server.url), user("Hi"), None, json.loads)
         assert run(found) == {"total": 3}
+
+
+@pytest.mark.parametrize(
+    "content", ("<think>Two and one.</think>\n\nThree", "</think>\n\nThree", "Three")
+)
+def test_reasoning_that_comes_apart_and_marked_is_shown_once(content: str) -> None:
+    given = said(content, reasoning_content="Two and one.")
+    pieces = [delta(content[at : at + 4]) for at in range(0, len(content), 4)]
+    streamed = events(delta(reasoning_content="Two and one."), *pieces, delta(None, "stop"))
+    reply = ask(given)
+    with OpenAIServer(streamed) as server:
+        parts = run(parts_of(OpenAIModel("m", server.url), user("Hi")))
+    assert (reply.text, reply.reasoning) == ("Three", "Two and one.")
+    assert joined(parts) == parts[-1].text == "Three"
+    assert joined(parts, ReasoningPiece) == parts[-1].reasoning == "Two and one."
+
+
+@pytest.mark.parametrize("form", ("messages", "responses"))
+@pytest.mark.parametrize("streams", (False, True), ids=("whole", "streamed"))
+def test_marked_reasoning_is_told_apart_in_every_form(form: str, streams: bool) -> None:
+    content = "<think>\nTwo and one.\n</think>\n\nThree"
+    if form == "messages":
+        block = {"type": "text", "text": content}
+        given = (messages_format.streamed if streams else messages_format.message)(block)
+    else:
+        item = responses_format.said(content)
+        given = (responses_format.streamed if streams else responses_format.response)(item)
+    with OpenAIServer(given) as server:
+        model: Any = AnthropicModel("m", server.url.removesuffix("/v1"), "k")
+        if form == "responses":
+            model = OpenAIModel("m", server.url, api="responses")
+        reply = run(parts_of(model, user("Hi")))[-1] if streams else run(model.complete(user("Hi")))
+    assert (reply.text, reply.reasoning) == ("Three", "Two and one.")
 
 
 def test_marked_reasoning_is_streamed_as_reasoning() -> None:
@@ -187,7 +286,8 @@ def test_marks_within_a_text_are_text(content: str) -> None:
 
 
 def test_events_that_say_nothing_are_passed_over() -> None:
-    given = events({"type": "ping"}, delta("Hi"), {"choices": None}, delta(None, "stop"), b"[DONE]")
+    nothing = ({"type": "ping"}, {"choices": None}, {}, None)
+    given = events(*nothing, delta("Hi"), *nothing, delta(None, "stop"), b"[DONE]")
     with OpenAIServer(given) as server:
         assert run(parts_of(OpenAIModel("m", server.url), user("Hi")))[-1].text == "Hi"
 
@@ -215,6 +315,37 @@ def test_tokens_written_to_the_cache_are_counted(field: str) -> None:
     assert ask(text("ok", usage=usage)).usage == Usage(40, 4, 0, 30)
 
 
+@pytest.mark.parametrize(
+    ("counted", "usage"),
+    (
+        ({"cached_tokens": 30}, Usage(40, 4, 30)),
+        ({"prompt_cache_hit_tokens": 30, "prompt_cache_miss_tokens": 10}, Usage(40, 4, 30)),
+        (
+            {"cache_read_input_tokens": 5, "cache_creation_input_tokens": 30},
+            Usage(40, 4, 5, 30),
+        ),
+        ({"prompt_tokens_details": {"cache_creation_input_tokens": 30}}, Usage(40, 4, 0, 30)),
+        ({"reasoning_tokens": 3}, Usage(40, 4, 0, 0, 3)),
+    ),
+    ids=("kimi", "deepseek", "bridge-to-anthropic", "dashscope", "reasoning"),
+)
+def test_every_providers_names_of_tokens_are_read(counted: dict[str, Any], usage: Usage) -> None:
+    counted |= {"prompt_tokens": 40, "completion_tokens": 4}
+    assert ask(text("ok", usage=counted)).usage == usage
+
+
+@pytest.mark.parametrize("place", ("choice", "x_groq"))
+def test_usage_is_found_where_a_stream_states_it(place: str) -> None:
+    usage = {"prompt_tokens": 40, "completion_tokens": 4}
+    last = delta(None, "stop")
+    if place == "choice":
+        last["choices"][0]["usage"] = usage
+    else:
+        last["x_groq"] = {"usage": usage}
+    with OpenAIServer(events(delta("Hi"), last, b"[DONE]")) as server:
+        assert run(parts_of(OpenAIModel("m", server.url), user("Hi")))[-1].usage == Usage(40, 4)
+
+
 def test_a_server_that_wants_the_other_field_of_a_length_gets_it() -> None:
     refusal = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
     with OpenAIServer(status(400, refusal), text("Hi")) as server:
@@ -236,6 +367,16 @@ def test_a_server_that_wants_the_other_field_of_a_length_gets_it() -> None:
         "litellm.ContextWindowExceededError: too big",
         "Please reduce the length of the messages or completion.",
         "the request exceeds the available context size, try increasing it",
+        "`inputs` must have less than 4096 tokens. Given: 5000",
+        "Input length (5000) exceeds the maximum allowed length (4090). Use a shorter input",
+        "Prompt length (5000) exceeds maximum input length (4096)",
+        "the number of input tokens 5000 cannot exceed the total tokens limit 4096 for this model",
+        "Total tokens of image and text exceed max message tokens",
+        "Unable to submit request because the input token count is 1048577 but model only supports"
+        " up to 1048576.",
+        "The sum of prompt length (5000), query length (0) should not exceed max_num_tokens (4096)",
+        "prompt tokens too long",
+        "Invalid 'messages[1].content': string too long. Expected a string with maximum length 9.",
     ),
 )
 def test_a_prompt_that_is_too_long_is_told_apart(said: str) -> None:
@@ -249,9 +390,14 @@ def test_a_prompt_that_is_too_long_is_told_apart(said: str) -> None:
         "Rate limit reached: too many tokens per minute (TPM): Limit 30000",
         "Too many tokens, please wait before trying again.",
         "You exceeded your token quota",
+        "max_tokens is too large: 9999. This model supports at most 4096 completion tokens.",
+        "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a maximum length of 40",
+        "Input should be greater than or equal to 1",
+        "Invalid 'tools': array too long. Expected an array with maximum length 128",
+        "image exceeds 5 MB maximum",
     ),
 )
-def test_a_rate_limit_is_no_prompt_that_is_too_long(said: str) -> None:
+def test_another_fault_is_no_prompt_that_is_too_long(said: str) -> None:
     with pytest.raises(ModelError) as caught:
         ask(status(429, said), max_retries=0)
     assert not isinstance(caught.value, ContextOverflow)
@@ -263,7 +409,17 @@ def test_anthropic_gets_an_image_whose_address_has_more_than_its_type() -> None:
     with OpenAIServer(messages_format.text("A cat.")) as server:
         run(AnthropicModel("m", server.url, "k").complete([message]))
     source = server.requests[0].body["messages"][0]["content"][0]["source"]
-    assert (source["type"], source["data"]) == ("base64", "aGk=")
+    assert (source["type"], source["media_type"]) == ("base64", "image/jpeg")
+    assert source["data"] == "aGk="
+
+
+def test_anthropic_gets_a_text_file_as_its_text() -> None:
+    file = {"filename": "a.csv", "file_data": "data:text/csv;base64,YSxi"}
+    message = {"role": "user", "content": [{"type": "file", "file": file}]}
+    with OpenAIServer(messages_format.text("Two.")) as server:
+        run(AnthropicModel("m", server.url, "k").complete([message]))
+    block = server.requests[0].body["messages"][0]["content"][0]
+    assert (block["type"], block["source"]["data"]) == ("document", "a,b")
 
 
 # -- conversations of another provider -------------------------------------------------------------
@@ -287,17 +443,28 @@ def wants_signatures(request: Request) -> Any:
 
 
 def wants_reasoning(request: Request) -> Any:
-    made = [m for m in request.body["messages"] if m.get("tool_calls")]
+    made = [m for m in request.body["messages"] if m["role"] == "assistant"]
     if not all(m.get("reasoning_content") for m in made):
         return status(400, "thinking is enabled but reasoning_content is missing in message 2")
     return text("3")
 
 
-@pytest.mark.parametrize("server", (wants_nine, wants_signatures, wants_reasoning))
+def wants_plain_ids(request: Request) -> Any:
+    ids = [each["id"] for m in request.body["messages"] for each in m.get("tool_calls", ())]
+    if not all(each.replace("_", "").isalnum() for each in ids):
+        form = "String should match pattern '^[a-zA-Z0-9_-]+$'"
+        return status(400, f"messages.1.content.0.tool_use.id: {form}")
+    return text("3")
+
+
+SERVERS = (wants_nine, wants_plain_ids, wants_signatures, wants_reasoning)
+
+
+@pytest.mark.parametrize("server", SERVERS)
 def test_the_next_model_takes_the_calls_of_the_first(server: Any) -> None:
     busy = status(503, "busy")
     with (
-        OpenAIServer(calls(ADD, call("add", "{}", "c2")), busy) as one,
+        OpenAIServer(calls(ADD, call("add", "{}", "functions.add:1")), busy) as one,
         OpenAIServer(server) as two,
     ):
         first = OpenAIModel("m", one.url, max_retries=0)
@@ -336,3 +503,68 @@ def test_a_server_that_wants_an_answer_after_a_result_gets_one() -> None:
     with OpenAIServer(answers) as server:
         model = OpenAIModel("m", server.url)
         assert run(model.complete([*user("Add"), made, result, *user("Stop")])).text == "ok"
+
+
+def alternates(request: Request) -> Any:
+    roles = [m["role"] for m in request.body["messages"]]
+    if roles[0] == "system" or any(a == b for a, b in itertools.pairwise(roles)):
+        return status(400, "Conversation roles must alternate user/assistant/user/assistant/...")
+    return text("ok")
+
+
+def wants_one_system(request: Request) -> Any:
+    if "system" in [m["role"] for m in request.body["messages"][1:]]:
+        return status(400, "System message must be at the beginning.")
+    return text("ok")
+
+
+def takes_no_system(request: Request) -> Any:
+    if request.body["messages"][0]["role"] == "system":
+        return status(400, "System role not supported")
+    return text("ok")
+
+
+def takes_no_names(request: Request) -> Any:
+    if any("name" in m for m in request.body["messages"]):
+        detail = {"type": "extra_forbidden", "loc": ["body", "messages", 1, "user", "name"]}
+        return http(json.dumps({"message": {"detail": [detail]}}).encode(), 422)
+    return text("ok")
+
+
+@pytest.mark.parametrize("server", (alternates, wants_one_system, takes_no_system, takes_no_names))
+def test_a_conversation_has_the_roles_that_the_server_takes(server: Any) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "One.", "name": "ann"},
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": [{"type": "text", "text": "Two."}, image], "name": "bob"},
+    ]
+    with OpenAIServer(server) as it:
+        model = OpenAIModel("m", it.url)
+        assert [run(model.complete(messages)).text for _ in range(2)] == ["ok", "ok"]
+    body = it.requests[-1].body["messages"]
+    sent = json.dumps(body)
+    assert all(each in sent for each in ("Be brief.", "Be kind.", "One.", "Two.", "aGk="))
+    assert it.requests[-1].body == it.requests[-2].body
+
+
+def test_keywords_of_schemas_that_the_server_does_not_know_are_left_out() -> None:
+    def mark(points: list[Sum], kind: Literal["a"], size: dict[str, int]) -> str:
+        return "done"
+
+    def gemini(request: Request) -> Any:
+        shown = json.dumps(request.body.get("tools"))
+        for name in ("additionalProperties", "$ref", "$defs", "const"):
+            if f'"{name}": ' in shown:
+                at = "tools[0].function_declarations[0].parameters"
+                said = f"Invalid JSON payload received. Unknown name \"{name}\" at '{at}'"
+                return http(json.dumps([{"error": {"message": said}}]).encode(), 400)
+        return text("ok")
+
+    with OpenAIServer(gemini) as server:
+        agent = ReActAgent("a", OpenAIModel("m", server.url), actions=[mark])
+        assert agent.reply_sync("Mark").text == "ok"
+    shown = server.requests[-1].body["tools"][0]["function"]["parameters"]["properties"]
+    assert shown["points"]["items"]["properties"]["total"]["type"] == "integer"
+    assert shown["kind"]["enum"] == ["a"]

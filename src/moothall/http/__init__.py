@@ -1,6 +1,7 @@
 """The HTTP client, the switch that forbids calls to other machines, and proxies."""
 
 from moothall.http.client import LONGEST_WAIT_S as LONGEST_WAIT_S
+from moothall.http.client import BrokenOff as BrokenOff
 from moothall.http.client import Client as Client
 from moothall.http.client import HTTPError as HTTPError
 from moothall.http.client import Response as Response

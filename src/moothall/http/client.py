@@ -36,6 +36,10 @@ class HTTPError(MoothallError):
     """No answer came, or not all of it; the caller converts this to its own error."""
 
 
+class BrokenOff(HTTPError):
+    """A streamed answer did not come to its end."""
+
+
 class _TooLarge(HTTPError):
     """A body has more bytes than allowed."""
 
@@ -97,7 +101,7 @@ class Response:
         except TimeoutError:
             raise HTTPError(f"the answer did not end within {self._client.timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise HTTPError(f"the answer broke off: {error_reason(error)}") from None
+            raise BrokenOff(f"the answer broke off: {error_reason(error)}") from None
         finally:
             self._left_s -= loop.time() - begun
 

@@ -11,11 +11,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-_OPEN = {f"<{tag}>": f"</{tag}>" for tag in ("think", "thinking", "thought", "reasoning")}
-_OPEN["[THINK]"] = "[/THINK]"
+_TAGS = ("think", "thinking", "thought", "reasoning", "seed:think", "longcat_think")
+_MARKS = {f"<{tag}>": f"</{tag}>" for tag in _TAGS} | {
+    "[think]": "[/think]",
+    "◁think▷": "◁/think▷",
+    "<|start_thinking|>": "<|end_thinking|>",
+    "<|begin_of_thought|>": "<|end_of_thought|>",
+    "<|channel|>analysis<|message|>": "<|end|><|start|>assistant<|channel|>final<|message|>",
+}
+"""What begins reasoning, and what ends it, in lower case."""
 # Some servers leave out the first mark, which the prompt ends with. One in quotes is text.
-_LONE = re.compile(r"(?<![`'\"])</think(?:ing)?>(?![`'\"])")
-_LONGEST = len("</thinking>")
+_ALONE = ("</think>", "</thinking>", "[/think]", "</seed:think>", "◁/think▷", "<|end_thinking|>")
+_LONE = re.compile(rf"(?<![`'\"])(?:{'|'.join(map(re.escape, _ALONE))})(?![`'\"])", re.I)
+_STARTS = (*_MARKS, *_ALONE)
+_ENDS = {mark: re.compile(re.escape(end), re.I) for mark, end in _MARKS.items()}
+_MAY_BEGIN = re.compile(r"[<\[◁]")
+_LONGEST = max(map(len, _MARKS.values()))
 
 
 class Said(NamedTuple):
@@ -33,46 +44,72 @@ class Said(NamedTuple):
 
 
 class Thoughts:
-    """Parts reasoning from text, as the text arrives; only what begins an answer is reasoning."""
+    """Parts reasoning from text, as the text arrives; only what begins an answer is reasoning.
+
+    Attributes:
+        apart: whether reasoning comes apart from the text, too
+    """
 
     def __init__(self) -> None:
+        self.apart: bool = False
         self._left = ""  # may be the beginning of a mark
-        self._close: str | None = None  # the mark that ends the reasoning
+        self._mark = ""  # the one that began the reasoning
         self._begun = False  # whether the answer's first word has come
         self._blank = False  # whether blanks after a mark are to be left out
+        self._ended = False  # whether there was reasoning
+
+    @property
+    def found(self) -> bool:
+        """Whether the text has had reasoning."""
+        return self._ended or bool(self._mark)
 
     def feed(self, text: str, last: bool = False) -> Iterator[Said]:
         """Yield the pieces of a text, except what may be part of a mark, unless it is the last."""
         self._left += text
-        if not self._begun:
-            start = self._left.lstrip()
-            mark = next((mark for mark in _OPEN if start.startswith(mark)), None)
-            if mark is None and not last and any(mark.startswith(start) for mark in _OPEN):
-                return
-            self._begun = True
-            if mark is not None:
-                self._close, self._blank = _OPEN[mark], True
-                self._left = start[len(mark) :]
-        if self._close is not None:
-            thought, close, rest = self._left.partition(self._close)
-            if close:
-                self._left = ""
-                yield from self._piece(thought.rstrip(), True)
-                self._close, self._blank, self._left = None, True, rest
+        while self._left:
+            if self._mark:
+                found = _ENDS[self._mark].search(self._left)
+                if found is None:
+                    thought = self._whole((_MARKS[self._mark],), last)
+                    kept = thought if last else thought.rstrip()  # blanks before the mark go
+                    self._left = thought[len(kept) :] + self._left
+                    yield from self._piece(kept, True)
+                    return
+                yield from self._piece(self._left[: found.start()].rstrip(), True)
+                self._after(found.end())
+            elif not self._begun:
+                start = self._left.lstrip()
+                first = start[:_LONGEST].lower()
+                if mark := next((mark for mark in _MARKS if first.startswith(mark)), ""):
+                    self._mark, self._blank = mark, True
+                    self._left = start[len(mark) :]
+                elif (self._ended or self.apart) and (found := _LONE.match(start)):
+                    self._left, self._blank = start[found.end() :], True
+                elif not last and any(mark.startswith(first) for mark in _STARTS):
+                    return
+                else:
+                    self._begun = True
+            elif not (self._ended or self.apart) and (found := _LONE.search(self._left)):
+                yield Said(self._left[: found.start()].rstrip(), True, before=True)
+                self._after(found.end())
             else:
-                yield from self._piece(self._whole(last), True)
+                marks = () if self._ended or self.apart else _ALONE
+                yield from self._piece(self._whole(marks, last), False)
                 return
-        elif found := _LONE.search(self._left):
-            thought, self._left = self._left[: found.start()], self._left[found.end() :]
-            yield Said(thought.rstrip(), True, before=True)
-            self._blank = True
-        yield from self._piece(self._whole(last), False)
 
-    def _whole(self, last: bool) -> str:
+    def _after(self, end: int) -> None:
+        """Go on after the end of reasoning; more of it may follow."""
+        self._left, self._mark = self._left[end:], ""
+        self._begun, self._blank, self._ended = False, True, True
+
+    def _whole(self, marks: tuple[str, ...], last: bool) -> str:
         """Take what is there, but for the beginning of a mark at its end."""
-        at = -1 if last else max(self._left.rfind("<"), self._left.rfind("["))
-        if at < 0 or len(self._left) - at > _LONGEST:
-            at = len(self._left)
+        at, low = len(self._left), max(0, len(self._left) - _LONGEST)
+        for found in () if last else _MAY_BEGIN.finditer(self._left, low):
+            rest = self._left[found.start() :].lower()
+            if any(mark.startswith(rest) for mark in marks):
+                at = found.start()
+                break
         taken, self._left = self._left[:at], self._left[at:]
         return taken
 

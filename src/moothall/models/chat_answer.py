@@ -20,34 +20,45 @@ from moothall.jsonvalue import readable
 from moothall.models.protocol import Call, ModelReply
 from moothall.text import json_type, one_line, shorten
 
-# Codes of OpenAI and llama.cpp; what Anthropic, Bedrock, Gemini, LM Studio, Mistral, OpenRouter,
-# TGI, vLLM and xAI write.
+# Codes and fixed words of servers.
 _TOO_LONG = re.compile(
-    "context_length_exceeded|exceed_context_size_error|(?:prompt|[Ii]nput) is too long"
-    "|context (?:length|limit|window)|maximum (?:model|prompt) length"
-    "|exceeds the maximum number of tokens|`inputs` tokens"
+    "context_length_exceeded|exceed_context_size_error|tokens_limit_reached|ContextWindowExceeded"
+    "|(?:prompt|input) is too long|context (?:length|limit|window)|maximum (?:model|prompt) length"
+    "|exceeds the maximum number of tokens|`inputs` tokens|range of input length"
+    "|length.{0,20} range of input",
+    re.I,
 )
-# Cohere, Copilot, GitHub Models, Kimi, Z.ai, DashScope, litellm's proxy, Groq, llama.cpp, Bedrock.
+# What others write of it in a sentence, and what such a sentence says of another fault.
 _LONG = re.compile(
-    r"too many (?:input )?tokens|token count\b.{0,60}\bexceeds|tokens_limit_reached"
-    r"|exceed(?:s|ed)? (?:the )?(?:model |available )?(?:token limit|context|max(?:imum)? length)"
-    r"|length.{0,20} range of input|range of input length|ContextWindowExceeded"
-    r"|reduce the length of|request body too large|prompt exceeds",
+    r"\b(?:prompt|inputs?|tokens?|messages?|sequence|request)\b[^.!?]{0,80}?\b(?:exceed(?:s|ed)?|too"
+    r" (?:long|large|many)|longer than|must have less than|only supports up to)\b"
+    r"|\b(?:exceed(?:s|ed)?|too many|reduce|larger than)\b[^.!?]{0,40}?\b(?:tokens?|length|context"
+    r"|prompt|max_num_tokens)\b|\bcontent'?: string too long",
     re.I,
 )
-_RATE = re.compile(r"per (?:second|minute|min|hour|day)|rate.?limit|quota|TPM|wait|try again", re.I)
-# Codes and types of failures that pass, as servers state them within an answer.
+_NOT_LONG = re.compile(
+    r"per (?:second|minute|min|hour|day)|rate.?limit|quota|TPM|wait|try again"
+    r"|max_(?:completion_|output_|new_)?tokens\b|_id\b|\bid\b|\btools?\b|\bimage (?:exceeds|size)",
+    re.I,
+)
+# Codes and types of failures that pass, as servers state them within an answer: those of MiniMax
+# and Z.ai are numbers. What their texts say of it.
 _PASSES = re.compile(
-    "overloaded|api_error|rate_limit|server_error|timeout|network_error|unavailable"
-    "|insufficient_system_resource",
+    "overload|api_error|rate.?limit|server.?error|time.?out|network_error|unavailable|throttl"
+    "|internal|exhausted|too.?many.?requests|insufficient_system_resource"
+    r"|\A(?:1000|1001|1002|1013|1024|1033|1234|1302|1305)\Z",
     re.I,
 )
+_SAID_PASSES = re.compile("overloaded|temporarily|try again (?:later|in )|please retry", re.I)
 _ENDS = {
-    "length": "length max_tokens max_output_tokens model_length model_context_window_exceeded",
-    "content_filter": "content_filter sensitive guardrail_intervened safety recitation blocklist"
-    " prohibited_content spii",
-    "stop": "stop tool_calls tool_call tool_use function_call end_turn stop_sequence pause_turn eos"
-    " eos_token complete completed finished done normal stop_token",
+    "length": "length max_tokens max_output_tokens max_new_tokens max_length model_length"
+    " token_limit model_context_window_exceeded error_limit",
+    "content_filter": "content_filter content_filtered sensitive guardrail_intervened safety"
+    " recitation blocklist prohibited_content spii language image_safety image_recitation"
+    " image_prohibited_content error_toxic content_policy_violation",
+    "stop": "stop tool_calls tool_call tool_use function_call function_calls end_turn stop_sequence"
+    " pause_turn eos eos_token complete completed finished done normal stop_token stop_str null"
+    " none unspecified",
 }
 _OURS = {theirs: ours for ours, listed in _ENDS.items() for theirs in listed.split()}
 
@@ -68,8 +79,11 @@ def _one_of(*kinds: type) -> Any:
     return schemas.is_instance_schema(kinds, cls_repr="text")
 
 
-KEPT_FIELDS = ("reasoning_content", "reasoning_details", "extra_content", "thinking_blocks")
-"""Fields of a message that are wanted back, by DeepSeek and Kimi, OpenRouter, Gemini, litellm."""
+KEPT_FIELDS = (
+    *("reasoning_content", "reasoning_details", "reasoning", "extra_content", "thinking_blocks"),
+)
+"""Fields of a message that are wanted back: DeepSeek's, OpenRouter's, vLLM's, Gemini's, litellm's.
+"""
 
 _MAYBE, _LIST, _ANY = schemas.nullable_schema, schemas.list_schema, schemas.any_schema()
 _TEXT = _MAYBE(_one_of(str))
@@ -91,7 +105,7 @@ def _message(calls: Any) -> Any:
     content = _MAYBE(_one_of(str, list))
     kept = dict.fromkeys(KEPT_FIELDS, _ANY)
     shown = {"images": _ANY, "audio": _ANY}
-    return _fields(content=content, refusal=_ANY, tool_calls=calls, reasoning=_ANY, **kept, **shown)
+    return _fields(content=content, refusal=_ANY, tool_calls=calls, **kept, **shown)
 
 
 _CHOICE = _fields(message=_MAYBE(_message(_MAYBE(_LIST(_CALL)))), finish_reason=_ANY, error=_ANY)
@@ -99,7 +113,14 @@ WHOLE = SchemaValidator(_fields(choices=_LIST(_CHOICE, min_length=1), usage=_ANY
 """The schema of an answer that comes whole."""
 
 _DELTA = _MAYBE(_message(_MAYBE(_LIST(_PIECE))))
-_PART = _fields(index=_MAYBE(_INDEX), finish_reason=_TEXT, delta=_DELTA, message=_DELTA, error=_ANY)
+_PART = _fields(
+    index=_MAYBE(_INDEX),
+    finish_reason=_TEXT,
+    delta=_DELTA,
+    message=_DELTA,
+    error=_ANY,
+    usage=_ANY,
+)
 CHUNK = SchemaValidator(_fields(choices=_LIST(_PART)))
 """The schema of an event of a streamed answer."""
 
@@ -155,13 +176,15 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
         text = message.get(field)
         if isinstance(text, str) and text:
             return text
-    content = message.get("content")
     found: list[Any] = []
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and block.get("type") in ("reasoning", "thinking"):
-            about = block.get(block["type"], block.get("text"))
-            inner = about if isinstance(about, list) else [{"text": about}]
-            found += [each.get("text") for each in inner if isinstance(each, dict)]
+    for field in ("content", "reasoning_details"):
+        given = message.get(field)
+        for block in given if isinstance(given, list) and not found else ():
+            kind = str(block.get("type")) if isinstance(block, dict) else ""
+            if kind.startswith(("reasoning", "thinking")):
+                about = block.get(kind, block.get("text", block.get("summary")))
+                inner = about if isinstance(about, list) else [{"text": about}]
+                found += [each.get("text") for each in inner if isinstance(each, dict)]
     return "".join(text for text in found if isinstance(text, str))
 
 
@@ -177,6 +200,18 @@ class RefusedCall(ModelError):
         self.reply = reply
 
 
+def failure_in(body: Mapping[str, Any]) -> Any:
+    """Return the failure that stands in the place of an answer; None if there is none."""
+    about = body.get("base_resp")  # MiniMax's
+    if isinstance(about, dict) and about.get("status_code"):
+        return {"error": {"code": about["status_code"], "message": about.get("status_msg")}}
+    if body.get("error") or "error" in (body.get("type"), body.get("object")):
+        return body
+    answers = {"choices", "content", "output", "type", "usage"} & body.keys()
+    says = ("message", "detail", "error parsing tool call")
+    return None if answers or not any(body.get(each) for each in says) else body
+
+
 def failed(body: Any, name: str) -> ModelError:
     """Return the exception for an error sent instead of an answer."""
     reason = f"{name}: the server answered with an error: {server_text(body)}"
@@ -185,62 +220,100 @@ def failed(body: Any, name: str) -> ModelError:
     if (refused := refused_call(body)) is not None:
         return RefusedCall(reason, refused)
     error = body.get("error") if isinstance(body, dict) else None
-    if any(_passes(kind) for kind in (*_kinds(body), error if isinstance(error, str) else "")):
-        return Passing(reason)
-    return ModelError(reason)
+    said = error.lower() if isinstance(error, str) else ""
+    kinds = [*_kinds(body), "server_error" if said == "error" else said]
+    passes = any(map(_passes, kinds)) or _SAID_PASSES.search(server_text(body))
+    return Passing(reason) if passes and not any(map(_lasts, kinds)) else ModelError(reason)
+
+
+def _status(kind: Any) -> int:
+    return int(kind) if str(kind).isdecimal() and len(str(kind)) == 3 else 0
 
 
 def _passes(kind: Any) -> bool:
-    status = int(kind) if str(kind).isdecimal() and len(str(kind)) == 3 else 0
-    return may_pass(status) or (isinstance(kind, str) and bool(_PASSES.search(kind)))
+    return may_pass(_status(kind)) or _PASSES.search(str(kind)) is not None
+
+
+def _lasts(kind: Any) -> bool:
+    return 400 <= _status(kind) < 500 and not may_pass(_status(kind))
+
+
+def _places(body: Any) -> list[dict[str, Any]]:
+    """Return the objects in which an error states what it is, also that of a server behind."""
+    places = [body, body.get("error")] if isinstance(body, dict) else []
+    about = places[1].get("metadata") if places and isinstance(places[1], dict) else None
+    with suppress(ValueError, RecursionError, KeyError, TypeError):
+        behind = json.loads(about["raw"])  # type: ignore[index]
+        places += [behind, behind.get("error")] if isinstance(behind, dict) else []
+    return [each for each in places if isinstance(each, dict)]
 
 
 def _kinds(body: Any) -> list[Any]:
     """Return the codes and types that an error states."""
-    places = (body, body.get("error")) if isinstance(body, dict) else ()
-    return [each.get(k) for each in places if isinstance(each, dict) for k in ("code", "type")]
+    names = ("code", "type", "status")
+    return [each[name] for each in _places(body) for name in names if each.get(name)]
 
 
 def overflows(body: Any) -> bool:
     """Return whether a server's error says that the prompt does not fit."""
-    said, kinds = server_text(body), list(map(str, _kinds(body)))
-    if any(map(_TOO_LONG.search, (said, *kinds))):
+    said = (server_text(body), *map(str, _kinds(body)))
+    if any(map(_TOO_LONG.search, said)):
         return True
-    return any(map(_LONG.search, (said, *kinds))) and not any(map(_RATE.search, (said, *kinds)))
+    return any(map(_LONG.search, said)) and not any(map(_NOT_LONG.search, said))
 
 
 _FUNCTION = re.compile(r"<function=([\w.-]+)[>\s]*(.*?)(?:</function>|$)", re.S)
+_WRITTEN = re.compile(
+    r"(?:<tool_call>|<\|python_tag\|>)\s*(\{.*?\}|\[.*?\])\s*(?:</tool_call>|$)", re.S
+)
+# What Ollama and llama.cpp write of a call that they cannot read.
+_UNREAD = re.compile("error parsing tool call|failed to parse (?:tool call|input)", re.I)
+_REFUSED = ("tool_use_failed", "malformed_function_call", "unexpected_tool_call")
 
 
 def refused_call(body: Any) -> ModelReply | None:
     """Return the answer that a server refused because its call does not fit, as Groq does."""
-    if "tool_use_failed" not in _kinds(body):
-        return None
-    places = (body, body.get("error"))
-    given = [each.get("failed_generation") for each in places if isinstance(each, dict)]
+    given = [each.get("failed_generation") for each in _places(body)]
     text = next((each for each in given if isinstance(each, str)), "")
-    called = None
-    with suppress(ValueError, RecursionError):
-        called = json.loads(text)
-    listed = called if isinstance(called, list) else [called]
-    calls = [
-        Call("", each["name"], json.dumps(each.get("arguments", each.get("parameters", {}))))
-        for each in listed
-        if isinstance(each, dict) and isinstance(each.get("name"), str)
-    ] or [Call("", found[1], found[2]) for found in _FUNCTION.finditer(text)]
+    if not {*_REFUSED} & {*map(str, _kinds(body))}:
+        return ModelReply() if _UNREAD.search(json.dumps(body)) else None
+    calls = [call for form in (text, *_WRITTEN.findall(text)) for call in _calls_in(form)]
+    calls = calls or [Call("", found[1], found[2]) for found in _FUNCTION.finditer(text)]
     if calls:
         return ModelReply(calls=tuple(calls), finish_reason="calls")
     return ModelReply(readable(text))
 
 
+def _calls_in(text: str) -> list[Call]:
+    """Return the calls in a JSON text, in the forms in which models write them."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    if isinstance(given, dict):
+        given = given.get("tool_calls", given)
+    calls = []
+    for each in given if isinstance(given, list) else [given]:
+        about = each.get("function", each) if isinstance(each, dict) else None
+        if isinstance(about, dict) and isinstance(about.get("name"), str):
+            args = about.get("arguments", about.get("parameters", {}))
+            calls.append(
+                Call("", about["name"], args if isinstance(args, str) else json.dumps(args))
+            )
+    return calls
+
+
 def end_of(reason: Any, has_calls: bool, name: str) -> str:
     """Return our word for the end of an answer; raise if it says that it is not whole."""
-    if not isinstance(reason, str) or not reason:
-        reason = "stop"
-    ours = _OURS.get(reason.lower())
+    given = reason.lower() if isinstance(reason, str) and reason else "stop"
+    # Gemini names the filter and what it found; others write the name of an enumeration.
+    kind, _, found = given.removeprefix("finish_reason_").partition(": ")
+    ours = _OURS.get(kind)
     if ours is None:
-        kind = Passing if _PASSES.search(reason) else ModelError
-        raise kind(f"{name}: the answer is not whole: it ended with {shorten(reason)!r}")
+        said = f"{name}: the answer is not whole: it ended with {shorten(reason)!r}"
+        if kind in _REFUSED or found in _REFUSED:
+            raise RefusedCall(said, ModelReply())
+        raise (Passing if _PASSES.search(kind) else ModelError)(said)
     return "calls" if ours == "stop" and has_calls else ours
 
 
@@ -251,7 +324,8 @@ def server_text(body: Any) -> str:
         if isinstance(body, dict):
             about = body.get("metadata")  # OpenRouter's: what the provider behind it answered
             raw = f": {about['raw']}" if isinstance(about, dict) and "raw" in about else raw
-            body = body.get("error") or body.get("message") or body.get("detail") or ""
+            says = ("error", "message", "detail", "error parsing tool call")
+            body = next((body[each] for each in says if body.get(each)), "")
     text = body if isinstance(body, str) else json.dumps(body)
     return one_line(text + raw, 300) or "no reason"
 

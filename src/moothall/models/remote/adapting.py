@@ -5,17 +5,33 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from moothall.models.protocol import without_seen
 
-# Mistral's; OpenAI's and others', which state a bound.
+NO_ANSWER: Final = "(no answer)"
+_ID = r"(?:tool_?calls?\S*id|call_id|tool_?use\S{0,3}id)"
+# Mistral's; OpenAI's and others', which state a bound; Anthropic's and Bedrock's behind others.
 _EXACT = re.compile(r"tool call id.{0,80}length of (\d+)", re.I | re.S)
-_MOST = re.compile(r"(?:tool_calls?\S*id|call_id).{0,200}?length (\d+)", re.I | re.S)
+_MOST = re.compile(_ID + r".{0,200}?length (?:less than or equal to )?(\d+)", re.I | re.S)
+_PATTERN = re.compile(_ID + ".{0,200}?pattern", re.I | re.S)
 _ORDER = re.compile("role .?user.? after role .?tool", re.I)
+# Of chat templates behind vLLM, llama.cpp and others.
+_ALTERNATE = re.compile("roles must alternate|consecutive (?:user|messages)", re.I)
+_FIRST = re.compile("system message must be|(?:only one|multiple) system message", re.I)
+_NO_SYSTEM = re.compile(
+    "system (?:role|messages?) (?:is |are )?not supported|not support system|got system", re.I
+)
+_NO_NAME = re.compile(
+    r"messages\b.{0,40}\bname\b.{0,40}(?:extra|permitted|unsupported|allowed)"
+    r"|(?:extra|forbidden).{0,60}messages\b.{0,40}\bname\b|unknown name .{0,2}name\b",
+    re.I | re.S,
+)
 _SIGNATURE = re.compile("missing.{0,40}thought_?signature", re.I)
 _REASONING = re.compile(
-    "reasoning_content.{0,80}(?:must be|missing|required)|missing.{0,40}reasoning_content", re.I
+    r"(?:reasoning_content|thinking).{0,80}(?:must be|missing|required)"
+    "|missing.{0,40}reasoning_content",
+    re.I,
 )
 _BLIND = re.compile(
     r"(?:image|vision|multimodal|file)\S*.{0,60}(?:not (?:supported|allowed|accept)|unsupported)"
@@ -23,9 +39,13 @@ _BLIND = re.compile(
     r"|no endpoints.{0,40}image",
     re.I,
 )
+# Gemini's, of a schema of parameters.
+_KEYWORD = re.compile(
+    r"unknown name .{0,2}?([\w$]+)\W{1,3} at '?[^':]*(?:tools|function_declarations|schema)", re.I
+)
 # Google's word for a call that another model made.
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
-_ANSWER: dict[str, Any] = {"role": "assistant", "content": "(no answer)"}
+_ANSWER: dict[str, Any] = {"role": "assistant", "content": NO_ANSWER}
 
 
 class Adapting:
@@ -37,9 +57,12 @@ class Adapting:
     """
 
     def __init__(self, id_length: int = 0, answer_before_user: bool = False) -> None:
-        self._exact, self._most = id_length, 0
+        self._exact, self._most, self._letters = id_length, 0, False
         self._answers = answer_before_user
-        self._signs = self._reasons = False
+        self._alternates = self._system_first = self._no_system = self._nameless = False
+        self._signs = False
+        self._without: frozenset[str] = frozenset()  # keywords of schemas
+        self.reasons: bool = False  # whether each answer must have reasoning
         self.blind: bool = False
         self.version: int = 0
 
@@ -50,48 +73,111 @@ class Adapting:
             self._exact = min(int(found[1]), 64)
         elif found := _MOST.search(said):
             self._most = min(int(found[1]), 64)
+        self._letters |= bool(_PATTERN.search(said))
         self._answers |= bool(_ORDER.search(said))
+        alternates = bool(_ALTERNATE.search(said))
+        # Templates without a system message say the same of it.
+        self._no_system |= bool(_NO_SYSTEM.search(said)) or (alternates and self._alternates)
+        self._alternates |= alternates or self._no_system
+        self._system_first |= bool(_FIRST.search(said)) or self._alternates
+        self._nameless |= bool(_NO_NAME.search(said))
         self._signs |= bool(_SIGNATURE.search(said))
         self.blind |= bool(_BLIND.search(said))
-        self._reasons |= bool(_REASONING.search(said))
+        self.reasons |= bool(_REASONING.search(said))
+        self._without |= {*_KEYWORD.findall(said)}
         if vars(self) == before:
             return False
         self.version += 1
         return True
 
     def messages(self, messages: list[Any]) -> list[Any]:
-        """Return our messages with the ids and the order that the server takes."""
+        """Return our messages with the ids, the roles and the order that the server takes."""
+        if not (self.version or self._exact or self._answers):
+            return messages
+        if not all(isinstance(each, Mapping) for each in messages):
+            return messages  # whoever reads them says so
         if self.blind:
             messages = without_seen(messages)
-        if not (self._exact or self._most or self._answers):
-            return messages
-        made: list[Any] = []
-        for each in messages:
-            if not isinstance(each, Mapping):
-                return messages  # whoever reads them says so
-            if self._answers and made and each.get("role") == "user":
-                made += [_ANSWER] if made[-1].get("role") == "tool" else []
-            message = dict(each)
-            if calls := message.get("tool_calls"):
-                message["tool_calls"] = [{**call, "id": self._id(call.get("id"))} for call in calls]
-            if "tool_call_id" in message:
-                message["tool_call_id"] = self._id(message["tool_call_id"])
-            made.append(message)
+        made = [self._with_ids(each) for each in messages]
+        if self._system_first:
+            made.sort(key=lambda each: each.get("role") != "system")
+        ordered: list[Any] = []
+        for each in made:
+            role = each.get("role")
+            if role == "system" and self._no_system:
+                each["role"] = role = "user"
+            last = ordered[-1] if ordered else {}
+            if self._answers and role == "user" and last.get("role") == "tool":
+                ordered.append(_ANSWER)
+            merges = self._alternates or (self._system_first and role == "system")
+            if merges and last.get("role") == role != "tool" and not last.get("tool_calls"):
+                ordered[-1] = {**last, **each, "content": _both(last, each)}
+            else:
+                ordered.append(each)
+        return ordered
+
+    def _with_ids(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        made = dict(message)
+        if calls := made.get("tool_calls"):
+            made["tool_calls"] = [{**call, "id": self._id(call.get("id"))} for call in calls]
+        if "tool_call_id" in made:
+            made["tool_call_id"] = self._id(made["tool_call_id"])
+        if self._nameless:
+            made.pop("name", None)
         return made
 
     def _id(self, given: Any) -> str:
         id = str(given or "")
-        if self._exact and not (len(id) == self._exact and id.isascii() and id.isalnum()):
-            return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[: self._exact]
-        if self._most and len(id) > self._most:
-            return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[: self._most]
-        return id
+        size = self._exact or self._most or 40
+        fits = len(id) == size if self._exact else not self._most or len(id) <= size
+        plain = re.sub("[_-]", "", id) if not self._exact else id
+        if fits and (not (self._exact or self._letters) or (plain.isascii() and plain.isalnum())):
+            return id
+        return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:size]
 
     def complete(self, made: list[dict[str, Any]]) -> None:
-        """Add what the server wants with each call to messages in the chat interface's form."""
+        """Add what the server wants with each answer to messages in the chat interface's form."""
         for each in made:
             calls = each.get("tool_calls") or ()
             if self._signs and calls and not any("extra_content" in call for call in calls):
                 calls[0]["extra_content"] = _UNSIGNED
-            if self._reasons and calls and not each.get("reasoning_content"):
-                each["reasoning_content"] = _ANSWER["content"]
+            if self.reasons and each["role"] == "assistant" and not each.get("reasoning_content"):
+                each["reasoning_content"] = NO_ANSWER
+
+    def schema(self, given: Any, root: Any = None) -> Any:
+        """Return a schema of parameters without the keywords that the server does not know."""
+        if not self._without or not isinstance(given, Mapping | list):
+            return given
+        root = given if root is None else root
+        if isinstance(given, list):
+            return [self.schema(each, root) for each in given]
+        ref = given.get("$ref")
+        if "$ref" in self._without and isinstance(ref, str) and ref.startswith("#/$defs/"):
+            inner = (root.get("$defs") or {}).get(ref.removeprefix("#/$defs/"))
+            # One that has itself within it cannot be written out.
+            known = {**root, "$defs": {**root["$defs"], ref.removeprefix("#/$defs/"): {}}}
+            return self.schema(inner or {}, known)
+        if "const" in given and "const" in self._without:
+            given = {"enum": [given["const"]], **given}
+        return {
+            name: {key: self.schema(each, root) for key, each in value.items()}
+            if name in ("properties", "$defs") and isinstance(value, Mapping)
+            else value
+            if name in ("enum", "const", "default", "examples")
+            else self.schema(value, root)
+            for name, value in given.items()
+            if name not in self._without
+        }
+
+
+def _both(first: Mapping[str, Any], second: Mapping[str, Any]) -> Any:
+    """Return the content of two messages of one role in a row."""
+    contents = first.get("content") or "", second.get("content") or ""
+    if all(isinstance(each, str) for each in contents):
+        return "\n\n".join(filter(None, contents))
+    blocks = [
+        [{"type": "text", "text": each}] if isinstance(each, str) else each
+        for each in contents
+        if each
+    ]
+    return [block for each in blocks for block in each]

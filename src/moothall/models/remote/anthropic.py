@@ -16,7 +16,12 @@ from moothall.models.remote.batch import Batches
 from moothall.models.remote.batch_servers import AnthropicBatches
 from moothall.models.remote.chat_format import may_be_strict
 from moothall.models.remote.http_model import HeadersLike, HTTPModel, KeyLike
-from moothall.models.remote.messages_format import messages_body, messages_tools, tools_called
+from moothall.models.remote.messages_format import (
+    messages_body,
+    messages_tools,
+    think_first,
+    tools_called,
+)
 from moothall.models.remote.messages_stream import PAUSED, MessageStream, gone_on, joined
 from moothall.models.remote.schema_form import SchemaForms
 from moothall.models.remote.server import server_of
@@ -140,7 +145,7 @@ class AnthropicModel(HTTPModel):
         return {"x-api-key": key, "anthropic-version": _VERSION}
 
     def _reader(self, content: bytes, calls_before: int) -> MessageStream:
-        return MessageStream(self.name, calls_before, self.base_url)
+        return MessageStream(self.name, calls_before, self.base_url, self._adapting.reasons)
 
     async def _asked(
         self, content: bytes, calls_before: int, stream: bool
@@ -162,6 +167,8 @@ class AnthropicModel(HTTPModel):
     def _body(self, request: Request) -> dict[str, Any]:
         messages, actions, schema, _ = request
         body = self._fields | messages_body(messages, self.name, self.base_url)
+        if self._adapting.reasons:
+            think_first(body["messages"])
         hosted = [*body.get("tools", ())]
         if actions or hosted:
             body["tools"] = [*hosted, *messages_tools(actions or ())]

@@ -44,6 +44,9 @@ def chat_messages(messages: Iterable[Any], name: str, server: str = "") -> list[
 
 def _give_back(message: dict[str, Any], fields: Mapping[str, Any]) -> None:
     message |= {name: fields[name] for name in KEPT_FIELDS if name in fields}
+    said = fields.get("content")  # with the reasoning that was marked in it
+    if isinstance(said, str) and said.endswith(message["content"] or ""):
+        message["content"] = said
     for call, extra in zip(message.get("tool_calls", ()), fields.get("calls") or (), strict=False):
         if extra:
             call["extra_content"] = extra

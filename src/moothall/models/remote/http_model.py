@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from moothall.arguments import check_boolean, check_integer
 from moothall.errors import ConfigError, ModelError
-from moothall.http import Client, HTTPError, Response, tried
+from moothall.http import BrokenOff, Client, HTTPError, Response, tried
 from moothall.http.network import check_allowed
 from moothall.models.chat_answer import Passing, RefusedCall, parsed
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece
@@ -174,6 +174,7 @@ class HTTPModel(RemoteModel):
         said, attempt = [], 0
         try:
             while True:
+                response = None
                 try:
                     response = await self._answered(content, stream)
                     reader = self._reader(content, calls_before)
@@ -183,9 +184,11 @@ class HTTPModel(RemoteModel):
                                 said.append(part)
                                 yield part
                     return
-                except Passing as error:
+                except (Passing, BrokenOff) as error:
                     attempt += 1
-                    if said or attempt > self._max_retries:
+                    if said or response is None or attempt > self._max_retries:
+                        if isinstance(error, HTTPError):
+                            raise
                         raise ModelError(f"{error}{tried(attempt)}") from None
                 await asyncio.sleep(0.5 * 2 ** (attempt - 1))
         except RefusedCall as error:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ModelError
 from moothall.models.protocol import is_seen, kept_for
+from moothall.models.remote.adapting import NO_ANSWER
 from moothall.models.remote.chat_format import chat_messages, in_order
 
 if TYPE_CHECKING:
     from moothall.action import Action
 
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]")
-_DATA_URL = re.compile(
-    r"data:(image/[a-z+.-]+|application/pdf)(?:;[^;,]*)*?;base64,(.+)", re.DOTALL | re.IGNORECASE
-)
+_DATA_URL = re.compile(r"data:([a-z]+/[a-z0-9+.-]+)(?:;[^;,]*)*?;base64,(.+)", re.S | re.I)
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -54,6 +54,14 @@ def messages_body(messages: list[Any], name: str, server: str) -> dict[str, Any]
     return {**({"system": system} if system else {}), "messages": turns}
 
 
+def think_first(turns: Iterable[dict[str, Any]]) -> None:
+    """Add reasoning to each answer that has none, for a server that wants it with each."""
+    for turn in turns:
+        kinds = {block.get("type") for block in turn["content"]}
+        if turn["role"] == "assistant" and not kinds & {"thinking", "redacted_thinking"}:
+            turn["content"].insert(0, {"type": "thinking", "thinking": NO_ANSWER, "signature": ""})
+
+
 def _blocks(content: Any) -> list[dict[str, Any]]:
     """Return a message's content as blocks; empty texts, which are refused, are left out."""
     if isinstance(content, str):
@@ -82,9 +90,15 @@ def _source(url: str) -> dict[str, Any]:
     data = _DATA_URL.fullmatch(url)
     if data is None:
         return {"type": "image", "source": {"type": "url", "url": url}}
-    kind = "document" if data[1] == "application/pdf" else "image"
-    source = {"type": "base64", "media_type": data[1], "data": data[2]}
-    return {"type": kind, "source": source}
+    kind = data[1].lower().replace("image/jpg", "image/jpeg")
+    if kind.startswith("text/"):
+        text = b64decode(data[2]).decode("utf-8", "replace")
+        return {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": text},
+        }
+    source = {"type": "base64", "media_type": kind, "data": "".join(data[2].split())}
+    return {"type": "image" if kind.startswith("image/") else "document", "source": source}
 
 
 def _tool_use(call: Mapping[str, Any], ids: dict[str, str], name: str) -> dict[str, Any]:

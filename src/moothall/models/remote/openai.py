@@ -47,7 +47,10 @@ _OWN_FIELDS = frozenset(
 _OF_RESPONSES = frozenset(("input", "model", "stream"))
 _ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
 _STREAM_USAGE = re.compile("stream_options|include_usage")
-_RESPONSES = re.compile(r"v1/responses")
+# OpenAI's and Copilot's words for a model that is not spoken to by chat, and Azure's.
+_RESPONSES = re.compile(
+    r"v1/responses|via the /chat/completions|chatCompletion operation does not work with", re.I
+)
 _NOT_ENCRYPTED = re.compile(r"encrypted content|reasoning\.encrypted_content", re.I)
 _OTHER_LENGTH = re.compile(r"max_tokens.{1,60}max_completion_tokens", re.S)
 
@@ -217,6 +220,7 @@ class OpenAIModel(HTTPModel):
             return ResponseStream(self.name, calls_before, self.base_url)
         thinking = self._fields.get("thinking")  # Z.ai keeps that of earlier turns if asked to
         all_turns = isinstance(thinking, dict) and thinking.get("clear_thinking") is False
+        all_turns |= self._adapting.reasons
         audio = self._fields.get("audio")
         format = audio.get("format") if isinstance(audio, dict) else None
         return AnswerStream(self.name, calls_before, self.base_url, all_turns, format)

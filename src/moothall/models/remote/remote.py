@@ -46,6 +46,12 @@ if TYPE_CHECKING:
 LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 """The fields for the longest answer."""
 _UNASKED, _UNKNOWN = -1, 0  # of a context
+# In the text of a server that no longer takes what it gave: of another model, or another key.
+_STALE = re.compile(
+    r"(?:invalid|corrupt).{0,60}signature|signature.{0,60}(?:invalid|corrupt|not valid)|encrypted"
+    r".{0,80}could not be|\bItem .{0,80}not found|without its required",
+    re.I,
+)
 # In the text of a server that asks for a field which it has given.
 _WANTED_BACK = re.compile("must be|missing|required|pass(?:ed)? back", re.I)
 
@@ -166,7 +172,10 @@ class RemoteModel(Answering):
                 return
             except ModelError as error:
                 said = str(error)
-                if begun or not (
+                if not begun and _STALE.search(said) and any(map(_thinking, request.messages)):
+                    plain = [{**each, "thinking": []} for each in request.messages]
+                    request = request._replace(messages=plain)
+                elif begun or not (
                     self._adapts(said, content)
                     or self._forms.refused(form, request, said)
                     or self._adapting.version != version  # as another request was refused, too
@@ -195,7 +204,9 @@ class RemoteModel(Answering):
         """
         if self._adapting.refused(said):
             return True
-        named = {each for each in KEPT_FIELDS if each in said and f'"{each}": ' in content.decode()}
+        sent = content.decode()
+        named = {each for each in KEPT_FIELDS if f'"{each}": ' in sent}
+        named = {each for each in named if re.search(rf"\b{each}\b", said)}
         if not named or "answered 4" not in said or _WANTED_BACK.search(said):
             return False
         self._not_back |= named
@@ -219,6 +230,9 @@ class RemoteModel(Answering):
         body = self._fields_of(messages) | {"messages": made}
         if actions:
             body["tools"] = tools(actions)
+            for each in body["tools"]:
+                about = each["function"]
+                about["parameters"] = self._adapting.schema(about["parameters"])
         if schema is not None:
             body["response_format"] = response_format(schema)
         return body
@@ -265,3 +279,7 @@ class RemoteModel(Answering):
             if key and len(key) > 4:
                 text = text.replace(key, "…")
         return text
+
+
+def _thinking(message: Any) -> bool:
+    return isinstance(message, Mapping) and bool(message.get("thinking"))

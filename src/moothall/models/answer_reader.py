@@ -1,0 +1,228 @@
+"""Reading an answer as it arrives: what the readers of all forms of answers share.
+
+An answer is untrusted data: bounded, its fields' types are checked, and an error names the wrong
+one. Nothing here reads from a network: bytes go in as received, and parts come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+from moothall.errors import ModelError
+from moothall.jsonvalue import readable
+from moothall.models.answer_parts import Thoughts
+from moothall.models.chat_answer import Passing, failed, failure_in, parsed, wrong_field
+from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
+from moothall.models.server_events import ServerEvents
+
+MOST_TOKENS = 2**53
+MAX_CALLS = 1024
+"""More calls than any model makes in one answer."""
+
+
+class AnswerReader:
+    """Reads an answer; a subclass says what its events, or the whole of it, hold.
+
+    Args:
+        name: the model's, for errors
+        calls_before: how many calls the conversation has
+        server: the one that gets back what it gave
+
+    Attributes:
+        over: the server said that no more data follows
+        whole: the answer is complete, whether or not the server said so
+    """
+
+    _call_at: ClassVar[str]
+    """Where a call is, in errors: a format of its number."""
+    _done_ends: ClassVar[bool] = False
+    """Whether `[DONE]` says that the answer is complete."""
+
+    def __init__(self, name: str, calls_before: int, server: str = "") -> None:
+        self.over: bool = False
+        self.whole: bool = False
+        self._name = name
+        self._before = calls_before
+        self._server = server
+        self._read = ServerEvents(name)
+        self._events = 0
+        self._said: list[str] = []
+        self._thought: list[str] = []
+        self._refusal: list[str] = []  # what a provider writes where it declines to answer
+        self._reason: Any = None
+        self._meta: dict[str, Any] = {}
+        self._thoughts = Thoughts()
+
+    def _event(self, event: dict[str, Any], where: str) -> Iterator[StreamPart]:
+        """Yield the pieces in an event."""
+        raise NotImplementedError
+
+    def _whole(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
+        """Yield the pieces of an answer that came whole."""
+        raise NotImplementedError
+
+    def _given_calls(self) -> Iterable[tuple[Any, Any, Any]]:
+        """Return the id, the name and the arguments of each call, as they came."""
+        raise NotImplementedError
+
+    def _end(self, has_calls: bool) -> str:
+        """Return our word for the end of the answer; raise if it is not whole."""
+        raise NotImplementedError
+
+    def _kept(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
+        """Return what goes back to the server with the answer."""
+        raise NotImplementedError
+
+    def _spent(self) -> Usage:
+        """Return the usage; zero where the server states no number of tokens."""
+        raise NotImplementedError
+
+    def _more(self) -> Iterator[StreamPart]:
+        """Yield what did not come in pieces."""
+        return iter(())
+
+    def _shown(self) -> tuple[dict[str, Any], ...]:
+        """Return the images and audio of the answer."""
+        return ()
+
+    def feed(self, data: bytes, final: bool = False) -> Iterator[StreamPart]:
+        """Yield the pieces of the answer that some bytes complete."""
+        for kind, event in self._read.feed(data, final):
+            if event == b"[DONE]":
+                self.over = True
+                self.whole |= self._done_ends
+            if self.over:
+                return
+            if event:
+                where = f"{self._name}: event {self._events + 1} of the answer"
+                yield from self.take(parsed(event, where), failure=kind == "error")
+
+    def take(self, event: Any, failure: bool = False) -> Iterator[StreamPart]:
+        """Yield the pieces of the answer in an event; a `failure` is an event of that name."""
+        self._events += 1
+        where = f"{self._name}: event {self._events} of the answer"
+        if event is None or event == {}:  # it says nothing
+            return
+        event = self._object(_alone(event), where)
+        if (fault := event if failure else failure_in(event)) is not None:
+            raise failed(fault, self._name)
+        yield from self._event(event, where)
+
+    def take_whole(self, body: bytes) -> Iterator[StreamPart]:
+        """Yield the pieces of an answer that came whole."""
+        where = f"{self._name}: the answer"
+        answer = self._object(_alone(parsed(body, where)), where)
+        if (fault := failure_in(answer)) is not None:
+            raise failed(fault, self._name)
+        yield from self._whole(answer, where)
+
+    def _say(self, text: str, last: bool = False) -> Iterator[StreamPart]:
+        """Yield the pieces of a text; reasoning that is marked in it is told apart."""
+        for piece in self._thoughts.feed(readable(text), last):
+            if piece.before:
+                self._thought += self._said
+                self._said = []
+            if not piece.text:
+                continue
+            if not piece.thought:
+                self._said.append(piece.text)
+                yield TextPiece(piece.text)
+            elif not self._thoughts.apart:  # else it came already
+                self._thought.append(piece.text)
+                yield ReasoningPiece(piece.text)
+
+    def _think(self, text: str) -> Iterator[StreamPart]:
+        """Yield a piece of reasoning that came apart from the text."""
+        if self._thought and text.startswith(self._thought[0]):
+            known = "".join(self._thought)
+            if known.strip() and len(text) > len(known) and text.startswith(known):
+                text = text[len(known) :]  # all of it so far, as MiniMax may send it
+        if text := readable(text):
+            self._thoughts.apart = True
+            self._thought.append(text)
+            yield ReasoningPiece(text)
+
+    def end(self) -> list[StreamPart]:
+        """Return the remaining pieces and finally the answer; called when no more data follows."""
+        parts = list(self.feed(b"", final=True))
+        # Only the last line of the last event may lack its end.
+        if self._done_ends and self._read.unfinished() == "[DONE]":
+            self.whole = True
+        if not self.whole:
+            raise Passing(
+                f"{self._name}: the answer broke off after event {self._events}, before its end"
+            )
+        parts += self._more()
+        parts += self._say("", last=True)
+        calls = self._calls()
+        refused = "" if self._said or calls else readable("".join(self._refusal))
+        if refused:
+            self._said.append(refused)
+            parts.append(TextPiece(refused))
+        text, thought, reason = "".join(self._said), "".join(self._thought), self._end(bool(calls))
+        if refused and reason == "stop":
+            reason = "refusal"
+        if reason == "content_filter" and not text and not calls:
+            raise ModelError(
+                f"{self._name}: the provider's content filter withheld the answer: change the "
+                "prompt"
+            )
+        kept, usage = self._kept(bool(calls)), self._spent()
+        made = (text, calls, usage, reason, thought, kept, self._meta, self._shown())
+        return [*parts, ModelReply(*made)]
+
+    def _calls(self) -> tuple[Call, ...]:
+        """Return the calls, each with a unique id."""
+        where, calls = f"{self._name}: the answer", dict[str, Call]()
+        given = list(self._given_calls())
+        if len(given) > MAX_CALLS:
+            raise ModelError(f"{where} has {len(given)} calls, more than {MAX_CALLS}")
+        for n, (id, name, args) in enumerate(given):
+            if not isinstance(name, str):
+                raise wrong_field(where, f"{self._call_at % n}.name", name, "text")
+            if args is not None and not isinstance(args, str | dict):
+                raise wrong_field(where, f"{self._call_at % n}.arguments", args, "text")
+            # A number, not a random id: the same conversation produces the same calls.
+            id, number = id if isinstance(id, str) else "", self._before + n + 1
+            while not id or id in calls:
+                id, number = f"call_{number}", number + 1
+            calls[id] = Call(id, name, "" if args is None else args)
+        return tuple(calls.values())
+
+    def _object(self, value: Any, where: str, name: str = "") -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise wrong_field(where, name, value, "an object")
+        return value
+
+    def _index(self, event: dict[str, Any], field: str, where: str) -> int:
+        """Return the place of a part of the answer."""
+        index, most = event.get(field), MAX_CALLS * 4
+        if type(index) is not int or not 0 <= index < most:
+            raise wrong_field(where, field, index, f"an integer from 0 to {most}")
+        return index
+
+
+def token_count(counted: Any, *fields: str) -> int:
+    """Return the first stated number of tokens; 0 if there is none."""
+    for field in fields:
+        count = counted.get(field) if isinstance(counted, dict) else None
+        if type(count) is int and 0 < count <= MOST_TOKENS:
+            return count
+    return 0
+
+
+def listed(value: Any) -> list[Any]:
+    """Return a list; empty for other data."""
+    return value if isinstance(value, list) else []
+
+
+def _alone(value: Any) -> Any:
+    """Return the error that is alone in a list, as Gemini sends it."""
+    return (
+        value[0] if isinstance(value, list) and len(value) == 1 and _is_error(value[0]) else value
+    )
+
+
+def _is_error(value: Any) -> bool:
+    return isinstance(value, dict) and "error" in value
