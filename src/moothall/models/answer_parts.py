@@ -63,6 +63,11 @@ class Thoughts:
         """Whether the text has had reasoning."""
         return self._ended or bool(self._mark)
 
+    def is_plain(self, text: str) -> bool:
+        """Return whether a further piece is text as it is, with no mark in it."""
+        begun = self._begun and not self._blank and not self._left and not self._mark
+        return begun and _MAY_BEGIN.search(text) is None
+
     def feed(self, text: str, last: bool = False) -> Iterator[Said]:
         """Yield the pieces of a text, except what may be part of a mark, unless it is the last."""
         self._left += text

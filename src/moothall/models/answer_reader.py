@@ -119,7 +119,12 @@ class AnswerReader:
 
     def _say(self, text: str, last: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of a text; reasoning that is marked in it is told apart."""
-        for piece in self._thoughts.feed(readable(text), last):
+        text = readable(text)
+        if text and self._thoughts.is_plain(text):
+            self._said.append(text)
+            yield TextPiece(text)
+            return
+        for piece in self._thoughts.feed(text, last):
             if piece.before:
                 self._thought += self._said
                 self._said = []

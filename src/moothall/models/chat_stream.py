@@ -93,22 +93,25 @@ class AnswerStream(AnswerReader):
         self._count(choice["usage"])  # Kimi's place of it
         # Some servers send a reason in every event, empty until the last; some send a whole answer
         # in one event. A choice with neither delta nor message is of Azure's content filter.
-        kind = "delta" if any((choice["delta"] or {}).values()) else "message"
-        delta = choice[kind] or {}
-        self._choices |= bool(choice["delta"] or delta or reason)
-        if kind == "message":  # a last event may repeat what came in pieces
+        delta, kind = _filled(choice["delta"]), "delta"
+        if not delta:  # a last event may repeat what came in pieces
+            delta, kind = _filled(choice["message"]), "message"
             delta = {name: each for name, each in delta.items() if name not in self._came}
         else:
-            self._came.update(name for name, each in delta.items() if each)
-            if self._came & _REASONING:
+            self._came |= delta.keys()
+            if _REASONING & delta.keys():
                 self._came |= _REASONING
+        self._choices |= bool(choice["delta"] or choice["message"] or reason)
         if reason and reason != "null":
             self._reason, self.whole = reason, True
-        self._keep(delta)
-        yield from self._think(reasoning_of(delta))
-        text = joined_content(delta.get("content"), where, f"{place}.{kind}.content")
-        text += self._audio.take(delta.get("audio"))
-        self._blocks += images_of(delta)
+        content = delta.get("content")
+        if len(delta) > 1 or not isinstance(content, str):
+            self._keep(delta)
+            yield from self._think(reasoning_of(delta))
+            self._blocks += images_of(delta)
+        text = joined_content(content, where, f"{place}.{kind}.content")
+        if "audio" in delta:
+            text += self._audio.take(delta["audio"])
         if text:
             self._text.append(text)
             yield from self._say(text)
@@ -213,6 +216,11 @@ class AnswerStream(AnswerReader):
         if any(extras := [call.extra for call in self._in_order()]):
             fields["calls"] = extras
         return ({"server": self._server, "fields": fields},) if fields and self._server else ()
+
+
+def _filled(message: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the fields of a message that say something."""
+    return {name: each for name, each in message.items() if each} if message else {}
 
 
 @dataclass(slots=True)
