@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", default=Any)
 _NO_DEPS: Any = None
-_Ask: TypeAlias = Callable[[], Awaitable[str]]
+_Ask: TypeAlias = Callable[[Question], Awaitable[str]]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -175,7 +175,8 @@ class PendingQuestion:
         context = self._context
         recall = context._from_journal
         try:
-            said = await (self._asked() if recall is None else recall(self._question, self._asked))
+            asked = self._question
+            said = await (self._asked(asked) if recall is None else recall(asked, self._asked))
         except Later as later:
             if later.question is not None:
                 raise
@@ -187,11 +188,11 @@ class PendingQuestion:
             context._heard(said)
         return said
 
-    async def _asked(self) -> str:
+    async def _asked(self, question: Question) -> str:
         context = self._context
         if context._seen is not None:
             await context._seen()  # whoever shows the question shows the call first
-        return await answer(context.agent._approver(), self._question)
+        return await answer(context.agent._approver(), question)
 
     def result(self) -> str:
         """Wait for the answer in a thread."""

@@ -246,7 +246,7 @@ def test_callers_have_conversations_and_interrupts_of_their_own(serve: Serve) ->
         return Call("c", "buy", {"item": "lamp"}) if last["content"] == "buy" else "Good day."
 
     agent = ReActAgent("bot", ScriptedModel(answer), actions=[buy])
-    url = serve(asgi(agent, token=TOKENS))
+    url = serve(asgi(agent, token=TOKENS, approves=["ada"]))
     ada, bob = (client(url, each) for each in TOKENS.values())
     first = ada.responses.create(model="bot", input="Hi")
     with pytest.raises(openai.BadRequestError, match="not found"):

@@ -260,7 +260,7 @@ def test_mcp_door_asks_the_client_for_approval(serve: Serve, mode: str, permit: 
     assert shop.bought == (["lamp"] if permit is True else [])
     assert bool(result.is_error) is (permit is not True)
     if permit is not True:
-        assert "not permitted: the person at your client has not permitted it" in text(result)
+        assert "not permitted: the caller has not permitted it" in text(result)
 
 
 @MODES
@@ -276,7 +276,7 @@ def test_mcp_door_refuses_what_a_client_without_elicitation_cannot_approve(
     result = asyncio.run(main())
 
     assert result.is_error
-    assert "your client cannot ask" in text(result)
+    assert "its caller's client cannot ask anybody" in text(result)
     assert shop.bought == []
 
 

@@ -641,7 +641,7 @@ def test_openai_door_refuses_what_needs_approval_unless_the_spaces_approver_perm
 ) -> None:
     bought: list[str] = []
     refused = client(serve(asgi(buyer(bought)))).responses.create(model="bot", input="x")
-    assert "a client of OpenAI's interface has no way to be asked" in refused.output_text
+    assert "its caller's client cannot ask anybody" in refused.output_text
     assert bought == []
     with NativeSpace(approver=CallbackApprover(lambda request: True)) as space:
         agent = space.add(buyer(bought))

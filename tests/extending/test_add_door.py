@@ -11,10 +11,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from moothall import Agent, Context, action
-from moothall.approval import Refused
 from moothall.doors.application import application
+from moothall.doors.asks import Caller
 from moothall.doors.callers import Callers, caller_of, sender_of
-from moothall.doors.served import Caller, Served
+from moothall.doors.served import Served
 from moothall.errors import RequestError
 
 
@@ -32,11 +32,8 @@ class TextDoor:
         return [Route("/text/{agent}/{action}", self._call, methods=["POST"])]
 
     async def _call(self, request: Request) -> PlainTextResponse:
-        async def refuse(_: Any) -> Any:
-            return Refused("a caller by text cannot be asked")
-
         name = caller_of(request.scope)
-        caller = Caller(asyncio.get_running_loop(), refuse, refuse, name=name)
+        caller = Caller(asyncio.get_running_loop(), None, name=name)
         to, action = request.path_params["agent"], request.path_params["action"]
         args = {"text": (await request.body()).decode()}
         try:

@@ -49,6 +49,7 @@ class Asked(NamedTuple):
     note: str = ""  # the question about its values
     outside: tuple[str, ...] = ()  # these values
     check: Check | None = None  # of other arguments
+    waits_in: str | None = None  # the run, in a journal, that may wait for the decision
 
 
 ASKED: ContextVar[Asked | None] = ContextVar("moothall_asked", default=None)
@@ -74,6 +75,8 @@ class ApprovalRequest:
         outside: the guarded values that come from outside, as `action.parameter=value`; an
             approver that returns `Always()` permits these for the thread
         check: checks arguments for `ChangedArgs`; None where the arguments cannot be changed
+        waits_in: the id of the run, in a journal, that can wait for the decision: there an approver
+            may return `Later()`; None where nothing can wait
     """
 
     agent: str
@@ -86,6 +89,7 @@ class ApprovalRequest:
     note: str = ""
     outside: tuple[str, ...] = ()
     check: Check | None = field(default=None, repr=False, compare=False)
+    waits_in: str | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -103,7 +107,7 @@ class ApprovalRequest:
             asked = Asked(name, args)
         note = "; ".join(filter(None, (asked.note, note)))
         to, sender = str(message["to"]), str(message.get("from", ""))
-        about = (run_id, thread, note, asked.outside, asked.check)
+        about = (run_id, thread, note, asked.outside, asked.check, asked.waits_in)
         return cls(to, name, args, sender, dict(message), *about)
 
     @property
@@ -140,11 +144,14 @@ class Question:
         agent: the id of the agent whose action asks
         text: the question
         run: the id of the run that the question belongs to, or None
+        waits_in: the id of the run, in a journal, that can wait for the answer: there an approver
+            may return `Later()`; None where nothing can wait
     """
 
     agent: str
     text: str
     run: str | None = None
+    waits_in: str | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{escaped(self.agent)} asks: {escaped(self.text)}"

@@ -71,6 +71,7 @@ class Later(BaseException):
         except NotJSON as error:
             raise ConfigError(f"Later: default= is not JSON: {error}") from error
         self.question: tuple[str, int] | None = None  # of an action to a person, and which of these
+        self.of_caller = False  # whether the caller of a door whose run it is may answer there
         super().__init__(text or key or "later")
 
     def __reduce__(self) -> str | tuple[Any, ...]:

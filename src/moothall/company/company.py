@@ -317,12 +317,14 @@ class Company:
         from moothall.doors.server import HTTPServer, needs_token, place_of
 
         host, port = place_of(given.listen, "http.listen")
-        if given.token is None and needs_token(host):
+        named = {name: each.token for name, each in given.callers.items()}
+        if given.token is None and not named and needs_token(host):
             raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
-        self._served = Served((), Callers(given.token), self.space)
-        made, open_paths = routes(
-            self.health, self.metrics, self._probe.ask, lambda: self._space.journal
-        )
+        approves = [name for name, each in given.callers.items() if each.approves]
+        callers = Callers(named or given.token, approves=approves)
+        self._served = Served((), callers, self.space)
+        told = (self.health, self.metrics, self._probe.ask)
+        made, open_paths = routes(*told, lambda: self._space.journal, callers.permits)
         front = Front.of(given.public_url, given.proxies, given.origins)
         app = application(self._served, self._served.callers, self.name, made, open_paths, front)
         self._server = HTTPServer(app, host, port, self.settings.drain)
@@ -503,7 +505,7 @@ class Company:
                         error = each.error if reply is None else reply.error
                         if isinstance(error, JournalError):
                             self._to_resume.add(name)
-                for each in await agent.resume_decided():
+                for each in await agent.resume_decided(which=self._space.goes_on):
                     logger.info("run %r goes on: %s", each.run.id, each.outcome)
                     if each.run.id.endswith(REPLY) and self._scheduler is not None:
                         firing = each.run.id.removesuffix(REPLY)

@@ -80,17 +80,17 @@ class CompanySpace:
 
     def _approver(self) -> Approver | None:
         """Return who decides: the file's own approver, a caller, or whoever answers later."""
-        settings, decides = self._settings, None
+        settings = self._settings
         if settings.approver is not None:
-            decides = AgentSource(settings.approver, "approver:", self._folder).found()
+            decides: Approver = AgentSource(settings.approver, "approver:", self._folder).found()
             check_approver(decides, "approver")
-        elif settings.journal is not None:
-            decides = Waiting(until=settings.expire, remind=settings.remind)
-        if settings.http is None or settings.broker is not None or settings.approver is not None:
             return decides
-        from moothall.doors.served import CallerApprover
+        waiting = Waiting(until=settings.expire, remind=settings.remind)
+        if settings.http is None or settings.broker is not None:
+            return None if settings.journal is None else waiting
+        from moothall.doors.asks import CallerApprover
 
-        return CallerApprover(decides)
+        return CallerApprover(waiting)
 
     def _path(self, name: str | None) -> Path | None:
         """Return a path relative to the file's folder."""
@@ -249,7 +249,7 @@ class CompanySpace:
 
         A task of A2A, a firing and a message that the broker redelivers resume their own runs.
         """
-        from moothall.doors.a2a_store import is_task
+        from moothall.doors.a2a_records import is_task
 
         if self.journal is None or is_task(run.id):
             return False
@@ -260,6 +260,12 @@ class CompanySpace:
         entries = self.journal.entries(run.id, most=_FIRST_ENTRIES)
         begun = next((each.data for each in entries if each.kind == "begun"), {})
         return begun.get("asked_by") is None
+
+    def goes_on(self, run: Outline) -> bool:
+        """Return whether its agent goes on with a run that has waited: A2A's door has its tasks."""
+        from moothall.doors.a2a_records import is_task
+
+        return self._settings.http is None or not is_task(run.id)
 
     async def tell_waiting(self, look: asyncio.Event, hook: Callable[[Any], Any] | None) -> None:
         """Log what begins to wait, and each reminder; call the hook `on_waiting` with it."""

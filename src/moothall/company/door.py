@@ -45,12 +45,14 @@ def routes(
     measured: Callable[[], str],
     ask: Callable[[], Awaitable[None]],
     journal: Callable[[], Journal | None],
+    permits: Callable[[str], bool],
 ) -> tuple[list[Any], tuple[str, ...]]:
     """Return the routes, and the paths that answer without a token: they say live and ready only.
 
     `/health` has the status 200 if the company is ready, else 503; `/health/live` if it is live.
     `ask` finds out before each answer what does not answer. `GET /waiting` lists what waits in the
-    journal, and `POST /waiting` gives an answer, in the caller's name.
+    journal, and `POST /waiting` gives an answer, in the caller's name; both are for callers who may
+    permit calls.
     """
     from starlette.responses import JSONResponse, PlainTextResponse
     from starlette.routing import Route
@@ -78,13 +80,15 @@ def routes(
         found = journal()
         if found is None:
             return JSONResponse({"error": "the company has no journal"}, 404)
+        if not permits(name := caller_of(request.scope)):
+            return JSONResponse({"error": f"{name} may not permit calls (approves: true)"}, 403)
         if request.method != "POST":
             waits = await asyncio.to_thread(found.waiting)
             return JSONResponse({"waiting": [each.to_json() for each in waits]})
         try:
             given = _Answer.model_validate_json(await request.body())
             about = (given.run, given.key, given.value)
-            await asyncio.to_thread(found.answer, *about, by=caller_of(request.scope))
+            await asyncio.to_thread(found.answer, *about, by=name)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"])) or "the body"

@@ -155,11 +155,19 @@ class BrokerSettings(_BrokerOptions):
         return {name: value for name, value in given.items() if value is not None}
 
 
+class CallerSettings(_Part):
+    """One of several callers: its token, and whether it may permit calls."""
+
+    token: StrictStr = Field(repr=False)
+    approves: StrictBool = False
+
+
 class HTTPSettings(_Part):
-    """Where the doors, `/health` and `/metrics` are served."""
+    """Where the doors, `/health` and `/metrics` are served, and to whom."""
 
     listen: StrictStr
     token: StrictStr | None = Field(default=None, repr=False)
+    callers: dict[str, CallerSettings] = Field(default_factory=dict)
     public_url: StrictStr | None = None
     proxies: list[StrictStr] = Field(default_factory=list)
     origins: list[StrictStr] = Field(default_factory=list)
@@ -262,6 +270,10 @@ def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
 def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tuple[Where, str]]:
     """Put the values of variables into the fields for secrets, and into no others."""
     places: list[Where] = [*_SECRETS]
+    http = data.get("http")
+    callers = http.get("callers") if isinstance(http, dict) else None
+    if isinstance(callers, dict):
+        places += [("http", "callers", each, "token") for each in callers]
     agents = data.get("agents")
     for name, agent in agents.items() if isinstance(agents, dict) else ():
         secrets = agent.get("secrets") if isinstance(agent, dict) else None
@@ -342,6 +354,8 @@ def _across(made: Settings) -> list[tuple[Where, str]]:
             faults.append(((key,), "needs a journal, in which approvals wait"))
         elif key != "on_waiting" and getattr(made, key) is not None and made.approver is not None:
             faults.append(((key,), "is for approvals without an approver: of its own"))
+    if made.http is not None and made.http.token is not None and made.http.callers:
+        faults.append((("http", "callers"), "stand in place of a token: give one of both"))
     if made.schedules and made.journal is None:
         faults.append((("schedules",), "need a journal, which has each firing before it runs"))
     return faults

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _BEGUN_S: Final = 1.0
 """How long `returnImmediately` waits until the journal has the task's run."""
+_LOOK_S: Final = 0.5
+"""Seconds between two looks whether a task that waits has gone on."""
 _KEPT: Final = "public, max-age=300"
 """Clients may keep a card for five minutes."""
 _STREAMED: Final = ("SendStreamingMessage", "SubscribeToTask")
@@ -77,6 +79,10 @@ class A2ADoor:
     async def open(self) -> None:
         """Resume the tasks whose process was killed."""
         await self._tasks.resume()
+
+    async def resume_due(self) -> None:
+        """Go on with the tasks for which an answer has come otherwise."""
+        await self._tasks.resume_due()
 
     async def close(self) -> None:
         """Cancel the tasks under way."""
@@ -187,7 +193,7 @@ class A2ADoor:
     async def answered(self, method: str, agent: str, sender: str, params: Any) -> Any:
         """Answer a method; raise Fault for one that is refused."""
         if method == "SendMessage":
-            task, history, at_once = self._sent(agent, sender, params)
+            task, history, at_once = await self._sent(agent, sender, params)
             if at_once:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_BEGUN_S):
@@ -208,7 +214,7 @@ class A2ADoor:
             raise Fault("EXTENDED_AGENT_CARD_NOT_CONFIGURED", "there is no extended card")
         raise Fault("METHOD_NOT_FOUND", f"there is no method {one_line(method, 100)!r}")
 
-    def _sent(self, agent: str, sender: str, params: Any) -> tuple[Task, int | None, bool]:
+    async def _sent(self, agent: str, sender: str, params: Any) -> tuple[Task, int | None, bool]:
         """Take a message, which begins a task or answers a task's question."""
         params = check_params("SendMessage", params)
         message, options = params["message"], params.get("configuration", {})
@@ -217,10 +223,11 @@ class A2ADoor:
         wanted = options.get("historyLength"), bool(options.get("returnImmediately"))
         context = message.get("contextId") or ""
         if not (id := message.get("taskId")):
-            return self._tasks.start(agent, sender, context, text_of(message["parts"])), *wanted
+            text = text_of(message["parts"])
+            return await self._tasks.start(agent, sender, context, text), *wanted
         task = self._tasks.live(agent, sender, id)
         if task is None:
-            raise Fault("TASK_NOT_FOUND", "there is no such task, or it takes no message")
+            return await self._tasks.answer(agent, sender, id, message), *wanted
         if context and context != task.context:
             raise Fault("INVALID_PARAMS", "the task belongs to another context")
         task.take(message)
@@ -229,7 +236,8 @@ class A2ADoor:
     async def _cancel(self, agent: str, sender: str, id: str) -> Any:
         task = self._tasks.live(agent, sender, id)
         if task is None:
-            await self._tasks.get(agent, sender, id, 0)  # only whether there is one
+            if await self._tasks.cancel(agent, sender, id):
+                return await self._tasks.get(agent, sender, id)
         elif task.state not in TERMINAL and task.work is not None:
             task.work.cancel()
             await task.reach(lambda task: task.state in TERMINAL)
@@ -241,7 +249,7 @@ class A2ADoor:
     ) -> AsyncIterator[dict[str, Any]]:
         """Answer a method by updates; raise Fault for one that is refused."""
         if method == "SendStreamingMessage":
-            task, history, _ = self._sent(agent, sender, params)
+            task, history, _ = await self._sent(agent, sender, params)
             return _updates(task, history, task.state in PAUSED)
         id = check_params("GetTask", params)["id"]
         found = self._tasks.live(agent, sender, id)
@@ -249,13 +257,19 @@ class A2ADoor:
             return _updates(found, None, False)
         if found is None:
             run = await self._tasks.outline(agent, sender, id)
-            if run.state == "running":
+            if run.state in ("running", "waiting"):
                 return self._followed(agent, sender, id)
         raise Fault("UNSUPPORTED_OPERATION", "nothing works on the task: get it by GetTask")
 
     async def _followed(self, agent: str, sender: str, id: str) -> AsyncIterator[dict[str, Any]]:
-        """Yield the state of a task of another process: now, and after its end."""
+        """Yield the state of a task that waits, or of another process: now, and after its end."""
         yield {"task": await self._tasks.get(agent, sender, id)}
+        while (await self._tasks.outline(agent, sender, id)).state == "waiting":
+            if (task := self._tasks.live(agent, sender, id)) is not None:
+                async for update in _updates(task, None, False):
+                    yield update
+                return
+            await asyncio.sleep(_LOOK_S)
         await self._tasks.updates(agent, id)
         yield {"task": await self._tasks.get(agent, sender, id)}
 

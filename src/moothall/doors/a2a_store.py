@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import hashlib
 import logging
-import re
 import secrets
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from moothall.a2a.wire import (
@@ -25,42 +22,43 @@ from moothall.a2a.wire import (
     seconds,
     text_part,
 )
-from moothall.agent import Agent
-from moothall.doors.a2a_tasks import IN_DOUBT, Task, artifact_of, status_json, task_json
+from moothall.doors.a2a_records import (
+    ONE_FOR_ALL,
+    context_of,
+    found_in,
+    id_of,
+    is_of,
+    is_task,
+    journal_of,
+    page_after,
+    page_token,
+    text_asked,
+)
+from moothall.doors.a2a_tasks import (
+    IN_DOUBT,
+    Task,
+    answer_in,
+    artifact_of,
+    resting,
+    status_json,
+    takes_none,
+    task_json,
+)
+from moothall.doors.asks import asks_of
 from moothall.doors.callers import LOCAL, TOKEN
 from moothall.doors.served import Served
-from moothall.errors import JournalError, NoSuchRun, StateError
+from moothall.errors import JournalError, NoSuchRun, RunHeld, StateError
 from moothall.journal import Journal, Outline
-from moothall.jsonvalue import json_text
-from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.recorded_agent import asked_in
 from moothall.reasoning.reply import gives
-from moothall.text import escaped, log_failure
+from moothall.text import log_failure
 from moothall.threads import WORKERS
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
-ONE_FOR_ALL: Final = "shared"
-"""The `contextId` of an agent that has one conversation with all callers."""
 _MOST_LIVE, _MOST_OF_ONE, _MOST_ENDED = 1000, 100, 1000
-_ID: Final = re.compile(r"a2a-([0-9a-f]{24})([0-9a-f]{16})")
-_SENDER: Final = re.compile(r"a2a(-[0-9a-zA-Z_.:-]{1,45})?")
-
-
-def _id_of(nonce: str, agent: str, sender: str) -> str:
-    """Return the id of a task; the id tells whose task it is, in the journal too."""
-    owner = hashlib.sha256(f"{nonce}\n{sender}\n{agent}".encode(errors="surrogatepass"))
-    return f"a2a-{nonce}{owner.hexdigest()[:16]}"
-
-
-def _is_of(id: str, agent: str, sender: str) -> bool:
-    found = _ID.fullmatch(id)
-    return found is not None and _id_of(found[1], agent, sender) == id
-
-
-def is_task(run_id: str) -> bool:
-    """Return whether a run is a task, which resumes when the doors open."""
-    return _ID.fullmatch(run_id) is not None
+_MOST_PARKED: Final = 1000
+"""How many tasks of a caller may wait in journals."""
 
 
 class Tasks:
@@ -75,10 +73,11 @@ class Tasks:
         self._served = served
         self._has_token = has_token
         self._tasks: dict[str, Task] = {}
+        self._parked: dict[str, tuple[str, str]] = {}  # those that wait: their agents and senders
 
     # -- beginning and ending ----------------------------------------------------------------------
 
-    def start(self, agent: str, sender: str, context: str, text: str) -> Task:
+    async def start(self, agent: str, sender: str, context: str, text: str) -> Task:
         """Begin a task of a caller.
 
         Raises:
@@ -90,13 +89,18 @@ class Tasks:
         mine = sum(each.sender == sender for each in live)
         if len(live) >= _MOST_LIVE or mine >= _MOST_OF_ONE:
             raise Fault("INTERNAL_ERROR", "too many tasks are under way: wait until one has ended")
+        if self._waiting_of(sender) >= _MOST_PARKED:
+            await self._recount()
+            if self._waiting_of(sender) >= _MOST_PARKED:
+                text = f"{_MOST_PARKED} tasks wait for an answer: answer one first"
+                raise Fault("INTERNAL_ERROR", text)
         shared = bool(getattr(self._served.agents[agent], "shared", False))
         if shared and context not in ("", ONE_FOR_ALL):
             why = "this agent has one conversation with all callers: leave contextId out"
             raise Fault("INVALID_PARAMS", why)
         context = ONE_FOR_ALL if shared else context or secrets.token_hex(16)
         return self._begin(
-            _id_of(secrets.token_hex(12), agent, sender), agent, sender, context, text
+            id_of(secrets.token_hex(12), agent, sender), agent, sender, context, text
         )
 
     def _begin(self, id: str, agent: str, sender: str, context: str, text: str) -> Task:
@@ -106,6 +110,7 @@ class Tasks:
         task = self._tasks[id] = Task(id, agent, sender, context, text, in_thread, caller)
         task.work = asyncio.create_task(task.run(self._served))
         task.work.add_done_callback(lambda work: self._over(task))
+        self._parked.pop(id, None)
         ended = [each for each in self._tasks.values() if each.state in TERMINAL]
         for each in ended[: max(0, len(ended) - _MOST_ENDED)]:
             del self._tasks[each.id]
@@ -118,50 +123,65 @@ class Tasks:
         return sender.removeprefix("a2a").removeprefix("-") or TOKEN
 
     def _over(self, task: Task) -> None:
-        """Drop a task whose run is in doubt; from now on its state is read from the journal."""
+        """Drop a task whose run rests; from now on its state is read from the journal."""
         if task.state not in TERMINAL:
             self._tasks.pop(task.id, None)
+        if task.state == INPUT_REQUIRED:
+            self._parked[task.id] = task.agent, task.sender
+
+    def _waiting_of(self, sender: str) -> int:
+        return sum(each == sender for _, each in self._parked.values())
+
+    async def _recount(self) -> None:
+        """Forget the tasks that wait no longer: other processes may have gone on with them."""
+        waiting: set[str] = set()
+        for id in {agent for agent, _ in self._parked.values()}:
+            journal = journal_of(self._served.agents[id])
+            if journal is not None:
+                found = await _in_thread(partial(journal.waiting, agent=id))
+                waiting |= {each.run for each in found}
+        self._parked = {id: each for id, each in self._parked.items() if id in waiting}
 
     async def resume(self) -> None:
-        """Resume the tasks whose process was killed."""
+        """Resume the tasks whose process was killed, and count those that wait."""
         for id, agent in self._served.agents.items():
-            if _journal_of(agent) is None:
+            if (journal := journal_of(agent)) is None:
                 continue
             try:
-                stopped = await _in_thread(self._stopped, id, agent)
+                for each in await _in_thread(partial(journal.waiting, agent=id)):
+                    sender = (each.thread or "").partition("/")[0]
+                    if is_of(each.run, id, sender):
+                        self._parked[each.run] = id, sender
+                stopped = await _in_thread(self._stopped, id, journal)
             except JournalError as error:
                 log_failure(logger, f"agent {id!r}: its tasks do not go on", error)
                 continue
-            for run, sender, context, text in stopped:
-                self._begin(run, id, sender, context, text)
+            for each in stopped:
+                self._begin(*each)
 
-    def _stopped(self, id: str, agent: Agent) -> list[tuple[str, str, str, str]]:
-        journal = _journal_of(agent)
-        assert journal is not None
-        found = []
-        for run in journal.runs():
-            if (
-                run.state not in ("stopped", "in_doubt")
-                or run.agent != id
-                or not _ID.fullmatch(run.id)
-                or (run.state == "in_doubt" and journal.in_doubt(run.id))
-            ):
+    async def resume_due(self) -> None:
+        """Go on with the tasks for which an answer has come otherwise, or whose time is over."""
+        for id, agent in [*self._served.agents.items()]:
+            if (journal := journal_of(agent)) is None:
                 continue
-            entries = [*journal.entries(run.id)]
-            sender, _, context = (run.thread or "").partition("/")
-            if run.thread is None:
-                sender, context = _asked_by(entries), ONE_FOR_ALL
-            if not context or not _SENDER.fullmatch(sender) or not _is_of(run.id, id, sender):
-                continue
-            if (asked := asked_in(entries)) is not None:
-                found.append((run.id, sender, context, _text_of(asked, run, sender)))
-        return found
+            for run_id in await _in_thread(journal._waits_for.due, id):
+                if is_task(run_id) and run_id not in self._tasks:
+                    found = await _in_thread(found_in, id, journal, run_id)
+                    if found is not None and run_id not in self._tasks:
+                        self._begin(*found)
+
+    def _stopped(self, id: str, journal: Journal) -> list[tuple[str, str, str, str, str]]:
+        rests = journal.runs(agent=id, state=("stopped", "in_doubt"))
+        mine = [each for each in rests if is_task(each.id)]
+        free = [each for each in mine if each.state == "stopped" or not journal.in_doubt(each.id)]
+        found = [found_in(id, journal, each.id) for each in free]
+        return [each for each in found if each is not None]
 
     async def close(self) -> None:
         """Cancel the running tasks; the next process resumes those that a journal records."""
         live = [each for each in self._tasks.values() if each.work and not each.work.done()]
         for task in live:
-            journal = _journal_of(self._served.agents[task.agent])
+            journal = journal_of(self._served.agents[task.agent])
             if journal is not None:
                 task.left = True
                 journal._leave(task.id)
@@ -170,12 +190,59 @@ class Tasks:
             each.cancel()
         await asyncio.gather(*work, return_exceptions=True)
 
+    async def answer(self, agent: str, sender: str, id: str, message: dict[str, Any]) -> Task:
+        """Take the answer to a task that waits in the journal, and go on with it.
+
+        Raises:
+            Fault: the caller has no such task, it waits for nothing, or the message is no answer
+        """
+        run = await self.outline(agent, sender, id)
+        journal = journal_of(self._served.agents[agent])
+        assert journal is not None
+        if run.state != "waiting" or run.held:
+            raise takes_none(id, self._state_of(run))
+        if message.get("contextId") not in (None, "", context_of(run, sender)):
+            raise Fault("INVALID_PARAMS", "the task belongs to another context")
+        caller = self._caller(sender)
+        waits = await _in_thread(journal.waiting, id)
+        asks = asks_of(waits, self._served.callers.permits(caller))
+        key, said = answer_in(message["parts"], asks)
+        try:
+            await _in_thread(partial(journal.answer, id, key, said, by=caller))
+        except StateError as late:
+            raise Fault("UNSUPPORTED_OPERATION", str(late)) from late
+        found = await _in_thread(found_in, agent, journal, id)
+        task = self._tasks.get(id)
+        if task is None:
+            if found is None:  # another process goes on with it
+                raise Fault("UNSUPPORTED_OPERATION", "the answer is kept: get the task by GetTask")
+            task = self._begin(*found)
+        task.hear(message)
+        return task
+
+    async def cancel(self, agent: str, sender: str, id: str) -> bool:
+        """Cancel a task that waits in the journal; return False if it does not wait.
+
+        Raises:
+            Fault: the caller has no such task
+        """
+        if (await self.outline(agent, sender, id)).state != "waiting":
+            return False
+        journal = journal_of(self._served.agents[agent])
+        assert journal is not None
+        try:
+            await _in_thread(journal._waits_for.cancel, id, "the task was cancelled")
+        except (RunHeld, StateError):  # it has just gone on
+            return False
+        self._parked.pop(id, None)
+        return True
+
     # -- finding -----------------------------------------------------------------------------------
 
     def live(self, agent: str, sender: str, id: str) -> Task | None:
         """Return a caller's task of this process, or None."""
         task = self._tasks.get(id)
-        return task if task is not None and _is_of(id, agent, sender) else None
+        return task if task is not None and is_of(id, agent, sender) else None
 
     async def get(
         self, agent: str, sender: str, id: str, history: int | None = None
@@ -198,8 +265,8 @@ class Tasks:
         Raises:
             Fault: the caller has no such task
         """
-        journal = _journal_of(self._served.agents[agent])
-        if journal is not None and _is_of(id, agent, sender):
+        journal = journal_of(self._served.agents[agent])
+        if journal is not None and is_of(id, agent, sender):
             try:
                 found: Outline = await _in_thread(journal.run, id)
                 if found.agent == agent:
@@ -210,20 +277,20 @@ class Tasks:
 
     async def updates(self, agent: str, id: str) -> None:
         """Wait until no process works on a task of the journal any more."""
-        journal = _journal_of(self._served.agents[agent])
+        journal = journal_of(self._served.agents[agent])
         assert journal is not None
         async for _ in journal.follow(id):
             pass
 
     async def list(self, agent: str, sender: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return a page of a caller's tasks; the tasks that changed last come first."""
-        after = _cursor(params.get("pageToken") or "")
+        after = page_after(params.get("pageToken") or "")
         since = seconds(params["statusTimestampAfter"]) if "statusTimestampAfter" in params else 0.0
         status = params.get("status", ANY_STATE[0])
         live = [
             (each.changed, each.id, each.context, each.state, each)
             for each in self._tasks.values()
-            if _is_of(each.id, agent, sender)
+            if is_of(each.id, agent, sender)
         ]
         known = {each[1] for each in live}
         found = [*live, *await _in_thread(lambda: [*self._of_journal(agent, sender, known)])]
@@ -248,17 +315,17 @@ class Tasks:
             else:
                 args = (agent, sender, each[4], history, artifacts)
                 tasks.append(await _in_thread(self._recorded, *args))
-        token = _token(page[-1][0], page[-1][1]) if len(rest) > size else ""
+        token = page_token(page[-1][0], page[-1][1]) if len(rest) > size else ""
         sizes = {"pageSize": len(page), "totalSize": len(wanted)}
         return {"tasks": tasks, "nextPageToken": token, **sizes}
 
     def _of_journal(
         self, agent: str, sender: str, known: set[str]
     ) -> Iterator[tuple[float, str, str, str, Outline]]:
-        journal = _journal_of(self._served.agents[agent])
+        journal = journal_of(self._served.agents[agent])
         for run in () if journal is None else journal.runs():
-            if run.agent == agent and run.id not in known and _is_of(run.id, agent, sender):
-                yield run.changed, run.id, _context_of(run, sender), self._state_of(run), run
+            if run.agent == agent and run.id not in known and is_of(run.id, agent, sender):
+                yield run.changed, run.id, context_of(run, sender), self._state_of(run), run
 
     def _state_of(self, run: Outline) -> str:
         """Return how far a task of the journal is."""
@@ -267,7 +334,7 @@ class Tasks:
         if run.state == "waiting":
             return WORKING if run.held else INPUT_REQUIRED
         if run.state == "in_doubt":
-            journal = _journal_of(self._served.agents[run.agent])
+            journal = journal_of(self._served.agents[run.agent])
             last = journal.entries(run.id, run.entries - 1) if journal is not None else []
             is_cancelled = bool(last) and last[-1].data.get("reason") == "cancelled"
             return CANCELED if is_cancelled else INPUT_REQUIRED
@@ -279,12 +346,12 @@ class Tasks:
         self, agent: str, sender: str, run: Outline, history: int | None, artifacts: bool
     ) -> dict[str, Any]:
         """Return a task of the journal in the protocol's form."""
-        journal = _journal_of(self._served.agents[agent])
+        journal = journal_of(self._served.agents[agent])
         assert journal is not None
-        state, context = self._state_of(run), _context_of(run, sender)
+        state, context = self._state_of(run), context_of(run, sender)
         entries = journal.entries(run.id)
         asked = asked_in(entries)
-        text, made, note = run.task if asked is None else _text_of(asked, run, sender), [], ""
+        text, made, note = run.task if asked is None else text_asked(asked, run, sender), [], ""
         try:
             reply = journal.replay(run.id) if state in TERMINAL else None
         except StateError:
@@ -292,61 +359,20 @@ class Tasks:
         if state == COMPLETED and reply is not None:
             made = [artifact_of(reply.text, reply.value, reply.blocks)] if artifacts else []
         elif state == INPUT_REQUIRED:
-            waits = "; ".join(map(str, journal.waiting(run.id)))
-            note = f"waiting for {waits}" if run.state == "waiting" else IN_DOUBT
+            note = "" if run.state == "waiting" else IN_DOUBT
         elif state == FAILED:
             note = f"the run has no reply ({run.state})"
             note += f": {reply.detail}" if reply is not None and reply.detail else ""
         elif state == CANCELED:
             note = "the task was cancelled"
         parts = [text_part(note)] if note else []
+        if state == INPUT_REQUIRED and not note:
+            permits = self._served.callers.permits(self._caller(sender))
+            parts = resting(journal.waiting(run.id), permits)
         status = status_json(run.id, context, state, run.changed, parts)
         messages = [message_of("USER", f"{run.id}-0", run.id, context, [text_part(text)])]
         return task_json(run.id, context, status, made, messages, history)
 
 
-def _journal_of(agent: Agent) -> Journal | None:
-    if not isinstance(agent, ConversationalAgent) or not agent._resumes("say"):
-        return None
-    found: Journal | None = getattr(agent, "journal", None)
-    return found
-
-
-def _asked_by(entries: list[Any]) -> str:
-    """Return the sender who asked for a run."""
-    begun: Any = next((each.data for each in entries if not each.path and each.kind == "begun"), {})
-    return str(begun.get("asked_by", ""))
-
-
-def _text_of(asked: dict[str, Any], run: Outline, sender: str) -> str:
-    """Return the text of a caller's request, without the marks around it."""
-    text = json_text(asked["text"])
-    if run.thread is not None:
-        return text
-    mark = f"{escaped(sender)}: "
-    return "\n".join(line.removeprefix(mark) for line in text.splitlines())
-
-
-def _context_of(run: Outline, sender: str) -> str:
-    return ONE_FOR_ALL if run.thread is None else run.thread.removeprefix(f"{sender}/")
-
-
 def _in_thread(function: Any, *args: Any) -> asyncio.Future[Any]:
     return WORKERS.run(asyncio.get_running_loop(), function, *args)
-
-
-def _token(changed: float, id: str) -> str:
-    return base64.urlsafe_b64encode(f"{changed!r} {id}".encode()).decode()
-
-
-def _cursor(token: str) -> tuple[float, str] | None:
-    """Return the place after which a page begins; None for the first page."""
-    if not token:
-        return None
-    try:
-        changed, _, id = base64.urlsafe_b64decode(token.encode()).decode().partition(" ")
-        if not _ID.fullmatch(id):
-            raise ValueError
-        return -float(changed), id
-    except (ValueError, binascii.Error):
-        raise Fault("INVALID_PARAMS", "pageToken must be one that this server returned") from None

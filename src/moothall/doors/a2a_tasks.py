@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,10 +26,10 @@ from moothall.a2a.wire import (
     text_of,
     text_part,
 )
-from moothall.approval import ApprovalRequest, Question, Refused
-from moothall.approval.approval import Decision
-from moothall.doors.served import Caller, Served, in_lines
-from moothall.errors import MoothallError, NobodyToAsk, NotPermitted
+from moothall.doors.asks import Ask, Asking, Caller, asks_of, waiting_text
+from moothall.doors.served import Served
+from moothall.errors import MoothallError, NotPermitted
+from moothall.journal.entry import Wait
 from moothall.jsonvalue import deep_json, json_text
 from moothall.models.protocol import TextPiece
 from moothall.reasoning.events import CallProgress, CallStarted, Done, Event
@@ -42,20 +41,6 @@ ANSWER_S: Final = 86_400.0
 IN_DOUBT: Final = "a call was running when the run was cut off: who runs this agent must decide"
 _MOST_UNREAD: Final = 10_000
 """How many updates a reader may be behind before its stream ends."""
-
-
-@dataclass(eq=False)
-class _Ask:
-    """An approval or a question that a task waits for, under a hash that only its caller is told.
-
-    The hash is of the task, of what is asked to the letter, and of this one asking.
-    """
-
-    hash: str
-    text: str
-    shown: dict[str, Any]  # what an answer may repeat, and must repeat to the letter if it does
-    is_approval: bool
-    answer: asyncio.Future[Any]
 
 
 @dataclass(eq=False)
@@ -77,10 +62,13 @@ class Task:
     answers: list[dict[str, Any]] = field(default_factory=list)  # the messages after the first
     work: asyncio.Task[None] | None = None
     left: bool = False  # whether the next process goes on with it
-    _asks: dict[str, _Ask] = field(default_factory=dict)
+    asking: Asking = field(init=False)  # what it asks while it works
     _readers: set[asyncio.Queue[dict[str, Any] | None]] = field(default_factory=set)
     _reply: Reply | None = None
     _goes_on: bool = False  # whether the next piece of text is added to those before
+
+    def __post_init__(self) -> None:
+        self.asking = Asking(self._show_asks, ANSWER_S)
 
     def to_json(self, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:
         """Return the task in the protocol's form, with at most `history` messages."""
@@ -124,7 +112,7 @@ class Task:
         if self.in_thread:
             args["thread"] = self.context
         loop = asyncio.get_running_loop()
-        caller = Caller(loop, self._approve, self._answer, self._tell, self.id, self.caller)
+        caller = Caller(loop, self.asking, self._tell, self.id, self.caller)
         try:
             value = await served.call(self.sender, self.agent, "say", args, caller)
             await asyncio.sleep(0)  # the events before it wait in this loop already
@@ -138,8 +126,13 @@ class Task:
         except MoothallError as error:
             await asyncio.sleep(0)
             reason = "" if self._reply is None else self._reply.stop_reason
-            if reason == "waiting" and self._reply is not None:
-                self._end(INPUT_REQUIRED, self._reply.detail)
+            if reason == "waiting":
+                waits = await served.waits(self.agent, self.id)
+                parts = resting(waits, served.callers.permits(self.caller))
+                self._end(INPUT_REQUIRED, parts=parts)
+            elif getattr(error, "type", "") == "RunHeld":  # another process has gone on with it
+                self._set(WORKING)
+                self._end_readers()
             else:
                 doubt = reason == "in_doubt"
                 self._end(*((INPUT_REQUIRED, IN_DOUBT) if doubt else (FAILED, str(error))))
@@ -166,11 +159,11 @@ class Task:
         elif isinstance(event, CallStarted):
             if mine:
                 self._goes_on = False
-            if not event.past and not self._asks:
+            if not event.past and not self.asking.open:
                 text = one_line(f"{event.agent}: {event.action} {json_text(event.args)}", 300)
                 self._set(WORKING, [text_part(text)])
         elif isinstance(event, CallProgress):
-            if not self._asks:
+            if not self.asking.open:
                 text = one_line(f"{event.agent}: {event.action}: {event.text}", 300)
                 self._set(WORKING, [text_part(text)])
         elif isinstance(event, Done) and mine:
@@ -178,52 +171,10 @@ class Task:
 
     # -- asking ------------------------------------------------------------------------------------
 
-    async def _approve(self, request: ApprovalRequest) -> Decision:
-        shown = {"agent": request.agent, "action": request.action, "args": request.args}
-        if request.note:
-            shown["note"] = request.note
-        text = f"Permit {request}"
-        if await self._asked(request.fingerprint, text, shown, True) is True:
-            return True
-        return Refused("the caller has not permitted it")
-
-    async def _answer(self, question: Question) -> str:
-        shown = {"agent": question.agent, "text": question.text}
-        said = await self._asked(json_text(shown), in_lines(question), shown, False)
-        if said is None:
-            raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody answered")
-        return str(said)
-
-    async def _asked(
-        self, exact: str, text: str, shown: dict[str, Any], is_approval: bool
-    ) -> bool | str | None:
-        """Ask the caller, and return the answer; None if there is none in time."""
-        once = f"{self.id}\n{exact}\n{secrets.token_hex(16)}"
-        hash = hashlib.sha256(once.encode(errors="surrogatepass")).hexdigest()
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        ask = self._asks[hash] = _Ask(hash, text, shown, is_approval, future)
-        self._show_asks()
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                found: bool | str = await ask.answer
-                return found
-        except TimeoutError:
-            return None
-        finally:
-            if self._asks.pop(hash, None) is not None:  # cancelled, or too late
-                self._show_asks()
-
-    def _show_asks(self) -> None:
-        if self.state in TERMINAL:
-            return
-        if not self._asks:
-            self._set(WORKING)
-            return
-        parts: list[dict[str, Any]] = []
-        for ask in self._asks.values():
-            kind = "approval" if ask.is_approval else "question"
-            parts += [text_part(ask.text), data_part({kind: ask.hash, **ask.shown})]
-        self._set(INPUT_REQUIRED, parts)
+    def _show_asks(self, _: Ask) -> None:
+        if self.state not in TERMINAL:
+            asks = [*self.asking.open.values()]
+            self._set(*((INPUT_REQUIRED, parts_of(asks)) if asks else (WORKING,)))
 
     def take(self, message: dict[str, Any]) -> None:
         """Take a message to this task: it must answer what the task asks, to the letter.
@@ -231,44 +182,15 @@ class Task:
         Raises:
             Fault: the task asks nothing, or the message is no answer to what it asks
         """
-        if not self._asks:
-            now = "has ended" if self.state in TERMINAL else "works and asks nothing"
-            raise Fault("UNSUPPORTED_OPERATION", f"task {self.id} {now}, so it takes no message")
-        parts = message["parts"]
-        data = [part["data"] for part in parts if "data" in part]
-        if data:
-            # A text beside it may be a condition.
-            if len(parts) > 1 or not isinstance(data[0], dict):
-                raise _no_answer()
-            ask, said = self._by_hash(data[0])
-        else:
-            questions = [each for each in self._asks.values() if not each.is_approval]
-            if not questions or len(self._asks) > 1:
-                raise _no_answer()
-            ask, said = questions[0], text_of(parts)
-        ask.answer.set_result(said)
-        del self._asks[ask.hash]
-        self._show_asks()
-        shown = message_of("USER", message["messageId"], self.id, self.context, parts)
-        self.answers.append(shown)
+        if not self.asking.open:
+            raise takes_none(self.id, self.state)
+        self.asking.settle(*answer_in(message["parts"], self.asking.open))
+        self.hear(message)
 
-    def _by_hash(self, given: dict[str, Any]) -> tuple[_Ask, bool | str]:
-        rest = dict(given)
-        kind = "approval" if "approval" in rest else "question"
-        hash = rest.pop(kind, None)
-        ask = self._asks.get(hash) if isinstance(hash, str) else None
-        said = rest.pop("permit" if kind == "approval" else "answer", None)
-        if (
-            ask is None
-            or ask.is_approval != (kind == "approval")
-            or not isinstance(said, bool if ask.is_approval else str)
-            or any(
-                key not in ask.shown or json_text(ask.shown[key]) != json_text(value)
-                for key, value in rest.items()
-            )
-        ):
-            raise _no_answer()
-        return ask, said
+    def hear(self, message: dict[str, Any]) -> None:
+        """Add a message that answers it to its history."""
+        shown = message_of("USER", message["messageId"], self.id, self.context, message["parts"])
+        self.answers.append(shown)
 
     # -- telling -----------------------------------------------------------------------------------
 
@@ -280,8 +202,8 @@ class Task:
         about = {"taskId": self.id, "contextId": self.context}
         self._emit({"statusUpdate": {**about, "status": self._status()}})
 
-    def _end(self, state: str, text: str = "") -> None:
-        self._set(state, [text_part(text)] if text else None)
+    def _end(self, state: str, text: str = "", parts: list[dict[str, Any]] | None = None) -> None:
+        self._set(state, [text_part(text)] if text else parts)
         self._end_readers()
 
     def _end_readers(self) -> None:
@@ -302,6 +224,49 @@ class Task:
                 queue.put_nowait(update)
 
 
+def takes_none(id: str, state: str) -> Fault:
+    """Return the error for a message to a task that asks nothing."""
+    now = "has ended" if state in TERMINAL else "works and asks nothing"
+    return Fault("UNSUPPORTED_OPERATION", f"task {id} {now}, so it takes no message")
+
+
+def answer_in(parts: list[dict[str, Any]], asks: Mapping[str, Ask]) -> tuple[str, bool | str]:
+    """Return which of these a message answers, and its answer.
+
+    Raises:
+        Fault: it answers none of them to the letter
+    """
+    data = [part["data"] for part in parts if "data" in part]
+    if data:
+        # A text beside it may be a condition.
+        if len(parts) == 1 and isinstance(data[0], dict):
+            return _by_hash(data[0], asks)
+    elif len(asks) == 1:
+        (ask,) = asks.values()
+        if not ask.is_approval:
+            return ask.key, text_of(parts)
+    raise _no_answer()
+
+
+def _by_hash(given: dict[str, Any], asks: Mapping[str, Ask]) -> tuple[str, bool | str]:
+    rest = dict(given)
+    kind = "approval" if "approval" in rest else "question"
+    hash = rest.pop(kind, None)
+    ask = asks.get(hash) if isinstance(hash, str) else None
+    said: Any = rest.pop("permit" if kind == "approval" else "answer", None)
+    if (
+        ask is None
+        or ask.is_approval != (kind == "approval")
+        or not isinstance(said, bool if ask.is_approval else str)
+        or any(
+            key not in ask.shown or json_text(ask.shown[key]) != json_text(value)
+            for key, value in rest.items()
+        )
+    ):
+        raise _no_answer()
+    return ask.key, said
+
+
 def _no_answer() -> Fault:
     return Fault(
         "INVALID_PARAMS",
@@ -309,6 +274,27 @@ def _no_answer() -> Fault:
         '{"approval": HASH, "permit": true or false} with the hash that the task states, a '
         'question {"question": HASH, "answer": TEXT} or, where it is all that is asked, a text',
     )
+
+
+def parts_of(asks: Iterable[Ask]) -> list[dict[str, Any]]:
+    """Return what a task asks, as texts and data."""
+    parts: list[dict[str, Any]] = []
+    for ask in asks:
+        kind = "approval" if ask.is_approval else "question"
+        parts += [text_part(ask.text), data_part({kind: ask.key, **ask.shown})]
+    return parts
+
+
+def resting(waits: Sequence[Wait], permits: bool) -> list[dict[str, Any]]:
+    """Return what a task that rests in the journal waits for: what its caller may answer, and else.
+
+    Args:
+        waits: what its run waits for
+        permits: whether its caller may permit calls
+    """
+    asks = asks_of(waits, permits)
+    others = [each for each in waits if each.key not in asks]
+    return [*([text_part(waiting_text(others))] if others else []), *parts_of(asks.values())]
 
 
 def artifact_of(

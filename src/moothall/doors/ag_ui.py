@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.approval import ApprovalRequest, Question, Refused
-from moothall.approval.approval import Decision
-from moothall.doors.ag_ui_input import context_of, messages_of
+from moothall.doors.ag_ui_wire import (
+    asked_of,
+    context_of,
+    ends,
+    interrupt,
+    messages_of,
+    no_run,
+    read,
+    spoken,
+    starts,
+)
+from moothall.doors.asks import Ask, Asking, Caller, asks_of, waiting_text
 from moothall.doors.callers import sender_of
 from moothall.doors.checks import COMMENT, Send, or_silence, sent_event
 from moothall.doors.openai.door import Endpoint, parted
-from moothall.doors.openai.input import ClientMemory, Wrong, chat_completion, check_conversation
+from moothall.doors.openai.input import Wrong, check_conversation
 from moothall.doors.refusals import run_error
-from moothall.doors.served import Caller, Served, id_in, in_lines
-from moothall.errors import MoothallError, NobodyToAsk
+from moothall.doors.served import Served, id_in
+from moothall.errors import MoothallError, NoSuchRun, StateError
 from moothall.jsonvalue import json_text
 from moothall.models.protocol import ReasoningPiece, TextPiece
 from moothall.reasoning.events import (
@@ -32,9 +42,11 @@ from moothall.reasoning.events import (
     Done,
 )
 from moothall.reasoning.loop.react import ReActAgent
+from moothall.reasoning.recorded_agent import asked_in
 from moothall.reasoning.reply import Reply, gives
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.stream import ReplyStream
+from moothall.threads import WORKERS
 
 SENDER: Final = "ag-ui"
 _WAITS_S: Final = 600.0
@@ -44,79 +56,42 @@ _TOGETHER_S: Final = 0.2
 """How long a run that asks the person waits for what else it asks."""
 
 
-def _form(name: str, kind: str) -> dict[str, Any]:
-    """Return the schema of an answer."""
-    return {
-        "type": "object",
-        "properties": {name: {"type": kind}},
-        "required": [name],
-        "additionalProperties": False,
-    }
-
-
-@dataclass(eq=False)
-class _Asked:
-    """An approval, or a question of an action, that the person at the client answers."""
-
-    request: ApprovalRequest | Question
-    answer: asyncio.Future[Any]  # True or False; of a question its text, or None
-    call_id: str = ""  # the call that it is about, if that is known
-
-    def read(self, entry: dict[str, Any]) -> bool | str | None:
-        """Return what a `resume` answers; whatever has another form permits and answers nothing."""
-        name = "approved" if isinstance(self.request, ApprovalRequest) else "answer"
-        payload, said = entry.get("payload"), None
-        if entry.get("status") == "resolved" and isinstance(payload, dict) and len(payload) == 1:
-            said = payload.get(name)
-        if isinstance(self.request, ApprovalRequest):
-            return said is True
-        return said if isinstance(said, str) else None
-
-    def shown(self) -> dict[str, Any]:
-        """Return what the client is told of it."""
-        request, about = self.request, dict[str, Any]()
-        if isinstance(request, Question):
-            about = {"agent": request.agent, "text": request.text}
-            asks = {"reason": "question", "message": in_lines(request), "metadata": about}
-            return {**asks, "responseSchema": _form("answer", "string")}
-        about = {"agent": request.agent, "action": request.action, "args": request.args}
-        if request.note:
-            about["note"] = request.note
-        asks = {"reason": "approval", "message": f"Permit {request}", "metadata": about}
-        return {**asks, "responseSchema": _form("approved", "boolean")}
-
-
 @dataclass(eq=False)
 class _Job:
     """A running reply, which may take several requests, one for each interrupt."""
 
     agent: str
-    sender: str
-    thread: str
+    caller: str
+    thread: str  # the client's
+    run_id: str
     tools: frozenset[str]
     renamed: dict[str, str]  # the client's names of its tools, by those that models take
+    shown: set[str] = field(default_factory=set)  # the ids of the calls that the client knows
     news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[None] | None = None
-    asked: dict[str, _Asked] = field(default_factory=dict)  # by the ids of their interrupts
     calls: dict[str, CallStarted] = field(default_factory=dict)  # those under way, by their ids
+    asking: Asking = field(init=False)
 
-    async def approve(self, request: ApprovalRequest) -> Decision:
-        """Ask the person at the client, and wait for the answer."""
-        if await self._ask(request):
-            return True
-        return Refused("the person at the client has refused it")
+    def __post_init__(self) -> None:
+        self.asking = Asking(self._changed, _WAITS_S)
 
-    async def answer(self, question: Question) -> str:
-        """Ask the person at the client a question, and wait for the answer."""
-        said = await self._ask(question)
-        if said is None:
-            raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody answered")
-        return str(said)
+    def _changed(self, ask: Ask) -> None:
+        if ask.key in self.asking.open:
+            self.news.put_nowait(ask)
 
-    async def _ask(self, request: ApprovalRequest | Question) -> Any:
-        asked = _Asked(request, asyncio.get_running_loop().create_future())
-        self.news.put_nowait(asked)
-        return await asked.answer
+    def place(self, ask: Ask) -> None:
+        """Find the call that is asked about."""
+        if not ask.is_approval:
+            ask.call = next(iter(self.calls)) if len(self.calls) == 1 else ""
+            return
+        taken = {each.call for each in self.asking.open.values()}
+        whole = json_text([ask.shown["action"], ask.shown["args"]])
+        same = (
+            id
+            for id, each in self.calls.items()
+            if id not in taken and json_text([each.action, each.args]) == whole
+        )
+        ask.call = next(same, "")
 
 
 class AGUIDoor:
@@ -124,7 +99,7 @@ class AGUIDoor:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._waiting: dict[str, _Job] = {}
+        self._waiting: dict[str, _Job] = {}  # those that wait in this process, by run
 
     def routes(self) -> list[Any]:
         """Return the routes of the door."""
@@ -151,7 +126,7 @@ class AGUIDoor:
             if not isinstance(given.get(name) or [], list):
                 raise Wrong(f"{name} must be a list", name)
         job = (
-            self._resumed(id, caller, thread, given)
+            await self._resumed(id, caller, thread, given)
             if given.get("resume")
             else self._new(id, caller, given)
         )
@@ -167,7 +142,7 @@ class AGUIDoor:
                         comment = {"type": "http.response.body", "body": COMMENT}
                         await send({**comment, "more_body": True})
                         continue
-                    kept = (each.get("outcome") or {}).get("type") == "interrupt"
+                    kept = job.run_id in self._waiting
                     await _write(send, each)
             await send({"type": "http.response.body", "body": b""})
         finally:
@@ -176,78 +151,81 @@ class AGUIDoor:
 
     def _new(self, id: str, name: str, given: dict[str, Any]) -> _Job:
         """Begin a run. Its conversation is what the client has sent."""
-        tools = [
-            {"type": "function", "function": each} for each in given.get("tools") or () if each
-        ]
-        messages = messages_of(given.get("messages") or ())
-        asked = chat_completion({"model": id, "messages": messages, "tools": tools})
+        asked = asked_of(id, given, messages_of(given.get("messages") or ()))
         check_conversation(asked.messages)
         agent = self._served.replying()[id]
         before, content = parted(asked, agent, whole=True)
         before = [*context_of(given.get("context") or ()), *before]
-        sender = sender_of(SENDER, name)
-        own = f"{sender}/{secrets.token_hex(16)}"
-        request = ReplyRequest(content, None, own, own.rpartition("/")[2])
+        run_id = secrets.token_hex(16)
+        own = _own_thread(name, given["threadId"], run_id)
+        request = ReplyRequest(content, None, own, run_id)
         if isinstance(agent, ReActAgent):
-            request.memory, request.offered = ClientMemory(before), asked.tools
+            request.conversation, request.offered, before = before, asked.tools, []
         names = frozenset(each.name for each in asked.tools)
-        job = _Job(id, sender, given["threadId"], names, asked.renamed)
-
-        async def work() -> None:
-            loop = asyncio.get_running_loop()
-            caller = Caller(loop, job.approve, job.answer, name=name)
-            try:
-                with self._served.calling(sender, id, caller):
-                    await self._served.permit(sender, agent, content)
-                    if request.memory is None:
-                        for message in before:
-                            await agent.observe(message, own)
-                    async with ReplyStream(id, request, agent._reply_on_loop) as events:
-                        async for each in events:
-                            job.news.put_nowait(each)
-            except (MoothallError, ValueError, TypeError) as error:
-                job.news.put_nowait(error)
-            finally:
-                self._served.forget(agent, own)
-
-        job.task = asyncio.create_task(work())
+        job = _Job(id, name, given["threadId"], run_id, names, asked.renamed)
+        job.task = asyncio.create_task(self._work(job, agent, request, before))
         return job
+
+    async def _work(
+        self, job: _Job, agent: Any, request: ReplyRequest, before: list[dict[str, Any]] | None
+    ) -> None:
+        """Have an agent reply; of a new run it observes what was said before."""
+        sender, own = sender_of(SENDER, job.caller), str(request.thread)
+        loop = asyncio.get_running_loop()
+        caller = Caller(loop, job.asking, run_id=job.run_id, name=job.caller)
+        try:
+            with self._served.calling(sender, job.agent, caller):
+                if before is not None:
+                    await self._served.permit(sender, agent, request.content)
+                    for message in before:
+                        await agent.observe(message, own)
+                async with ReplyStream(job.agent, request, agent._reply_on_loop) as events:
+                    async for each in events:
+                        job.news.put_nowait(each)
+        except (MoothallError, ValueError, TypeError) as error:
+            job.news.put_nowait(error)
+        finally:
+            self._served.forget(agent, own)
 
     async def _told(self, job: _Job, about: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Yield the protocol's events of the reply, until it ends or asks the person something."""
         open_kind, open_id, speaker = "", "", ""  # of the message whose pieces come
         text = ""  # the last one that was told
-        spoken: tuple[Any, str] = (None, "")  # who said it, and its message, until a call follows
+        speech: tuple[Any, str] = (None, "")  # who said it, and its message, until a call follows
         turn: Any = None  # whose calls belong together
         parent = ""  # the message of these calls
         while True:
             news = await self._next(job)
             if news is None:  # all that can go on without the person has
-                yield self._interrupts(job, about)
+                yield _interrupts(job, self._keep(job), about)
                 return
+            if getattr(news, "past", False):
+                continue  # the client knows it
             if isinstance(news, TextPiece) and news.decides:
                 continue  # its decision comes, too, as one event
             piece = {TextPiece: "TEXT_MESSAGE", ReasoningPiece: "REASONING_MESSAGE"}.get(type(news))
             if open_kind and (open_kind != piece or speaker != news.agent):
-                for each in _ends(open_kind, open_id):
+                for each in ends(open_kind, open_id):
                     yield each
                 open_kind = ""
             if piece is not None:
                 if not open_kind:
                     open_kind, open_id, speaker = piece, secrets.token_hex(8), news.agent
                     if isinstance(news, TextPiece):
-                        text, spoken, turn = "", (speaker, open_id), None
-                    for each in _starts(piece, open_id, "" if speaker == job.agent else speaker):
+                        text, speech, turn = "", (speaker, open_id), None
+                    for each in starts(piece, open_id, "" if speaker == job.agent else speaker):
                         yield each
                 text += news.text if isinstance(news, TextPiece) else ""
                 if news.text:
                     yield {"type": f"{piece}_CONTENT", "messageId": open_id, "delta": news.text}
             elif isinstance(news, CallStarted):
                 job.calls[news.call_id] = news
+                if news.call_id in job.shown:
+                    continue
                 if turn != (news.agent, news.iteration):
                     turn = news.agent, news.iteration
-                    parent = spoken[1] if spoken[0] == news.agent else secrets.token_hex(8)
-                spoken, its = (None, ""), {"toolCallId": news.call_id}
+                    parent = speech[1] if speech[0] == news.agent else secrets.token_hex(8)
+                speech, its = (None, ""), {"toolCallId": news.call_id}
                 name = job.renamed.get(news.action, news.action)
                 named = {"toolCallName": name, "parentMessageId": parent}
                 yield {"type": "TOOL_CALL_START", **its, **named}
@@ -271,17 +249,25 @@ class AGUIDoor:
                 yield {"type": "STEP_STARTED", "stepName": news.block}
             elif isinstance(news, BlockEnded):
                 yield {"type": "STEP_FINISHED", "stepName": news.block}
-            elif isinstance(news, _Asked):
-                self._keep(job, news)
+            elif isinstance(news, Ask):
+                job.place(news)
             elif isinstance(news, Done) and news.agent == job.agent:  # not of a member
+                if news.reply.stop_reason == "waiting":
+                    waits = await self._served.waits(job.agent, job.run_id)
+                    asks = asks_of(waits, self._served.callers.permits(job.caller))
+                    if asks:
+                        yield _interrupts(job, asks, about)
+                        return
+                    for each in spoken(waiting_text(waits)):
+                        yield each
+                    yield {"type": "RUN_FINISHED", **about, "outcome": {"type": "success"}}
+                    return
                 end = _finished(news.reply, job, about, self._served.agents[job.agent])
                 left = (end.get("outcome") or {}).get("pendingToolCallIds")
                 said = "" if left or end["type"] == "RUN_ERROR" else news.reply.text
                 if said and said.strip() != text.strip():  # such as a group's
-                    open_id = secrets.token_hex(8)
-                    yield _starts("TEXT_MESSAGE", open_id)[0]
-                    yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": open_id, "delta": said}
-                    yield _ends("TEXT_MESSAGE", open_id)[0]
+                    for each in spoken(said):
+                        yield each
                 yield end
                 return
             elif isinstance(news, Exception):
@@ -296,86 +282,104 @@ class AGUIDoor:
 
         Calls of one answer run side by side, so their questions come one after the other at once.
         """
-        if not job.asked:
+        if not job.asking.open:
             return await job.news.get()
         with suppress(TimeoutError):
             async with asyncio.timeout(_TOGETHER_S):
                 return await job.news.get()
         return None
 
-    def _keep(self, job: _Job, asked: _Asked) -> None:
-        """Keep a waiting run under an id that cannot be guessed, for each question of it."""
-        id = secrets.token_urlsafe(24)
-        if isinstance(asked.request, ApprovalRequest):
-            id += f".{asked.request.fingerprint}"
-            taken = {each.call_id for each in job.asked.values()}
-            whole = json_text([asked.request.action, asked.request.args])
-            asked.call_id = next(
-                (
-                    each.call_id
-                    for each in job.calls.values()
-                    if each.call_id not in taken and json_text([each.action, each.args]) == whole
-                ),
-                "",
-            )
-        elif len(job.calls) == 1:
-            asked.call_id = next(iter(job.calls))
-        job.asked[id], self._waiting[id] = asked, job
-        asyncio.get_running_loop().call_later(_WAITS_S, self._drop, id)
+    def _keep(self, job: _Job) -> dict[str, Ask]:
+        """Keep a run that waits in this process; return what it asks."""
+        self._waiting[job.run_id] = job
+        asyncio.get_running_loop().call_later(_WAITS_S, self._drop_idle, job, {*job.asking.open})
         while len(self._waiting) > _MOST_WAITING:
             self._drop(next(iter(self._waiting)))
+        return job.asking.open
 
-    @staticmethod
-    def _interrupts(job: _Job, about: dict[str, Any]) -> dict[str, Any]:
-        """Return the end of a run that waits for the person, with all that it asks."""
-        interrupts = [
-            {"id": id, **({"toolCallId": each.call_id} if each.call_id else {}), **each.shown()}
-            for id, each in job.asked.items()
-        ]
-        outcome = {"type": "interrupt", "interrupts": interrupts}
-        return {"type": "RUN_FINISHED", **about, "outcome": outcome}
+    def _drop_idle(self, job: _Job, asked: set[str]) -> None:
+        if asked & job.asking.open.keys():
+            self._drop(job.run_id)
 
-    def _drop(self, id: str) -> None:
-        job = self._waiting.pop(id, None)
+    def _drop(self, run_id: str) -> None:
+        job = self._waiting.pop(run_id, None)
         if job is not None and job.task is not None:
             job.task.cancel()
 
-    def _resumed(self, agent: str, caller: str, thread: str, given: dict[str, Any]) -> _Job:
+    async def _resumed(self, agent: str, caller: str, thread: str, given: dict[str, Any]) -> _Job:
         """Give a waiting run its answers; each counts for what it answers, once."""
         entries = given["resume"]
-        ids = [
-            str(each.get("interruptId")) if isinstance(each, dict) else ""
+        said: dict[str, dict[str, Any]] = {
+            str(each.get("interruptId")): each
             for each in (entries if isinstance(entries, list) else ())
-        ]
-        jobs = [self._waiting.get(id) for id in ids]
-        job = jobs[0] if jobs and all(each is jobs[0] for each in jobs) else None
-        whose = agent, sender_of(SENDER, caller), thread
-        if (
-            job is None
-            or (job.agent, job.sender, job.thread) != whose
-            or len({*ids}) < len(ids)
-            or not job.asked.keys() >= {*ids}
-        ):
-            raise Wrong("no run of this thread waits for this answer, or no longer")
-        for id, entry in zip(ids, entries, strict=True):
-            del self._waiting[id]
-            asked = job.asked.pop(id)
-            if not asked.answer.done():
-                asked.answer.set_result(asked.read(entry))
+            if isinstance(each, dict)
+        }
+        of = {id.partition(".")[0] for id in said}
+        if not of or len(of) > 1 or len(said) < len(entries):
+            raise no_run()
+        (run_id,) = of
+        answers = {id.partition(".")[2]: each for id, each in said.items()}
+        job = self._waiting.get(run_id)
+        if job is None:
+            return await self._parked(agent, caller, run_id, answers, given)
+        mine = (job.agent, job.caller, job.thread) == (agent, caller, thread)
+        if not mine or not job.asking.open.keys() >= answers.keys():
+            raise no_run()
+        del self._waiting[run_id]
+        for key, entry in answers.items():
+            job.asking.settle(key, read(job.asking.open[key], entry))
+        return job
+
+    async def _parked(
+        self, id: str, caller: str, run_id: str, answers: dict[str, Any], given: dict[str, Any]
+    ) -> _Job:
+        """Give a run that waits in its journal its answers, and go on with it."""
+        agent, thread = self._served.replying()[id], given["threadId"]
+        journal: Any = getattr(agent, "journal", None)
+        own = _own_thread(caller, thread, run_id)
+        loop = asyncio.get_running_loop()
+
+        def look() -> Any:
+            run = journal.run(run_id)
+            is_mine = (run.agent, run.thread, run.state, run.held) == (id, own, "waiting", False)
+            return (asked_in(journal.entries(run_id)), journal.waiting(run_id)) if is_mine else None
+
+        try:
+            found = None if journal is None else await WORKERS.run(loop, look)
+        except NoSuchRun:
+            found = None
+        asked, waits = found or (None, ())
+        asks = asks_of(waits, self._served.callers.permits(caller))
+        if asked is None or not asks.keys() >= answers.keys():
+            raise no_run()
+
+        def answer() -> None:
+            for key, entry in answers.items():
+                journal.answer(run_id, key, read(asks[key], entry), by=caller)
+
+        try:
+            await WORKERS.run(loop, answer)
+        except StateError as late:
+            raise Wrong(str(late)) from late
+        tools = asked_of(id, given, [{"role": "user", "content": ""}])
+        names, shown = frozenset(e.name for e in tools.tools), {each._call for each in waits}
+        job = _Job(id, caller, thread, run_id, names, tools.renamed, shown)
+        request = ReplyRequest(asked["text"], asked["schema"], own, run_id)
+        job.task = asyncio.create_task(self._work(job, agent, request, None))
         return job
 
 
-def _starts(kind: str, id: str, name: str = "") -> list[dict[str, Any]]:
-    if kind == "TEXT_MESSAGE":
-        who = {"role": "assistant", "name": name} if name else {"role": "assistant"}
-        return [{"type": "TEXT_MESSAGE_START", "messageId": id, **who}]
-    start = {"type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning"}
-    return [{"type": "REASONING_START", "messageId": id}, start]
+def _own_thread(caller: str, thread: str, run_id: str) -> str:
+    """Return the thread of a run of its own, by which its client's thread is known again."""
+    its = hashlib.sha256(thread.encode(errors="surrogatepass")).hexdigest()[:16]
+    return f"{sender_of(SENDER, caller)}/{its}-{run_id}"
 
 
-def _ends(kind: str, id: str) -> list[dict[str, Any]]:
-    made = [{"type": f"{kind}_END", "messageId": id}]
-    return made if kind == "TEXT_MESSAGE" else [*made, {"type": "REASONING_END", "messageId": id}]
+def _interrupts(job: _Job, asks: Mapping[str, Ask], about: dict[str, Any]) -> dict[str, Any]:
+    """Return the end of a run that waits for the person, with all that it asks."""
+    interrupts = [interrupt(f"{job.run_id}.{key}", each) for key, each in asks.items()]
+    outcome = {"type": "interrupt", "interrupts": interrupts}
+    return {"type": "RUN_FINISHED", **about, "outcome": outcome}
 
 
 def _finished(reply: Reply, job: _Job, about: dict[str, Any], agent: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -20,12 +21,17 @@ from moothall.doors.guard import Guard
 from moothall.doors.mcp import MCPDoor
 from moothall.doors.openai.door import OpenAIDoor, nowhere
 from moothall.doors.served import Served
-from moothall.errors import ConfigError, MissingExtra
+from moothall.errors import ConfigError, MissingExtra, MoothallError
+from moothall.text import log_failure
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from moothall.budget import Budget
+
+logger: logging.Logger = logging.getLogger("moothall.doors")
+_LOOK_S = 2.0
+"""Seconds between two looks whether runs that wait can go on."""
 
 
 def asgi(
@@ -35,6 +41,7 @@ def asgi(
     title: str = "moothall",
     budget: Budget | Callable[[str], Budget | None] | None = None,
     rate: int | None = None,
+    approves: Iterable[str] = (),
     public_url: str | None = None,
     proxies: Sequence[str] = (),
     origins: Iterable[str] = (),
@@ -62,6 +69,8 @@ def asgi(
         budget: what callers may spend: a budget of which each caller has a part by its name, or a
             function that returns the budget of a caller's name
         rate: how many requests a caller may make in a minute
+        approves: which callers of several may permit the calls that their own requests lead to; the
+            others answer only the questions that they are asked
         public_url: the address by which callers reach it through a proxy, such as
             `https://agents.example/hall/`, for its cards; it needs a token
         proxies: the addresses or networks of proxies whose `X-Forwarded-For` and
@@ -77,8 +86,9 @@ def asgi(
     """
     check_text("title=", title)
     MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")
-    callers, front = Callers(token, budget, rate), Front.of(public_url, proxies, origins)
-    return application(Served(agents, callers), callers, title, front=front)
+    callers = Callers(token, budget, rate, approves)
+    front = Front.of(public_url, proxies, origins)
+    return application(Served(agents, callers), callers, title, front=front, resumes=True)
 
 
 def application(
@@ -88,20 +98,31 @@ def application(
     routes: Iterable[Any] = (),
     open_paths: Iterable[str] = (),
     front: Front = NO_FRONT,
+    resumes: bool = False,
 ) -> Guard:
-    """Return the application of all doors, with more routes; `open_paths` need no token."""
+    """Return the application of all doors.
+
+    Args:
+        served: the agents
+        callers: the callers
+        title: the server's name in its cards
+        routes: more routes
+        open_paths: the paths that need no token
+        front: the public address
+        resumes: whether it resumes the runs of its agents that have waited; else others do
+    """
     if front.origin and callers.tokens is None:
         raise ConfigError(f"{front.origin} can be reached from elsewhere: give token=, too")
     a2a = A2ADoor(served, title, callers.tokens is not None, front)
-    doors = _Doors(served, MCPDoor(served, title), a2a)
+    doors = _Doors(served, MCPDoor(served, title), a2a, resumes)
     return Guard(doors.app(routes), callers, frozenset(open_paths), front, doors.begin)
 
 
 class _Doors:
     """The application behind the guard, and what runs while it serves."""
 
-    def __init__(self, served: Served, mcp: MCPDoor, a2a: A2ADoor) -> None:
-        self._served, self._mcp, self._a2a = served, mcp, a2a
+    def __init__(self, served: Served, mcp: MCPDoor, a2a: A2ADoor, resumes: bool) -> None:
+        self._served, self._mcp, self._a2a, self._resumes = served, mcp, a2a, resumes
         self._ag_ui = AGUIDoor(served)
         self._answers_mcp: Any = None
         self._running: asyncio.Task[None] | None = None
@@ -136,10 +157,25 @@ class _Doors:
         try:
             async with self._mcp.over_http() as self._answers_mcp:
                 await self._a2a.open()
-                yield
+                going_on = asyncio.create_task(self._go_on())
+                try:
+                    yield
+                finally:
+                    going_on.cancel()
         finally:
             self._ag_ui.close()
             await self._a2a.close()
+
+    async def _go_on(self) -> None:
+        """Go on with runs that have waited, once anybody has answered or their time has come."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                await self._a2a.resume_due()
+                if self._resumes:
+                    await self._served.resume_due()
+            except MoothallError as error:
+                log_failure(logger, "what can go on cannot be looked up", error)
 
     async def begin(self) -> None:
         """Begin what the lifespan would, where no server runs it, as below a path of another app.

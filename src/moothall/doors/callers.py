@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from moothall.arguments import check_function, check_integer
@@ -40,6 +40,8 @@ class Callers:
         budget: what callers may spend: a budget of which each has a part, or a function that
             returns the budget of a caller's name
         rate: how many requests a caller may make in a minute; None for any number
+        approves: which named callers may permit the calls that their own requests lead to; a
+            caller without a name may
 
     Raises:
         ConfigError: an argument is not valid
@@ -50,6 +52,7 @@ class Callers:
         tokens: str | Mapping[str, str] | None = None,
         budget: Budgets = None,
         rate: int | None = None,
+        approves: Iterable[str] = (),
     ) -> None:
         self.tokens: dict[str, str] | None = _checked(tokens)
         if budget is not None and not callable(getattr(budget, "child", budget)):
@@ -57,6 +60,7 @@ class Callers:
         if callable(budget):
             check_function("budget=", budget, "caller")
         check_integer("rate=", rate, optional=True)
+        self._approves = _checked_approves(approves, self.tokens)
         self._given = budget
         self._rate = rate
         self._budgets: dict[str, Budget | None] = {}
@@ -80,6 +84,10 @@ class Callers:
             if secrets.compare_digest(given, token.encode()):
                 found = name
         return found
+
+    def permits(self, caller: str) -> bool:
+        """Return whether a caller may permit the calls that its own requests lead to."""
+        return caller in self._approves or caller in (LOCAL, TOKEN)
 
     def wait_s(self, caller: str) -> float:
         """Count a request of a caller and return 0; or return the seconds that it must wait."""
@@ -174,6 +182,19 @@ def caller_of(scope: Scope) -> str:
 def sender_of(protocol: str, caller: str) -> str:
     """Return the sender of a caller's messages by a protocol."""
     return protocol if caller in (LOCAL, TOKEN) else f"{protocol}-{caller}"
+
+
+def _checked_approves(approves: Any, tokens: Mapping[str, str] | None) -> frozenset[str]:
+    """Return the names of the callers who may permit calls."""
+    given = (approves,) if isinstance(approves, str) else approves
+    names = frozenset(given) if isinstance(given, Iterable) else None
+    known = {*(tokens or ())} - {TOKEN}
+    if names is None or not names <= known:
+        raise ConfigError(
+            f"approves= must name callers of token= ({', '.join(sorted(known)) or 'it has none'}), "
+            f"got {approves!r:.80}"
+        )
+    return names
 
 
 def _checked(tokens: Any) -> dict[str, str] | None:

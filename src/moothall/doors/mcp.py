@@ -7,22 +7,34 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import tracing
+from moothall.doors.asks import Ask, Caller, asks_of, waiting_text
 from moothall.doors.callers import LOCAL, caller_of, sender_of
-from moothall.doors.checks import Message, Receive, Scope, Send
-from moothall.doors.mcp_job import Asked, Job
+from moothall.doors.mcp_job import (
+    CALLS,
+    Job,
+    Owned,
+    failed,
+    form_of,
+    gives,
+    required,
+    result_of,
+    said_in,
+)
 from moothall.doors.refusals import REFUSED, fault_of
-from moothall.doors.served import Caller, Served
-from moothall.errors import MoothallError
+from moothall.doors.served import Served
+from moothall.errors import MoothallError, NoSuchRun, StateError
+from moothall.journal.entry import Wait
 from moothall.jsonvalue import json_text
-from moothall.mcp.results import ResultSchema, content_of
 from moothall.reasoning.events import CallEnded, CallProgress, CallStarted, Event
 from moothall.reasoning.loop.answer import safe_names
+from moothall.reasoning.recorded_agent import asked_in
 from moothall.text import one_line
+from moothall.threads import WORKERS
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -30,10 +42,7 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
 
-    from moothall.action import Action
 
-_CALLS: Final = "moothall.calls"
-"""In a request's scope: the calls that end if the client closes its connection."""
 _WAITS_S: Final = 600.0
 """How long a call waits for an answer that comes with another request."""
 _MOST_WAITING: Final = 1000
@@ -73,7 +82,7 @@ class MCPDoor:
         manager = StreamableHTTPSessionManager(self.server)
         async with manager.run():
             try:
-                yield _Owned(StreamableHTTPASGIApp(manager))
+                yield Owned(StreamableHTTPASGIApp(manager))
             finally:
                 self._end_waiting()
 
@@ -119,7 +128,7 @@ class MCPDoor:
                 name=name,
                 description=action.description,
                 input_schema={"type": "object", **action.parameters},
-                output_schema=None if (gives := _gives(action)) is None else gives.schema,
+                output_schema=None if (its := gives(action)) is None else its.schema,
                 annotations=hint if action.idempotent else None,
             )
             for name, (_, action) in self._tools().items()
@@ -134,7 +143,7 @@ class MCPDoor:
 
         args = params.arguments or {}
         if params.request_state is not None:
-            return await self._followed(ctx, self._continued(ctx, params))
+            return await self._followed(ctx, await self._continued(ctx, params))
         found = self._tools().get(params.name)
         if found is None:
             text = f"there is no tool {one_line(params.name, 100)!r}"
@@ -155,31 +164,45 @@ class MCPDoor:
                 elif not isinstance(thread, str) or thread != self._signed(
                     thread.partition(".")[0]
                 ):
-                    return _failed("there is no such thread: leave it out to begin one")
+                    return failed("there is no such thread: leave it out to begin one")
                 args, meta = {**args, "thread": thread}, {"thread": thread}
-        capabilities = ctx.session.client_capabilities
-        can_ask = capabilities is not None and capabilities.elicitation is not None
-        job = Job(sender, caller, params.name, params.arguments or {}, can_ask)
         # A session's task is not that of the request; a trace in `_meta` is the SDK's to continue.
         stated = () if ctx.request is None or _in_meta(params) else ctx.request.headers.raw
+        about = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
+        says = action.name == "say" and id in self._served.replying()
+        run_id = f"mcp-{secrets.token_hex(16)}" if says else None
+        job = Job(*about, _can_ask(ctx), run_id)
         with tracing.joining(stated):
-            job.task = asyncio.create_task(self._done(job, id, action, args, meta))
-        job.task.add_done_callback(lambda task: job.news.put_nowait(None))
+            self._begin(job)
         return await self._followed(ctx, job)
 
-    async def _done(
-        self, job: Job, to: str, action: Action, args: dict[str, Any], meta: Any
-    ) -> types.CallToolResult:
-        """Call an action, and return its outcome as a result."""
-        loop, tell = asyncio.get_running_loop(), job.news.put_nowait
-        caller = Caller(loop, job.approve, job.answer, tell, name=job.caller)
+    def _begin(self, job: Job) -> None:
+        job.task = asyncio.create_task(self._done(job))
+        job.task.add_done_callback(lambda task: job.news.put_nowait(None))
+
+    async def _done(self, job: Job) -> types.CallToolResult | list[Wait]:
+        """Call an action; return its outcome as a result, or what its run waits for."""
+        loop, tell, action = asyncio.get_running_loop(), job.news.put_nowait, job.action
+        asking = job.asking if job.can_ask else None
+        caller = Caller(loop, asking, tell, job.run_id, job.caller)
+        call = (job.sender, job.to, action.name, job.args, caller, tell)
         try:
-            value = await self._served.call(job.sender, to, action.name, args, caller, tell)
-            return _result(value, action, f"{to}.{action.name}", meta)
+            value = await self._served.call(*call)
+            return result_of(value, action, f"{job.to}.{action.name}", job.meta)
         except REFUSED as refused:
             raise _refused(refused) from None
         except MoothallError as error:
-            return _failed(str(error))
+            waits = await self._waits(job)
+            return waits or failed(str(error))
+
+    async def _waits(self, job: Job) -> list[Wait]:
+        """Return what the run of a call waits for in its journal."""
+        if job.run_id is None:
+            return []
+        try:
+            return await self._served.waits(job.to, job.run_id)
+        except MoothallError:  # it has none
+            return []
 
     async def _followed(
         self, ctx: ServerRequestContext[Any], job: Job
@@ -187,25 +210,46 @@ class MCPDoor:
         """Report a call's progress and put its questions to the client, until it has ended."""
         assert job.task is not None
         kept = False
-        under_way = set() if ctx.request is None else ctx.request.scope[_CALLS]
+        under_way = set() if ctx.request is None else ctx.request.scope[CALLS]
         under_way.add(job.task)
         try:
-            while (news := await job.news.get()) is not None:
-                if not isinstance(news, Asked):
+            while True:
+                news = await job.news.get()
+                if isinstance(news, Ask):
+                    if not ctx.session.can_send_request:
+                        kept = True
+                        return self._kept(job, news)
+                    job.asking.settle(news.key, said_in(news, await self._elicited(ctx, news)))
+                    continue
+                if news is not None:
                     await self._progress(ctx, job, news)
-                elif ctx.session.can_send_request:
-                    news.settle(await self._elicited(ctx, news))
-                else:
-                    kept = True
-                    return self._kept(job, news)
-            if job.task.cancelled():
-                return _failed("it was cancelled")
-            result: types.CallToolResult = await job.task
-            return result
+                    continue
+                if job.task.cancelled():
+                    return failed("it was cancelled")
+                result: types.CallToolResult | list[Wait] = await job.task
+                if not isinstance(result, list):
+                    return result
+                asks = [*asks_of(result, self._served.callers.permits(job.caller)).values()]
+                if not job.can_ask or not asks:
+                    return failed(waiting_text(result))
+                if not ctx.session.can_send_request:
+                    return required(f"{job.run_id}.{asks[0].key}", asks[0])
+                said = said_in(asks[0], await self._elicited(ctx, asks[0]))
+                await self._answered(job, asks[0].key, said)
+                under_way.discard(job.task)
+                self._begin(job)
+                under_way.add(job.task)
         finally:
             under_way.discard(job.task)
             if not kept:
                 job.task.cancel()
+
+    async def _answered(self, job: Job, key: str, said: Any) -> None:
+        """Give a run that waits its answer; another one that was given before counts."""
+        journal: Any = self._served.agents[job.to].journal  # type: ignore[attr-defined]
+        assert job.run_id is not None
+        with suppress(StateError):
+            await _in_thread(lambda: journal.answer(job.run_id, key, said, by=job.caller))
 
     async def _progress(self, ctx: ServerRequestContext[Any], job: Job, event: Event | str) -> None:
         text = event if isinstance(event, str) else ""  # of the action itself
@@ -219,57 +263,95 @@ class MCPDoor:
             job.told += 1
             await ctx.session.report_progress(job.told, None, one_line(text, 300))
 
-    async def _elicited(self, ctx: ServerRequestContext[Any], asked: Asked) -> Any:
+    async def _elicited(self, ctx: ServerRequestContext[Any], ask: Ask) -> Any:
         from mcp import MCPError
 
         try:
-            return await ctx.session.elicit_form(asked.message, asked.schema, ctx.request_id)
+            return await ctx.session.elicit_form(ask.text, form_of(ask), ctx.request_id)
         except (MCPError, ValueError):  # it cannot after all, or answers what is no form
             return None
 
     # -- questions of a revision in which the client comes again with the answer -------------------
 
-    def _kept(self, job: Job, asked: Asked) -> types.InputRequiredResult:
-        """Keep a waiting call under a name that cannot be guessed."""
-        import mcp_types as types
-
+    def _kept(self, job: Job, ask: Ask) -> types.InputRequiredResult:
+        """Keep a call that waits in this process under a name that cannot be guessed."""
         state = secrets.token_urlsafe(32)
-        job.asked = asked
+        job.asked = ask
         self._waiting[state] = job
         asyncio.get_running_loop().call_later(_WAITS_S, self._dropped, state)
         while len(self._waiting) > _MOST_WAITING:
             self._dropped(next(iter(self._waiting)))
-        params = types.ElicitRequestFormParams(message=asked.message, requested_schema=asked.schema)
-        return types.InputRequiredResult(
-            input_requests={"question": types.ElicitRequest(params=params)}, request_state=state
-        )
+        return required(state, ask)
 
     def _dropped(self, state: str) -> None:
         job = self._waiting.pop(state, None)
         if job is not None and job.task is not None:
             job.task.cancel()
 
-    def _continued(
+    async def _continued(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> Job:
         """Return the call that waits for this answer; its tool and arguments must be the same."""
         import mcp_types as types
         from mcp import MCPError
 
-        job = self._waiting.pop(params.request_state or "", None)
+        state = params.request_state or ""
+        sender = self._sender(ctx) or sender_of("mcp", _caller(ctx))
+        result = (params.input_responses or {}).get("question")
+        job = self._waiting.pop(state, None)
         if job is None:
-            text = "no call waits for this answer: it was given, or took too long"
-            raise MCPError(types.INVALID_PARAMS, text)
+            return await self._parked(ctx, params, sender, result)
         asked = job.asked
         assert asked is not None
-        sender = self._sender(ctx) or sender_of("mcp", _caller(ctx))
-        same = (params.name, params.arguments or {}, sender) == (*(job.tool, job.args, job.sender),)
+        same = (params.name, params.arguments or {}, sender) == (
+            *(job.tool, job.given, job.sender),
+        )
         if not same:
-            asked.settle(None)
             assert job.task is not None
             job.task.cancel()
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
-        asked.settle((params.input_responses or {}).get("question"))
+        job.asking.settle(asked.key, said_in(asked, result))
+        return job
+
+    async def _parked(
+        self,
+        ctx: ServerRequestContext[Any],
+        params: types.CallToolRequestParams,
+        sender: str,
+        result: Any,
+    ) -> Job:
+        """Give a run that waits in its journal the answer, and go on with its call."""
+        import mcp_types as types
+        from mcp import MCPError
+
+        gone = MCPError(
+            types.INVALID_PARAMS, "no call waits for this answer: it was given, or took too long"
+        )
+        run_id, _, key = (params.request_state or "").partition(".")
+        id, action = self._tools().get(params.name, ("", None))
+        journal: Any = getattr(self._served.agents.get(id), "journal", None)
+        if journal is None or action is None or action.name != "say":
+            raise gone
+        try:
+            run = await _in_thread(journal.run, run_id)
+        except NoSuchRun:
+            raise gone from None
+        thread, args = run.thread or "", params.arguments or {}
+        if run.agent != id or not (thread == sender or thread.startswith(f"{sender}/")):
+            raise gone
+        asked = asked_in(await _in_thread(journal.entries, run_id)) or {}
+        if asked.get("text") != args.get("content"):
+            raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
+        caller, meta = _caller(ctx), None
+        if its := thread.removeprefix(sender).removeprefix("/"):
+            args, meta = {**args, "thread": its}, {"thread": its}
+        given = params.arguments or {}
+        job = Job(sender, caller, params.name, given, id, action, args, meta, _can_ask(ctx), run_id)
+        asks = asks_of(await self._waits(job), self._served.callers.permits(caller))
+        if key not in asks:
+            raise gone
+        await self._answered(job, key, said_in(asks[key], result))
+        self._begin(job)
         return job
 
     def _sender(self, ctx: ServerRequestContext[Any]) -> str | None:
@@ -290,35 +372,19 @@ class MCPDoor:
         return f"{name}.{seal}"
 
 
-class _Owned:
-    """An ASGI application that lets each named caller use only its own sessions."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, with its caller as the user to whom the session belongs."""
-        from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-        from mcp.server.auth.provider import AccessToken
-
-        owner = AccessToken(token="", client_id=caller_of(scope), scopes=[])
-        scope["user"] = AuthenticatedUser(owner)
-        calls: set[asyncio.Task[Any]] = set()
-        scope[_CALLS] = calls
-
-        async def heard() -> Message:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                for each in calls:
-                    each.cancel()
-            return message
-
-        await self._app(scope, heard, send)
-
-
 def _caller(ctx: ServerRequestContext[Any]) -> str:
     """Return the caller; at the standard streams, it is the program that started this one."""
     return LOCAL if ctx.request is None else caller_of(ctx.request.scope)
+
+
+def _can_ask(ctx: ServerRequestContext[Any]) -> bool:
+    """Whether a client can ask its person."""
+    capabilities = ctx.session.client_capabilities
+    return capabilities is not None and capabilities.elicitation is not None
+
+
+def _in_thread(function: Any, *args: Any) -> asyncio.Future[Any]:
+    return WORKERS.run(asyncio.get_running_loop(), function, *args)
 
 
 def _in_meta(params: types.CallToolRequestParams) -> bool:
@@ -331,29 +397,3 @@ def _refused(error: Exception) -> MCPError:
     from mcp import MCPError
 
     return MCPError(fault_of(error).code, str(error))
-
-
-def _gives(action: Action) -> ResultSchema | None:
-    """Return the schema of the results of an action's tool; None if its type is not known."""
-    return ResultSchema.of(action.returned)
-
-
-def _result(value: Any, action: Action, where: str, meta: Any) -> types.CallToolResult:
-    import mcp_types as types
-
-    gives = _gives(action)
-    if gives is None:
-        structured = value if isinstance(value, dict) else None
-    else:
-        structured = gives.content(value, where)
-    return types.CallToolResult(
-        content=content_of(value) or [types.TextContent(text=json_text(value))],
-        structured_content=structured,
-        _meta=meta,
-    )
-
-
-def _failed(text: str) -> types.CallToolResult:
-    import mcp_types as types
-
-    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)

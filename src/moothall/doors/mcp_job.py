@@ -1,26 +1,34 @@
-"""A call of a client of MCP under way, and its questions to the client's person."""
+"""A call of a client of MCP under way: how its client's person is asked, and whose it is."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from moothall.approval import ApprovalRequest, Question, Refused
-from moothall.approval.approval import Decision
-from moothall.doors.served import in_lines
-from moothall.errors import NobodyToAsk
+from moothall.action import Action
+from moothall.doors.asks import Ask, Asking
+from moothall.doors.callers import caller_of
+from moothall.doors.checks import Message, Receive, Scope, Send
+from moothall.jsonvalue import json_text
+from moothall.mcp.results import ResultSchema, content_of
 
-_PERMIT: Final = {
-    "type": "object",
-    "properties": {"permit": {"type": "boolean", "title": "Permit this call?"}},
-    "required": ["permit"],
-}
-_ANSWER: Final = {
-    "type": "object",
-    "properties": {"answer": {"type": "string", "title": "Answer"}},
-    "required": ["answer"],
-}
+if TYPE_CHECKING:
+    import mcp_types as types
+
+CALLS: Final = "moothall.calls"
+"""In a request's scope: the calls that end if the client closes its connection."""
+ANSWER_S: Final = 86_400.0
+"""How long a call under way waits for an answer to its question."""
+
+
+def _form(name: str, kind: str, title: str) -> dict[str, Any]:
+    about = {"type": kind, "title": title}
+    return {"type": "object", "properties": {name: about}, "required": [name]}
+
+
+_PERMIT: Final = _form("permit", "boolean", "Permit this call?")
+_ANSWER: Final = _form("answer", "string", "Answer")
 
 
 @dataclass(eq=False)
@@ -30,49 +38,102 @@ class Job:
     sender: str
     caller: str
     tool: str
+    given: dict[str, Any]  # the arguments as the client states them
+    to: str
+    action: Action
     args: dict[str, Any]
+    meta: Any
     can_ask: bool  # whether the client can ask its person
-    # What happens: an event of a reply, a question, or that it has ended, which is None.
+    run_id: str | None = None  # that of a reply, which may wait in a journal
+    # What happens: an event of a reply, what it asks, or that it has ended, which is None.
     news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[Any] | None = None
-    asked: Asked | None = None  # the question that the client was given
+    asked: Ask | None = None  # what the client was given to answer
     told: int = 0
+    asking: Asking = field(init=False)
 
-    async def ask(self, message: str, schema: dict[str, Any]) -> dict[str, Any] | None:
-        """Ask the client's person; return the form that it accepted, or None."""
-        asked = Asked(message, schema, asyncio.get_running_loop().create_future())
-        self.news.put_nowait(asked)
-        return await asked.answer
+    def __post_init__(self) -> None:
+        self.asking = Asking(self._changed, ANSWER_S)
 
-    async def approve(self, request: ApprovalRequest) -> Decision:
-        """Ask whether a call is permitted."""
-        if not self.can_ask:
-            return Refused("it asks for approval, and your client cannot ask (no elicitation)")
-        form = await self.ask(f"Permit {request}", _PERMIT)
-        if form is None or form.get("permit") is not True:
-            return Refused("the person at your client has not permitted it")
-        return True
-
-    async def answer(self, question: Question) -> str:
-        """Ask a question."""
-        form = await self.ask(in_lines(question), _ANSWER) if self.can_ask else None
-        if form is None or not isinstance(form.get("answer"), str):
-            raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody answers")
-        said: str = form["answer"]
-        return said
+    def _changed(self, ask: Ask) -> None:
+        if ask.key in self.asking.open:
+            self.news.put_nowait(ask)
 
 
-@dataclass(eq=False)
-class Asked:
-    """A question to the client's person, which waits for the answer."""
+def form_of(ask: Ask) -> dict[str, Any]:
+    """Return the schema of the form by which a person answers."""
+    return _PERMIT if ask.is_approval else _ANSWER
 
-    message: str
-    schema: dict[str, Any]
-    answer: asyncio.Future[dict[str, Any] | None]
 
-    def settle(self, result: Any) -> None:
-        """Take the client's answer."""
-        if not self.answer.done():
-            accepted = getattr(result, "action", None) == "accept"
-            content = getattr(result, "content", None)
-            self.answer.set_result(dict(content or {}) if accepted else None)
+def said_in(ask: Ask, result: Any) -> bool | str | None:
+    """Return what a client's result answers; what is no form permits and answers nothing."""
+    content = getattr(result, "content", None)
+    form = dict(content or {}) if getattr(result, "action", None) == "accept" else {}
+    if ask.is_approval:
+        return form.get("permit") is True
+    said = form.get("answer")
+    return said if isinstance(said, str) else None
+
+
+def required(state: str, ask: Ask) -> types.InputRequiredResult:
+    """Return what a client that comes again with the answer is to ask its person."""
+    import mcp_types as types
+
+    params = types.ElicitRequestFormParams(message=ask.text, requested_schema=form_of(ask))
+    return types.InputRequiredResult(
+        input_requests={"question": types.ElicitRequest(params=params)}, request_state=state
+    )
+
+
+def gives(action: Action) -> ResultSchema | None:
+    """Return the schema of the results of an action's tool; None if its type is not known."""
+    return ResultSchema.of(action.returned)
+
+
+def result_of(value: Any, action: Action, where: str, meta: Any) -> types.CallToolResult:
+    """Return the value of a call as its result."""
+    import mcp_types as types
+
+    its = gives(action)
+    if its is None:
+        structured = value if isinstance(value, dict) else None
+    else:
+        structured = its.content(value, where)
+    return types.CallToolResult(
+        content=content_of(value) or [types.TextContent(text=json_text(value))],
+        structured_content=structured,
+        _meta=meta,
+    )
+
+
+def failed(text: str) -> types.CallToolResult:
+    """Return the result of a call that failed."""
+    import mcp_types as types
+
+    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+
+
+class Owned:
+    """An ASGI application that lets each named caller use only its own sessions."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, with its caller as the user to whom the session belongs."""
+        from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+        from mcp.server.auth.provider import AccessToken
+
+        owner = AccessToken(token="", client_id=caller_of(scope), scopes=[])
+        scope["user"] = AuthenticatedUser(owner)
+        calls: set[asyncio.Task[Any]] = set()
+        scope[CALLS] = calls
+
+        async def heard() -> Message:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                for each in calls:
+                    each.cancel()
+            return message
+
+        await self._app(scope, heard, send)

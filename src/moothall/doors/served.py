@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -18,34 +18,30 @@ from weakref import WeakSet
 from moothall.a2a.wire import CARD_PATH
 from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, Action
 from moothall.agent import CURRENT, Agent
-from moothall.approval import ApprovalRequest, Approver, Question, Refused
-from moothall.approval.approval import Decision, answer, approve, not_permitted
+from moothall.approval import Question
+from moothall.approval.approval import answer, not_permitted
+from moothall.doors.a2a_records import is_task
+from moothall.doors.asks import Caller, CallerApprover
 from moothall.doors.callers import LOCAL, Callers
 from moothall.errors import DefinitionError
+from moothall.journal.entry import Wait
 from moothall.message import Envelope, address
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import Event
+from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply_context import RUNS_NAMED
 from moothall.reasoning.threaded import Threaded
 from moothall.spaces.delivery import ASKERS, HEARERS, PAYERS, REQUEST, RUNNING, Delivery, of_chain
 from moothall.spaces.native import NativeSpace
-from moothall.text import escaped, shown_lines
 from moothall.threads import WORKERS, called, guard, reset
 
+logger: logging.Logger = logging.getLogger("moothall.doors")
 _IDLE_S: Final = 3600.0
 """Seconds without a request after which a sender is removed, with its threads."""
 _MOST: Final = 10_000
 
 
 _DOTS: Final = re.compile(r"~*\.{1,2}")
-
-
-def in_lines(question: Question) -> str:
-    """Return a question as callers are shown it: one of several lines stays so."""
-    if "\n" not in question.text:
-        return str(question)
-    lines = shown_lines(question.text).replace("\n", "\n    ")
-    return f"{escaped(question.agent)} asks:\n    {lines}"
 
 
 def in_path(id: str) -> str:
@@ -70,27 +66,6 @@ def _check_id(id: str) -> None:
             f"agent {id!r} cannot be served: the doors read '/v1/' or {CARD_PATH!r} after an id in "
             "an address as a part of A2A, so give it another id"
         )
-
-
-@dataclass(slots=True, eq=False)
-class Caller:
-    """The caller of a call, and how to ask it and report to it.
-
-    Attributes:
-        loop: the loop on which the functions below run
-        approve: asks whether a call is permitted
-        answer: asks a question
-        tell: gets the events of replies; a plain function
-        run_id: the id of the run of the `say` that is called; None for any
-        name: the caller, whose budget it spends
-    """
-
-    loop: asyncio.AbstractEventLoop
-    approve: Callable[[ApprovalRequest], Awaitable[Decision]]
-    answer: Callable[[Question], Awaitable[str]]
-    tell: Callable[[Event], None] = lambda event: None
-    run_id: str | None = None
-    name: str = LOCAL
 
 
 _SERVED: Final[WeakSet[Served]] = WeakSet()
@@ -257,6 +232,21 @@ class Served:
             RUNS_NAMED.pop((id, to), None)
             self._busy -= Counter((sender,))
 
+    async def waits(self, agent: str, run_id: str) -> list[Wait]:
+        """Return what a run of an agent waits for in its journal."""
+        journal: Any = getattr(self.agents[agent], "journal", None)
+        if journal is None:
+            return []
+        found: list[Wait] = await WORKERS.run(asyncio.get_running_loop(), journal.waiting, run_id)
+        return found
+
+    async def resume_due(self) -> None:
+        """Resume the runs that have waited and can go on; A2A's door resumes its tasks."""
+        for agent in [*self.agents.values()]:
+            if isinstance(agent, RecordedAgent) and agent.journal is not None:
+                for each in await agent.resume_decided(which=lambda run: not is_task(run.id)):
+                    logger.info("run %r goes on: %s", each.run.id, each.outcome)
+
     def check(self, caller: str) -> None:
         """Check that a caller may begin a call.
 
@@ -362,38 +352,7 @@ class Served:
             caller.loop.call_soon_threadsafe(caller.tell, event)
 
 
-class CallerApprover:
-    """Asks the caller whose call led to a question; `otherwise` decides where none did."""
-
-    served: Served | None = None
-
-    def __init__(self, otherwise: Approver | None = None) -> None:
-        self._otherwise = otherwise
-
-    async def approve(self, request: ApprovalRequest) -> Decision:
-        """Ask the caller whether a call is permitted."""
-        caller = None if self.served is None else self.served._caller()
-        if caller is None:
-            nobody = Refused("nobody can be asked")
-            return await approve(self._otherwise, request) if self._otherwise else nobody
-        decision: Decision = await _on_callers_loop(caller, caller.approve(request))
-        return decision
-
-    async def answer(self, question: Question) -> str:
-        """Ask the caller a question."""
-        caller = None if self.served is None else self.served._caller()
-        if caller is None:
-            return await answer(self._otherwise, question)
-        said: str = await _on_callers_loop(caller, caller.answer(question))
-        return said
-
-
 def _hear(loop: asyncio.AbstractEventLoop, heard: Callable[[str], None], text: str) -> None:
     """Pass the progress of an action on to the caller's loop, unless that is closed."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(heard, text)
-
-
-async def _on_callers_loop(caller: Caller, asked: Any) -> Any:
-    """Await a coroutine on the caller's loop."""
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, caller.loop))

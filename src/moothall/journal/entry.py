@@ -214,6 +214,8 @@ class Wait:
     by: str | None = None
     answered: float | None = None
     _of: str = ""  # the class of the run's agent
+    _call: str = ""  # the id of the call in the messages
+    _of_caller: bool = False  # whether the caller of a door whose run it is may answer there
 
     @property
     def ahead(self) -> bool:
@@ -265,6 +267,8 @@ def wait_of(data: dict[str, Any], **about: Any) -> Wait:
         text=data.get("text", ""),
         who=tuple(data.get("who", ())),
         until=data.get("until"),
+        _call=data.get("call", ""),
+        _of_caller=data.get("of_caller", False),
         **about,
     )
 

@@ -289,8 +289,8 @@ class Journal:
             run_id: the run's id
             key: the key of the wait; also that of a `Later` that has not come yet
             value: for an approval a decision, as an approver gives it, or its JSON data; for a
-                question a text; for a moment None; for a call in doubt what `decide` takes, or
-                `{"done": value}`; for a result any JSON data
+                question a text, or None for no answer; for a moment None; for a call in doubt
+                what `decide` takes, or `{"done": value}`; for a result any JSON data
             by: the name of who answers
 
         Raises:

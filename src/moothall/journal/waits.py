@@ -17,7 +17,7 @@ from moothall.journal.entry import KINDS, Wait, stamp, wait_of
 from moothall.journal.opening import Runs
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import MARKED, as_text, restored
-from moothall.journal.store.wait_rows import DOUBT, doubt_key
+from moothall.journal.store.wait_rows import DOUBT, doubt_key, end_rows
 from moothall.jsonvalue import NotJSON, json_text, to_json
 from moothall.text import cut, escaped
 
@@ -243,6 +243,21 @@ class Waits:
             run.close()
         return [doubt for doubt, _ in made]
 
+    def cancel(self, run_id: str, why: str) -> None:
+        """End a run that waits as cancelled; StateError if it waits for nothing."""
+        run = self._runs.open(run_id)
+        try:
+            last = next(reversed(run.past.get("", ())), None)
+            if last is None or last.kind != "over" or last.data["reason"] != "waiting":
+                raise StateError(f"run {run_id!r} does not wait")
+            run.note("", "over", {**last.data, "reason": "cancelled", "detail": why})
+            run.state = "cancelled"
+            run.commit_now()
+            with self._file.writing() as db:
+                end_rows(db, run.number)
+        finally:
+            run.close()
+
     # -- what is due -------------------------------------------------------------------------------
 
     def due(self, agent: str | None = None) -> list[str]:
@@ -325,8 +340,11 @@ def _as_answer(kind: str, key: str, value: Any) -> str:
     """Return an answer as it is stored; ConfigError if it is none of that kind."""
     if kind == "approval":
         value = decision_json(value)
-    elif kind == "question" and not isinstance(value, str):
-        raise ConfigError(f"the answer to the question {key!r} must be a text, got {value!r:.80}")
+    elif kind == "question" and not isinstance(value, str | None):
+        raise ConfigError(
+            f"the answer to the question {key!r} must be a text, or None for no answer, got "
+            f"{value!r:.80}"
+        )
     elif kind == "moment" and value is not None:
         raise ConfigError(
             f"the moment {key!r} has no result: its answer is None, got {value!r:.80}"

@@ -315,7 +315,8 @@ class RecordedAgent(ConversationalAgent):
             about["options"] = dict(request.options)
         if request.record is None and (origin := tracing.origin()) is not None:
             about["traceparent"] = origin  # where a process that resumes the run continues it
-        about |= self._keeps()
+        if record.begun is None:
+            about |= self._keeps(record, request)
         if request.record is None:
             about |= self._asker()
         record.begin(self._kind, str(self.id), program | self._program(), **about)
@@ -323,8 +324,8 @@ class RecordedAgent(ConversationalAgent):
         request.content = record.begun["task"]
         return record
 
-    def _keeps(self) -> dict[str, Any]:
-        """Return the folders in which it keeps what conversations said, for the record."""
+    def _keeps(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
+        """Return what else is recorded of how a run begins."""
         return {}
 
     def _asker(self) -> dict[str, str]:

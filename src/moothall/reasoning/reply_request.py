@@ -91,7 +91,10 @@ class ReplyRequest:
         self.offered: tuple[Action, ...] = ()  # extra actions for its model in this reply
         self.must_call = False  # whether the answer must call one of these
         self.thoughts: list[str] | None = None  # gets the reasoning of each answer of its model
-        self.memory: Memory | None = None  # in place of the thread's, for an agent with a loop
+        # The messages before it, in place of what the thread remembers; None for the thread's. A
+        # journal keeps them with the actions offered, for whoever resumes the run.
+        self.conversation: Sequence[dict[str, Any]] | None = None
+        self.memory: Memory | None = None  # of its model; set when it begins
         self.outside: list[str] = []  # of what is from outside in the content: the sources
         self.on_behalf: Texts | None = None  # the texts of the reply that asks for this one
         self.allowed: list[str] = []  # values from outside that a person has permitted in it

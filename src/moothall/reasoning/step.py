@@ -128,6 +128,11 @@ class Step:
 
     # -- waiting in the journal --------------------------------------------------------------------
 
+    @property
+    def run_id(self) -> str:
+        """Return the id of the run whose record it is in."""
+        return str(self._record.run_id)
+
     def hash_of(self, *asked: Any) -> str:
         """Return the hash of what this call of this run asks: two equal calls ask twice."""
         exact = json.dumps([self._record.run_id, self._record.path, self._key, *asked])
@@ -150,6 +155,8 @@ class Step:
             asked["text"] = later.text
         if later.has_default:
             asked["default"] = later.default
+        if later.of_caller:
+            asked["of_caller"] = True
         self.past.asked[wait] = asked
         self._record.note(WAITS, asked)
         await self._record.commit()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moothall.agent import Agent
+from moothall.approval import Waiting
 from moothall.cli.interrupts import stop_on_signals
 from moothall.cli.own_agents import add_agent, named_agent
 from moothall.cli.shared_options import print_text, recorded, usage
@@ -154,7 +155,9 @@ def serve_over_broker(
     forks_on_mismatch((served,), on_mismatch)
     with recorded((served,), journal, agents[0]):
         log_to_stderr()
-        space = place.space(inbox=inbox, grace=grace)
+        # What nobody decides here waits in the journal, if there is one.
+        waiting = None if getattr(served, "journal", None) is None else Waiting()
+        space = place.space(inbox=inbox, grace=grace, approver=waiting)
         return asyncio.run(_serve(served, space, place, grace, shared))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,7 +65,8 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
     "--callers",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="In place of --token: file in which each line has a caller's name and its token.",
+    help="In place of --token: file with a caller in each line: name, token and, for who may permit"
+    " calls, `approves`.",
 )
 @limit_options(lambda limit: f"Limit of {limit.unit} of each caller.", _OF_CALLERS)
 @click.option("--per", type=OneOf(PERS), help=f"Renew these limits each {' or '.join(PERS)}.")
@@ -233,6 +234,7 @@ class _Limits:
     per: Per | None
     rate: int | None
     callers: str | None
+    approves: list[str] = field(default_factory=list)  # who may permit calls, once it was read
 
     @property
     def spend(self) -> bool:
@@ -260,10 +262,13 @@ class _Limits:
         named: dict[str, str] = {}
         for number, line in enumerate(lines, 1):
             words = line.split()
-            if words and len(words) != 2:
-                raise click.UsageError(f"{self.callers}, line {number}: must be a name and a token")
-            if words and named.setdefault(*words) != words[1]:
+            if words and (len(words) not in (2, 3) or words[2:] not in ([], ["approves"])):
+                text = "must be a name and a token, and `approves` for one who may permit calls"
+                raise click.UsageError(f"{self.callers}, line {number}: {text}")
+            if words and named.setdefault(*words[:2]) != words[1]:
                 raise click.UsageError(f"{self.callers}, line {number}: {words[0]!r} comes twice")
+            if words[2:]:
+                self.approves.append(words[0])
         return named
 
     def budget(self, books: Journal | None) -> Callable[[str], Budget] | None:
@@ -324,7 +329,8 @@ def _over_http(
         Front.of(**outside)
     budget = limits.budget(books)
     with usage("--token" if limits.callers is None else "--callers"):
-        app = asgi(agents, token=tokens, budget=budget, rate=limits.rate, **outside)
+        how: Any = {"budget": budget, "rate": limits.rate, "approves": limits.approves}
+        app = asgi(agents, token=tokens, **how, **outside)
     with usage("--http"):
         server = HTTPServer(app, host, port)
     where = (public_url or f"http://{place}").rstrip("/")

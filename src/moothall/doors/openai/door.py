@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from moothall.approval import ApprovalRequest, Question, Refused
-from moothall.approval.approval import Decision
+from moothall.doors.asks import Caller
 from moothall.doors.callers import caller_of, sender_of
 from moothall.doors.checks import (
     Message,
@@ -26,7 +25,6 @@ from moothall.doors.openai.chain import SENDER, Chain, said, thread_of
 from moothall.doors.openai.form_stream import Form, FormStream
 from moothall.doors.openai.input import (
     Asked,
-    ClientMemory,
     Wrong,
     body_of_request,
     chat_completion,
@@ -35,11 +33,11 @@ from moothall.doors.openai.input import (
     settled,
 )
 from moothall.doors.openai.items import response_request
-from moothall.doors.openai.outcome import Outcome, is_alone, outcome_of, wrong_of
+from moothall.doors.openai.outcome import Outcome, is_alone, outcome_of, resting, wrong_of
 from moothall.doors.openai.output import ChatCompletion, Kind, Response, send_json
 from moothall.doors.openai.stored import StoredResponses
-from moothall.doors.served import Caller, Served, id_in
-from moothall.errors import MoothallError, NobodyToAsk, RequestError
+from moothall.doors.served import Served, id_in
+from moothall.errors import MoothallError, RequestError
 from moothall.models.protocol import ReasoningPiece, TextPiece
 from moothall.provenance import with_sources
 from moothall.reasoning.conversational import ConversationalAgent
@@ -64,7 +62,6 @@ Handle: TypeAlias = Callable[[dict[str, Any], Send, str], Coroutine[Any, Any, No
 _KINDS: Final[dict[type, Kind]] = {TextPiece: "output_text", ReasoningPiece: "reasoning_text"}
 _HEAD_S: Final = 0.5
 """How long a stream waits for an early error before it begins."""
-_NO_WAY: Final = "it asks for approval, and a client of OpenAI's interface has no way to be asked"
 
 
 class OpenAIDoor:
@@ -172,20 +169,22 @@ class OpenAIDoor:
 
         request.thoughts, alone = [], is_alone(asked, agent)
 
-        def over(reply: Reply) -> Outcome:
+        async def over(reply: Reply) -> Outcome:
             self._served.forget(agent, thread)
+            if reply.stop_reason == "waiting" and (asked.schema is None or keep is not None):
+                return resting(await self._served.waits(str(agent.id), run_id), reply.usage)
             outcome = outcome_of(reply, asked, agent, request.thoughts or (), alone)
             if keep is not None:
                 keep(reply, content)
             return outcome
 
         loop, sender = asyncio.get_running_loop(), sender_of(SENDER, name)
-        caller = Caller(loop, _refuse, _no_answer, name=name)
+        caller = Caller(loop, None, run_id=run_id, name=name)
         try:
             with self._served.calling(sender, str(agent.id), caller):
                 await self._served.permit(sender, agent, content)
                 if isinstance(agent, ReActAgent):
-                    request.memory, request.offered = ClientMemory(before), asked.tools
+                    request.conversation, request.offered = before, asked.tools
                     request.must_call = asked.must_call
                 else:
                     for message in before:
@@ -193,7 +192,7 @@ class OpenAIDoor:
                 if asked.stream:
                     await self._streamed(agent, request, over, FormStream(form, send, alone))
                     return
-                outcome = over(await agent._reply_on_loop(request))
+                outcome = await over(await agent._reply_on_loop(request))
         except (MoothallError, RequestError) as error:
             raise wrong_of(error) from error
         finally:
@@ -204,7 +203,7 @@ class OpenAIDoor:
         self,
         agent: ConversationalAgent,
         request: ReplyRequest,
-        over: Callable[[Reply], Outcome],
+        over: Callable[[Reply], Awaitable[Outcome]],
         sent: FormStream,
     ) -> None:
         """Have the agent reply, and send the pieces as they come."""
@@ -218,7 +217,7 @@ class OpenAIDoor:
                             await sent.piece(event.text, _KINDS[kind])
                     elif isinstance(event, Done):
                         if event.agent == str(agent.id):  # not of a member
-                            await sent.end(over(event.reply))
+                            await sent.end(await over(event.reply))
                     elif kind is CallStarted or (
                         isinstance(event, MessageAdded) and event.message["role"] != "user"
                     ):
@@ -277,14 +276,6 @@ def _may_read(agent: Any) -> bool:
         return not members or any(map(_may_read, members))
     actions = agent.actions.get_actions()
     return bool(agent.discover) or any(each.outside or each.guard == () for each in actions)
-
-
-async def _refuse(request: ApprovalRequest) -> Decision:
-    return Refused(_NO_WAY)
-
-
-async def _no_answer(question: Question) -> str:
-    raise NobodyToAsk(f"agent {question.agent!r} has a question, and the client cannot be asked")
 
 
 def _model_of(id: str) -> dict[str, Any]:

@@ -8,23 +8,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.action import Action, ActionOptions
+from moothall.action import Action
+from moothall.action.left import LEFT, left_to_caller
 from moothall.doors.refusals import openai_error
 from moothall.errors import DefinitionError
 from moothall.jsonvalue import Unreadable, json_text, read_json
-from moothall.memory.memory import Memory
+from moothall.memory.given import MEANT, meant_by
 from moothall.reasoning.loop.answer import safe_names
 from moothall.text import shorten
 
-LEFT: Final = "(the caller executes this call)"
-"""The result of a call that the caller executes, until the caller sends the real result."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 _SAFE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _IMAGE: Final = "(an image, which cannot be shown here)"
 _GO_ON: Final = "Continue."
 """What a conversation that ends with an answer asks for."""
-_MEANT: Final = "messages"
-"""The key of a block that stands for several messages of one request."""
 
 
 class Wrong(Exception):
@@ -81,37 +78,13 @@ class Asked:
             call["name"] = taken_by.get(call["name"], call["name"])
 
 
-class ClientMemory(Memory):
-    """The conversation as the client has sent it, and what the reply adds to it."""
-
-    thread = None  # type: ignore[assignment]
-    add_once = Memory.add_once
-
-    def __init__(self, history: Iterable[dict[str, Any]]) -> None:
-        super().__init__()
-        self.items: list[dict[str, Any]] = list(history)
-
-    def add_memory(self, memory: dict[str, Any]) -> None:
-        """Add a message, or those that it stands for."""
-        self.items.extend(meant_by(memory))
-
-
-def meant_by(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the messages that a message stands for: mostly itself."""
-    content = message.get("content")
-    if isinstance(content, list) and len(content) == 1 and _MEANT in content[0]:
-        found: list[dict[str, Any]] = content[0][_MEANT]
-        return found
-    return [message]
-
-
 def content_for(messages: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
     """Return the new messages of a request as the content of one reply."""
     if len(messages) == 1 and messages[0]["role"] == "user":
         content: str | list[dict[str, Any]] = messages[0]["content"]
         return content
     text = "\n".join(json_text(each["content"]) for each in messages)
-    return [{"type": "text", "text": text, _MEANT: messages}]
+    return [{"type": "text", "text": text, MEANT: messages}]
 
 
 def settled(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -235,10 +208,8 @@ def tools_of(given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -
         description = its.get("description") or ""
         parameters = its.get("parameters") or {"type": "object", "properties": {}}
         try:
-            # Nobody knows what a tool of the caller's reads; the caller guards what it does.
-            options: ActionOptions = {"outside": True, "guard": ()}
             safe = name if _SAFE.fullmatch(name) else safe_names((name, *made))[name]
-            made[name] = Action(safe, _left, str(description), parameters, True, **options)
+            made[name] = left_to_caller(safe, str(description), parameters)
         except DefinitionError as error:
             raise Wrong(f"{where}: {error}", f"{where}.parameters") from None
     return made
@@ -273,10 +244,6 @@ def _named(tool: Any) -> str:
     """Return the name of a function, in the form of responses or of chat completions."""
     its = tool.get("function", tool) if isinstance(tool, dict) else None
     return str(its.get("name")) if isinstance(its, dict) else ""
-
-
-def _left(**args: Any) -> str:
-    return LEFT
 
 
 def schema_of(form: dict[str, Any], holder: Any, param: str) -> dict[str, Any] | None:

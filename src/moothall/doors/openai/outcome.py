@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final
 
+from moothall.doors.asks import waiting_text
 from moothall.doors.openai.input import Asked, Wrong
 from moothall.doors.refusals import refusal_of
 from moothall.errors import ConfigError, ContextOverflow, UnknownPrice
+from moothall.journal.entry import Wait
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.protocol import Usage
 from moothall.reasoning.loop.react import ReActAgent
@@ -33,6 +35,7 @@ class Outcome:
         cut: `length` or `content_filter` if the answer was cut, else an empty text
         usage: the tokens
         turns: what the model thought and said in each of its answers, the last one included
+        waits: whether its run waits in the journal; the text says for what
     """
 
     text: str
@@ -40,6 +43,13 @@ class Outcome:
     cut: str
     usage: Usage
     turns: list[tuple[str, str]]
+    waits: bool = False
+
+
+def resting(waits: Sequence[Wait], usage: Usage) -> Outcome:
+    """Return the outcome of a reply whose run waits in the journal."""
+    text = waiting_text(waits)
+    return Outcome(text, [], "", usage, [("", text)], True)
 
 
 def outcome_of(
@@ -50,8 +60,6 @@ def outcome_of(
     `thoughts` has the reasoning of each answer of its model. `alone` says that the client gets the
     reply's text without those of the answers before.
     """
-    if reply.stop_reason == "waiting" and asked.schema is None:
-        return Outcome(reply.detail, [], "", reply.usage, [("", reply.detail)])
     if not gives(agent, reply.stop_reason, reply.text):
         raise failure(reply)
     text = reply.text

@@ -305,8 +305,8 @@ class Response:
         at = int(time.time()) if at is None else at
         self.last = {
             **self._made,
-            "status": "incomplete" if cut else "completed",
-            "completed_at": None if cut else at,
+            "status": "in_progress" if outcome.waits else "incomplete" if cut else "completed",
+            "completed_at": None if cut or outcome.waits else at,
             "incomplete_details": {"reason": reason} if cut else None,
             "output": self._output,
             "usage": {

@@ -6,16 +6,18 @@ import asyncio
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from moothall.action.left import LEFT
 from moothall.doors.callers import sender_of
 from moothall.doors.checks import Send
 from moothall.doors.openai.chain import SENDER, Chain, previous_of, run_of, thread_of
-from moothall.doors.openai.input import LEFT, Asked, Wrong, meant_by
-from moothall.doors.openai.outcome import Outcome, failure, turns_of
+from moothall.doors.openai.input import Asked, Wrong
+from moothall.doors.openai.outcome import Outcome, failure, resting, turns_of
 from moothall.doors.openai.output import Response, send_json
 from moothall.doors.served import Served
 from moothall.errors import NoSuchRun, RunHeld, StateError
 from moothall.journal import Outline
 from moothall.jsonvalue import json_text
+from moothall.memory.given import meant_by
 from moothall.reasoning.reply import Reply, gives
 from moothall.threads import WORKERS
 
@@ -72,12 +74,15 @@ class StoredResponses:
         if kept is not None:
             return kept
         agent, run = self._recorded(run_id, sender)
+        waits = agent.journal.waiting(run_id) if run.state == "waiting" and not run.held else []
         asked = Asked(run.agent, [], (), False, None, False, previous=previous_of(run_id))
         response = Response(asked, run_id, int(run.began))
         try:
             reply = agent.journal.replay(run_id)
         except StateError:
             return response.open()
+        if run.state == "waiting":  # it has been answered, and goes on soon, if nothing waits
+            return response.whole(resting(waits, reply.usage)) if waits else response.open()
         if not gives(agent, reply.stop_reason, reply.text):
             return response.over(failure(reply))
         begun = next(each.data for each in agent.journal.entries(run_id) if each.kind == "begun")

@@ -110,7 +110,8 @@ async def permits(
 
     keys = [key for key, _ in asked]
     note = note_of(asked) if asked else ""
-    token = ASKED.set(Asked(call.name, args, note, tuple(keys), chosen.check))
+    waits_in = None if step is None else step.run_id
+    token = ASKED.set(Asked(call.name, args, note, tuple(keys), chosen.check, waits_in))
     try:
         permitted: Decision
         if step is None:

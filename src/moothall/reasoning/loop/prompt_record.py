@@ -10,6 +10,7 @@ from weakref import ref
 
 from pydantic_core import to_json as plain_json
 
+from moothall.action.left import left_to_caller
 from moothall.jsonvalue import json_text, read_json
 from moothall.provenance.marks import bare
 from moothall.reasoning.read_record import kept_list
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from moothall.journal.store.store import Store
     from moothall.reasoning.loop.answer import OfferedActions
     from moothall.reasoning.record import Record
+    from moothall.reasoning.reply_request import ReplyRequest
     from moothall.reasoning.thread import Thread
 
 FEW: Final = 8
@@ -164,6 +166,27 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
 
     record.then(remember)
     return f"{levels}:{level[0].hex()}"
+
+
+def keep_conversation(record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
+    """Keep the conversation that a request was given, and the actions left to whoever asked."""
+    before = [*(request.conversation or ())]
+    tools = [
+        {"name": each.name, "description": each.description, "parameters": each.parameters}
+        for each in request.offered
+    ]
+    kept: dict[str, Any] = {"tools": tools, "must_call": request.must_call} if tools else {}
+    return {**kept, "conversation": keep_list(record, request.state, before) if before else ""}
+
+
+def restore_conversation(record: Record[Any], request: ReplyRequest) -> None:
+    """Give the request that resumes a run the conversation with which the run began."""
+    begun = record.begun or {}
+    if request.conversation is None and "conversation" in begun:
+        name = begun["conversation"]
+        request.conversation = kept_list(name, record.kept) if name else ()
+        request.offered = tuple(left_to_caller(**each) for each in begun.get("tools", ()))
+        request.must_call = begun.get("must_call", False)
 
 
 def _values(items: list[Any]) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ from moothall.context import SystemPrompt, check_system_prompt
 from moothall.environment import AnyEnvironment, Environment
 from moothall.errors import ConfigError, StateError
 from moothall.goal import Goal
+from moothall.memory.given import GivenMemory
 from moothall.memory.memory import Memory
 from moothall.reasoning.charging import budget_of
 from moothall.reasoning.checked_parts import (
@@ -37,6 +38,7 @@ from moothall.reasoning.loop.parts import (
     register_blocks,
     registry_of,
 )
+from moothall.reasoning.loop.prompt_record import keep_conversation, restore_conversation
 from moothall.reasoning.loop.recording import KIND, LoopState, catch_up, program_of, show_open
 from moothall.reasoning.loop.results import MAX_RESULT_CHARS
 from moothall.reasoning.loop.room import bounds_of
@@ -380,10 +382,10 @@ class ReActAgent(RecordedAgent):
             check_integer(f"agent {self.id!r}: max_iterations=", self.max_iterations)
         if self.system_prompt is not None:
             check_system_prompt(self.system_prompt, self.id)
-        if request.memory is None:
-            request.memory = self._memory_of(request.state)
-        for each in request.before:
-            request.memory.add_memory(each)
+        if request.conversation is None:
+            memory = request.memory = self._memory_of(request.state)
+            for each in request.before:
+                memory.add_memory(each)
 
     async def _get_ready(self) -> None:
         registry = self.actions
@@ -394,6 +396,8 @@ class ReActAgent(RecordedAgent):
     async def _work(self, request: ReplyRequest, record: Record[LoopState]) -> Reply:
         if self.discover is not None and self._mailbox is not None:
             await self._discover(request.state)
+        if request.conversation is not None:
+            request.memory = GivenMemory(request.conversation)
         assert request.memory is not None  # it was checked
         if record.run.parked:
             await show_open(self, request, record, request.memory)
@@ -404,9 +408,15 @@ class ReActAgent(RecordedAgent):
     def _program(self) -> dict[str, Any]:
         return program_of(self)
 
-    def _keeps(self) -> dict[str, Any]:
+    def _keeps(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
         found = [getattr(each, "keeps_in", "") for each in self.blocks]
-        return {"folders": folders} if (folders := [each for each in found if each]) else {}
+        kept: dict[str, Any] = {"folders": each} if (each := [*filter(None, found)]) else {}
+        return kept if request.conversation is None else kept | keep_conversation(record, request)
+
+    def _begun(self, part: Part, request: ReplyRequest) -> Record[Any]:
+        record = super()._begun(part, request)
+        restore_conversation(record, request)
+        return record
 
     async def _restore(self, part: Part, budget: Budget | None) -> None:
         record = Record(part, LoopState)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from moothall.approval import Later, Question
@@ -81,7 +82,7 @@ def _noted(each: Any) -> Any:
 
 def about_call(call: RequestedCall) -> dict[str, Any]:
     """Return what the journal keeps of a call that waits."""
-    about: dict[str, Any] = {"action": call.name, "args": call.args}
+    about: dict[str, Any] = {"action": call.name, "args": call.args, "call": call.id}
     return {**about, "origins": as_json(call.origins)} if call.origins else about
 
 
@@ -113,7 +114,7 @@ def as_result(key: str, answer: Answer) -> dict[str, Any]:
 
 
 async def answered(
-    call: RequestedCall, step: Step, question: Question, ask: Callable[[], Awaitable[str]]
+    call: RequestedCall, step: Step, question: Question, ask: Callable[[Question], Awaitable[str]]
 ) -> str:
     """Return a person's answer to a question of a call; raise Later if it comes later.
 
@@ -124,14 +125,15 @@ async def answered(
     try:
         answer = await step.came(step.hash_of("question", *asked))
         if answer is None:
-            return await ask()
+            return await ask(replace(question, waits_in=step.run_id))
     except Stop:  # it is open
         later = Later()
     except Later as error:
         later = error
     else:
-        if answer.expired:
-            raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {answer.late}")
+        if answer.value is None:
+            why = answer.late if answer.expired else f"{answer.by or 'a person'} does not answer"
+            raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {why}")
         return str(answer.value)
     later.question = asked
     raise later from None
