@@ -18,8 +18,10 @@ from benchmarks.minds import (
     citizens,
     decisions,
     judgements,
+    manytools,
     notes,
     research,
+    reviewed,
     twosteps,
     values,
 )
@@ -101,6 +103,22 @@ def lived(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
     share("citizens", "answers as the trace", answers)
 
 
+def found(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
+    """Tasks over many deferred actions."""
+    with mind(max_tokens=250) as model:
+        rows = manytools.run(model, outcomes, count, shut)
+    for metric, key in (("found", "found"), ("called", "called"), ("right", "right")):
+        share("many tools", metric, rows, key)
+
+
+def under_review(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
+    """Tasks alone, with H, and repeated."""
+    with mind(max_tokens=300) as model, mind(max_tokens=300, temperature=0.7) as warm:
+        rows = reviewed.run(model, warm, outcomes, count, shut)
+    for metric, key in (("alone", "alone"), ("with H", "right"), ("repeated", "repeated")):
+        share("reviewed", metric, rows, key)
+
+
 PARTS: dict[str, Callable[[Outcomes, int, bool, list[str]], None]] = {
     "bfcl": calls,
     "judgements": judged,
@@ -110,6 +128,8 @@ PARTS: dict[str, Callable[[Outcomes, int, bool, list[str]], None]] = {
     "values": valued,
     "research": researched,
     "citizens": lived,
+    "many tools": found,
+    "reviewed": under_review,
 }
 
 

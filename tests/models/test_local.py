@@ -116,6 +116,16 @@ def test_an_answer_after_a_result_keeps_to_the_schema(local: LocalModel) -> None
     assert reply.calls or json.loads(reply.text) in (5, 6)
 
 
+def test_a_bare_value_comes_after_a_thought_that_the_reply_does_not_have(weights: Path) -> None:
+    with LocalModel(weights, calls="list", max_tokens=128, context_tokens=512) as thinking:
+        parts = run(parts_of(thinking, user("What is 2+3?"), schema={"enum": [5, 6]}))
+        assert [part.text for part in parts] in (["5", "5"], ["6", "6"])
+        assert parts[-1].usage.output_tokens > 8
+    with LocalModel(weights, calls="list", max_tokens=4, context_tokens=512) as cut_off:
+        reply = run(cut_off.complete(user("What is 2+3?"), schema={"enum": [5, 6]}))
+    assert (reply.text, reply.finish_reason) == ("", "length")
+
+
 @pytest.mark.parametrize("bound", ({}, {"minimum": 3}, {"maximum": -3}))
 def test_a_whole_number_has_an_end(local: LocalModel, bound: dict[str, int]) -> None:
     reply = run(local.complete(user("What is 2+3?"), schema={"type": "integer", **bound}))

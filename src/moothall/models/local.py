@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -22,10 +23,10 @@ from moothall.models import weights
 from moothall.models.ask import ATTEMPT
 from moothall.models.base import Answering, Request
 from moothall.models.calling.by_weights import FORMS, Calls, form_of
-from moothall.models.calling.choice import OneCall
+from moothall.models.calling.choice import OneCall, after_a_thought
 from moothall.models.engine import InProcess
 from moothall.models.llama import BATCH_TOKENS, ChatEngine
-from moothall.models.plain_chat import TURN_MARK, has_result, plain_chat
+from moothall.models.plain_chat import TURN_MARK, add_schema, has_result, plain_chat
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece
 from moothall.models.settings import check_sampling
 
@@ -171,8 +172,15 @@ class LocalModel(InProcess, Answering):
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         messages, actions = request.messages, request.actions
         if not actions:
+            thinks = self._thinks(request)
             async with aclosing(self._engine.generate(self._body(request))) as parts:
                 async for part in parts:
+                    if thinks and isinstance(part, ModelReply):
+                        part = _value_of(part)
+                        if part.text:
+                            yield TextPiece(part.text)
+                    elif thinks and isinstance(part, TextPiece):
+                        continue
                     yield part
             return
         goes_on = self._form.going_on(messages, actions)
@@ -217,6 +225,11 @@ class LocalModel(InProcess, Answering):
             async for _ in parts:
                 pass
 
+    def _thinks(self, request: Request) -> bool:
+        """Return whether it says a thought before the value: a bare one leaves no room for it."""
+        bare = request.schema is not None and request.schema.get("type") != "object"
+        return bare and not request.actions and self.calls != "one"
+
     def _body(
         self, request: Request, told: str | None = None
     ) -> tuple[dict[str, Any], dict[str, Any] | str | None]:
@@ -227,6 +240,9 @@ class LocalModel(InProcess, Answering):
         chat = plain_chat(messages, self.name, TURN_MARK, self._form, offered, may_answer)
         if told is not None:
             chat[-1]["content"] += f"\n\n{told}"
+        if schema is not None and self._thinks(request):
+            held_to = after_a_thought(schema)
+            add_schema(chat, held_to)
         if offered:
             answer = schema or {"type": "string"}
             held_to = self._form.held_to(offered, answer if may_answer else None)
@@ -262,3 +278,10 @@ class LocalModel(InProcess, Answering):
         told = f"Your answer cannot be used: {fault}. Answer again."
         more = [{"role": "assistant", "content": text}, {"role": "user", "content": told}]
         return {**request, "messages": [*request["messages"], *more]}, held_to
+
+
+def _value_of(reply: ModelReply) -> ModelReply:
+    """Return a reply without the thought before its value; without a text if it is cut off."""
+    if reply.finish_reason == "length":
+        return replace(reply, text="")
+    return replace(reply, text=json.dumps(json.loads(reply.text)["value"], ensure_ascii=False))

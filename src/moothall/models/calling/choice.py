@@ -90,6 +90,14 @@ def choice_schema(
     return {"anyOf": forms, **({"$defs": definitions} if definitions else {})}
 
 
+def after_a_thought(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a thought and then a value of this schema."""
+    definitions: dict[str, Any] = {}
+    thought = {"type": "string", "maxLength": 200, "description": "what the value follows from"}
+    made = object_schema(thought=thought, value=_within(dict(schema), "value", definitions))
+    return {**made, **({"$defs": definitions} if definitions else {})}
+
+
 def _within(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
     """Return the schema for use in a larger one, with its definitions moved there."""
     for key in ("$defs", "definitions"):
