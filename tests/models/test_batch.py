@@ -235,6 +235,52 @@ def test_batch_of_a_cut_off_survey_is_fetched_and_paid_once(
     assert [len(each) for each in server.batches.values()] == [3]
 
 
+SWEEP = """
+import sys
+from moothall.society import Experiment
+results = Experiment.from_yaml(sys.argv[1]).run_sync(jobs=1, out=sys.argv[2])
+print(sorted(results.values("mood.mood").values()))
+"""
+MAKE = """
+from moothall import OpenAIModel
+from moothall.society import CitizenAgent, CitizenMemory, Society
+
+def made(seed, url):
+    citizens = [CitizenAgent(id, memory=CitizenMemory({})) for id in "abc"]
+    return Society(citizens, model=OpenAIModel("m", url, batch=True), seed=seed)
+"""
+EXPERIMENT = """
+name: moods
+society: {{make: make.py:made, step: 1h, url: "{url}"}}
+metrics: [messages]
+workflow:
+- step: 1
+- survey: {{name: mood, questions: [{{id: mood, text: "How are you?", kind: scale}}]}}
+seeds: 2
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_batches_of_a_killed_experiment_are_fetched_and_paid_once(
+    server: BatchServer, tmp_path: Path
+) -> None:
+    server.answers = lambda *_: json.dumps({"mood": 4})
+    (tmp_path / "make.py").write_text(MAKE)
+    (tmp_path / "e.yaml").write_text(EXPERIMENT.format(url=server.url))
+    program = [sys.executable, "-c", SWEEP, str(tmp_path / "e.yaml"), str(tmp_path / "out")]
+    first = subprocess.Popen(program)
+    for _ in range(2):  # the journal knows the batch of the first cell
+        assert server.looks.acquire(timeout=60)
+    os.kill(first.pid, signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL
+    server.finish()
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.stdout == "[4.0, 4.0]\n", done.stderr
+    assert [len(each) for each in server.batches.values()] == [3, 3]
+    assert not list(tmp_path.rglob("*.batches"))
+
+
 def test_batch_found_again_that_is_gone_is_asked_anew(server: BatchServer, tmp_path: Path) -> None:
     with Journal(tmp_path / "journal") as journal:
 

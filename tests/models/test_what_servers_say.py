@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -547,24 +547,3 @@ def test_a_conversation_has_the_roles_that_the_server_takes(server: Any) -> None
     sent = json.dumps(body)
     assert all(each in sent for each in ("Be brief.", "Be kind.", "One.", "Two.", "aGk="))
     assert it.requests[-1].body == it.requests[-2].body
-
-
-def test_keywords_of_schemas_that_the_server_does_not_know_are_left_out() -> None:
-    def mark(points: list[Sum], kind: Literal["a"], size: dict[str, int]) -> str:
-        return "done"
-
-    def gemini(request: Request) -> Any:
-        shown = json.dumps(request.body.get("tools"))
-        for name in ("additionalProperties", "$ref", "$defs", "const"):
-            if f'"{name}": ' in shown:
-                at = "tools[0].function_declarations[0].parameters"
-                said = f"Invalid JSON payload received. Unknown name \"{name}\" at '{at}'"
-                return http(json.dumps([{"error": {"message": said}}]).encode(), 400)
-        return text("ok")
-
-    with OpenAIServer(gemini) as server:
-        agent = ReActAgent("a", OpenAIModel("m", server.url), actions=[mark])
-        assert agent.reply_sync("Mark").text == "ok"
-    shown = server.requests[-1].body["tools"][0]["function"]["parameters"]["properties"]
-    assert shown["points"]["items"]["properties"]["total"]["type"] == "integer"
-    assert shown["kind"]["enum"] == ["a"]

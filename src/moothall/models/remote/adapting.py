@@ -40,9 +40,10 @@ _BLIND = re.compile(
     re.I,
 )
 # Gemini's, of a schema of parameters.
-_KEYWORD = re.compile(
-    r"unknown name .{0,2}?([\w$]+)\W{1,3} at '?[^':]*(?:tools|function_declarations|schema)", re.I
-)
+_AT = r" at '?[^':]*(?:tools|function_declarations|schema)[^':]*"
+_KEYWORD = re.compile(r"unknown name .{0,2}?([\w$]+)\W{1,3}" + _AT + "'?: cannot find", re.I)
+_ONE_TYPE = re.compile(r"unknown name .{0,2}?type\W{1,3}" + _AT + "'?: proto field is not", re.I)
+_TEXTS = re.compile("invalid value" + _AT + r"\benum\b", re.I)
 # Google's word for a call that another model made.
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 _ANSWER: dict[str, Any] = {"role": "assistant", "content": NO_ANSWER}
@@ -61,7 +62,9 @@ class Adapting:
         self._answers = answer_before_user
         self._alternates = self._system_first = self._no_system = self._nameless = False
         self._signs = False
-        self._without: frozenset[str] = frozenset()  # keywords of schemas
+        # Of schemas: keywords that are left out, one type for each value, choices of texts alone.
+        self._without: frozenset[str] = frozenset()
+        self._one_type = self._texts = False
         self.reasons: bool = False  # whether each answer must have reasoning
         self.blind: bool = False
         self.version: int = 0
@@ -85,6 +88,8 @@ class Adapting:
         self.blind |= bool(_BLIND.search(said))
         self.reasons |= bool(_REASONING.search(said))
         self._without |= {*_KEYWORD.findall(said)}
+        self._one_type |= bool(_ONE_TYPE.search(said))
+        self._texts |= bool(_TEXTS.search(said))
         if vars(self) == before:
             return False
         self.version += 1
@@ -146,7 +151,8 @@ class Adapting:
 
     def schema(self, given: Any, root: Any = None) -> Any:
         """Return a schema of parameters without the keywords that the server does not know."""
-        if not self._without or not isinstance(given, Mapping | list):
+        is_whole = not (self._without or self._one_type or self._texts)
+        if is_whole or not isinstance(given, Mapping | list):
             return given
         root = given if root is None else root
         if isinstance(given, list):
@@ -159,6 +165,20 @@ class Adapting:
             return self.schema(inner or {}, known)
         if "const" in given and "const" in self._without:
             given = {"enum": [given["const"]], **given}
+        kinds, choices = given.get("type"), given.get("enum")
+        if self._one_type and isinstance(kinds, list):
+            some = [each for each in kinds if each != "null"]
+            given = {**given, "type": some[0] if some else "string"}
+            given |= {"nullable": True} if len(some) < len(kinds) else {}
+        if (
+            self._texts
+            and isinstance(choices, list)
+            and not all(isinstance(c, str) for c in choices)
+        ):
+            told = f"One of {', '.join(map(str, choices))}."
+            about = " ".join(filter(None, (given.get("description"), told)))
+            given = {**given, "description": about}
+            del given["enum"]
         return {
             name: {key: self.schema(each, root) for key, each in value.items()}
             if name in ("properties", "$defs") and isinstance(value, Mapping)

@@ -1,8 +1,8 @@
 """Reading a model's answer, and the names that models call actions by.
 
 An answer is data: nothing in it is guessed at or run; `repairing.py` says what is repaired.
-Providers allow letters, digits, `_` and `-` in a name, and 64 of them; the public names of actions
-may be `block.action` or hold an agent's id, which is any text.
+Providers allow letters, digits, `_` and `-` in a name, and 64 of them, Gemini no digit or `-` as
+the first; the public names of actions may be `block.action` or hold an agent's id, any text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EMPTY = "The answer was empty. Answer with text, or call an action."
 MAX_NAME = 64
 _CUT = "It was cut at its length limit."
 
-_SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -52,7 +52,8 @@ def safe_name(name: str) -> str:
     """Return a name that every provider accepts, as close to this one as possible."""
     if is_safe(name):
         return name
-    return _UNSAFE.sub("_", name)[:MAX_NAME] or "_"
+    made = _UNSAFE.sub("_", name)
+    return (made if is_safe(made[:1]) else f"_{made}")[:MAX_NAME]
 
 
 def safe_names(names: Iterable[str]) -> dict[str, str]:

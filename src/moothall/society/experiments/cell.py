@@ -12,6 +12,7 @@ import inspect
 import json
 import os
 import select
+import shutil
 import sys
 import threading
 import traceback
@@ -27,6 +28,7 @@ from pydantic_core import PydanticSerializationError
 
 from moothall.clock import seconds_of
 from moothall.errors import ConfigError, FileError, MoothallError, StateError
+from moothall.journal import Journal
 from moothall.society.experiments.models import TOWN, Source, function_of, importable
 from moothall.society.experiments.pictures import draw_map
 from moothall.society.experiments.results import ANSWERS, Measurements, Row, trajectories_path
@@ -90,9 +92,13 @@ class Cell:
         values = json.dumps(self.values, sort_keys=True)
         same = {"experiment": self.experiment, "parameters": values, "seed": self.seed}
         with importable(self.folder), closing(Measurements(part, **same)) as rows:
-            run = _CellRun(self, lived, part, rows)
-            await run.run(self.workflow, self.condition)
-            rows.write(run.totals)
+            run, whole = _CellRun(self, lived, part, rows), False
+            try:
+                await run.run(self.workflow, self.condition)
+                rows.write(run.totals)
+                whole = True
+            finally:
+                run.close(whole)
 
 
 def maker(cell: Cell) -> Callable[[], Society]:
@@ -128,6 +134,9 @@ class _CellRun:
         self, cell: Cell, lived: Callable[[int], None], part: Path, rows: Measurements
     ) -> None:
         self._cell, self._lived, self._part, self.rows = cell, lived, part, rows
+        self._batches = part.with_suffix(".batches")
+        self._journal: Journal | None = None
+        self._runs = 0
         self._make = maker(cell)
         self._metrics = [
             (name, None if by is None else function_of(by, cell.folder))
@@ -147,6 +156,7 @@ class _CellRun:
         saved = dict(saved or {})
         coming: list[Intervention] = []  # made at the next step, so that no state has them yet
         async with self._make() as society, AsyncExitStack() as stack:
+            self._record(society)
             where = self._trajectories(society, condition)
             if where is not None:
                 stack.callback(where.close)
@@ -165,7 +175,8 @@ class _CellRun:
                     await self._survey(society, condition, item.survey)
                 elif item.interview is not None:
                     who, question = item.interview.citizen, item.interview.question
-                    said = await society.interview(who, question)
+                    id = self._next_id(society, condition)
+                    said = await society.interview(who, question, run_id=id)
                     name = f"interview {who}: {question} (by {said.source})"
                     self.rows.append(Row(condition, society.number, name, None, str(said)))
                 elif item.intervene is not None:
@@ -204,7 +215,8 @@ class _CellRun:
         while steps > 0:
             chunk = min(steps, every - society.number % every)
             society.metrics.clear()  # a run of years takes no more memory than one of a day
-            rows = await society.run(step=self._cell.step, steps=chunk, progress=add)
+            id = self._next_id(society, condition)
+            rows = await society.run(step=self._cell.step, steps=chunk, run_id=id, progress=add)
             if society.unmade:
                 number, why = society.unmade[0]
                 raise ConfigError(
@@ -241,7 +253,8 @@ class _CellRun:
         whom: Any = surveyed.citizens
         if isinstance(whom, str):
             whom = function_of(whom, folder)
-        answers = await society.survey(Survey(surveyed.name, questions), whom)
+        survey = Survey(surveyed.name, questions)
+        answers = await society.survey(survey, whom, run_id=self._next_id(society, condition))
         if not answers and callable(whom):
             return  # today it is true of nobody
         if surveyed.keep:
@@ -269,6 +282,30 @@ class _CellRun:
         for name, each in means.items():
             mean = float(sum(each)) / len(each)
             self.rows.append(Row(condition, society.number, f"{surveyed.name}.{name}", mean))
+
+    def _next_id(self, society: Society, condition: str) -> str | None:
+        """Return the id of the next run in the cell's journal; None if it has none."""
+        if self._journal is None or society._journal is not self._journal:
+            return None
+        self._runs += 1
+        return f"{condition}, {self._runs}"
+
+    def _record(self, society: Society) -> None:
+        """Record a society whose model is asked by batches: a cell begun anew finds them again."""
+        batch = getattr(society._model, "batch", False)
+        if not batch or society._journal is not None or self._cell.trajectories:
+            return
+        if self._journal is None:
+            self._batches.mkdir(exist_ok=True)
+            self._journal = Journal(self._batches / "journal.db")
+        society._journal = self._journal
+
+    def close(self, whole: bool) -> None:
+        """Close the journal; it is deleted after a whole cell."""
+        if self._journal is not None:
+            self._journal.close()
+            if whole:
+                shutil.rmtree(self._batches, ignore_errors=True)
 
 
 def _rule(by: Source | None, folder: Path) -> Callable[[Respondent], Any] | None:
