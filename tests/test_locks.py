@@ -126,7 +126,7 @@ def closed(run_id, close):
         gc.collect()
         return [{}]
 
-    journal.change_accounts(["any"], change)
+    journal.budgets.change_accounts(["any"], change)
 
     async def followed():
         return [each.kind async for each in journal.follow(run_id)]

@@ -469,7 +469,7 @@ class FullDisk:
         self.full = False
 
     def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
-        return self._journal.accounts(names)
+        return self._journal.budgets.accounts(names)
 
     def change_accounts(self, names: Sequence[str], change: Callable[[Any], Any]) -> None:
         def changed(states: Any) -> Any:
@@ -478,7 +478,7 @@ class FullDisk:
                 raise JournalError(self._journal.path, "the disk is full")
             return after
 
-        self._journal.change_accounts(names, changed)
+        self._journal.budgets.change_accounts(names, changed)
 
 
 def test_shared_budget_unwritable_journal_reserves_nothing(path: Path, journal: Journal) -> None:
@@ -570,11 +570,11 @@ class Announcing:
         self.changing = threading.Event()
 
     def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
-        return self._journal.accounts(names)
+        return self._journal.budgets.accounts(names)
 
     def change_accounts(self, names: Sequence[str], change: Callable[[Any], Any]) -> None:
         self.changing.set()
-        self._journal.change_accounts(names, change)
+        self._journal.budgets.change_accounts(names, change)
 
 
 def test_shared_budget_settle_during_a_write_does_not_deadlock(
@@ -595,7 +595,7 @@ def test_shared_budget_settle_during_a_write_does_not_deadlock(
 
     caplog.set_level(logging.ERROR, "moothall.budget")
     writing = threading.Thread(
-        target=journal.change_accounts, args=(["another"], settles), daemon=True
+        target=journal.budgets.change_accounts, args=(["another"], settles), daemon=True
     )
     writing.start()
     for thread in (writing, other):

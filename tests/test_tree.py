@@ -191,6 +191,7 @@ FLOORS = {
         "values",
         "wait_rows",
         "store",
+        "holding",
         "journal_file",
         "journal_server",
         "by_path",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -194,6 +196,37 @@ def test_a_journal_is_backed_up(folder: Path) -> None:
     done = moothall("runs", "backup", "copy.db", cwd=folder)
     assert done.returncode == 2
     assert "is there already: name a file that is not" in done.stderr
+
+
+def test_backup_takes_the_place_of_a_journal_that_nobody_has_open(folder: Path) -> None:
+    assert moothall("runs", "backup", "copy.db", cwd=folder).returncode == 0
+    with Journal(folder / "runs.db") as journal:
+        journal.delete("one")
+        done = moothall("runs", "restore", "copy.db", cwd=folder)
+        assert done.returncode == 1
+        assert "a process has it open: stop that first" in done.stderr
+        Path(f"{journal.path}-stale").write_bytes(Path(f"{journal.path}-wal").read_bytes())
+    (folder / "runs.db-stale").rename(folder / "runs.db-wal")  # as after a kill
+    done = moothall("runs", "restore", "copy.db", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert listed(folder) == ["one", "two", "three"]
+    assert moothall("replay", "one", cwd=folder).returncode == 0
+    old = done.stdout.rpartition(" ")[2].strip()
+    assert listed(folder, "--journal", old) == ["two", "three"]
+    assert moothall("runs", "check", cwd=folder).stdout == "3 runs, all whole\n"
+
+
+def test_damaged_journal_is_named_by_check_and_not_restored(folder: Path) -> None:
+    assert moothall("runs", "backup", "copy.db", cwd=folder).returncode == 0
+    with closing(sqlite3.connect(folder / "copy.db")) as damaged, damaged:
+        damaged.execute("UPDATE entries SET data = replace(data, 'words', 'sword')")
+    done = moothall("runs", "check", "--journal", "copy.db", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "run 'one' is not what was written: its checksum is wrong" in done.stderr
+    done = moothall("runs", "restore", "copy.db", cwd=folder)
+    assert done.returncode == 1
+    assert "it is damaged, and was not restored" in done.stderr
+    assert listed(folder) == ["one", "two", "three"]
 
 
 def test_budgets_are_shown_and_changed(folder: Path) -> None:

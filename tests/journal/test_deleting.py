@@ -211,7 +211,7 @@ def act() -> str:
     print("writes", flush=True)
     while not os.path.exists(sys.argv[1] + ".stop"):
         began = time.perf_counter()
-        journal.change_accounts(["b"], lambda states: [{"n": len(waits)}])
+        journal.budgets.change_accounts(["b"], lambda states: [{"n": len(waits)}])
         waits.append(time.perf_counter() - began)
     return "done"
 model = ScriptedModel([Call("c", "act", {}), "Yes."])
@@ -315,3 +315,43 @@ def test_runs_in_which_an_agent_was_asked_on_behalf_of_a_thread_are_named(journa
     assert [*deleted.left] == ["asked", "asked again"]
     assert "'clerk/anna'" in deleted.left["asked"]
     assert journal.delete(thread="clerk/anna").runs == ["asked", "asked again"]
+
+
+COMPACT = """
+import sys
+from moothall import Journal
+with Journal(sys.argv[1]) as journal:
+    print("begins", flush=True)
+    journal.compact()
+"""
+
+
+def test_large_journal_is_written_anew_beside_writers_and_after_a_kill(
+    filed: Journal, tmp_path: Path
+) -> None:
+    path = tmp_path / "j"
+    for number in range(44):  # too large to have writers wait for all of it
+        secret = f"{SECRET} {number} " if number % 2 else "kept "
+        reply(filed, f"r{number}", secret * 3, 900_000 + number, thread=("bo", "anna")[number % 2])
+    whole = {run.id: filed.entries(run.id) for run in filed.runs(thread="bo")}
+    assert len(filed.delete(thread="anna").runs) == 22
+    before = path.stat().st_size
+
+    with subprocess.Popen(
+        [sys.executable, "-c", COMPACT, str(path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        number = 0
+        while process.poll() is None and number < 20:  # before it has ended, or after
+            number += 1
+            reply(filed, f"beside{number}", thread="bo")
+        process.kill()
+    reply(filed, "last", thread="bo")
+    filed.compact()
+
+    assert path.stat().st_size < before * 0.6
+    assert SECRET.encode() not in all_bytes(tmp_path)
+    assert filed.check() == []
+    assert {id: filed.entries(id) for id in whole} == whole
+    assert len(filed.runs(thread="bo")) == 22 + number + 1

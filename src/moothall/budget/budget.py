@@ -23,7 +23,7 @@ from moothall.budget.amounts import (
 from moothall.budget.ledger import Ledger, Reservation
 from moothall.budget.limits import LIMITS, RESERVED, Amounts, Least, Left, Limits, Spent
 from moothall.budget.period import Per, checked_per
-from moothall.budget.shared import Books, SharedLedger
+from moothall.budget.shared import Books, HasBooks, SharedLedger
 from moothall.budget.waiting import in_turn
 from moothall.errors import BudgetExceeded, ConfigError, DefinitionError
 from moothall.text import excerpt, shorten
@@ -80,7 +80,7 @@ class Budget:
         name: str | None = None,
         prices: PriceList | None = None,
         clock: Clock | None = None,
-        journal: Books | None = None,
+        journal: HasBooks | Books | None = None,
         release_dead: bool = False,
         per: Per | None = None,
         **limits: Unpack[Limits],
@@ -102,7 +102,7 @@ class Budget:
             if release_dead:
                 raise DefinitionError("Budget: release_dead= needs a journal=, which has who died")
             self._ledger = Ledger(title, utc)
-        elif not isinstance(journal, Books):
+        elif not isinstance(books := getattr(journal, "budgets", journal), Books):
             raise ConfigError(
                 f'Budget: journal= must be a Journal, such as Journal("runs.db"), got '
                 f"{excerpt(journal)}"
@@ -112,7 +112,7 @@ class Budget:
                 "Budget: with journal= it needs a name=, by which others share it"
             )
         else:
-            self._ledger = SharedLedger(title, utc, journal, self._now, release_dead)
+            self._ledger = SharedLedger(title, utc, books, self._now, release_dead)
         account = self._ledger.open_account(Account(title, counted, seconds, per=per), None, name)
         # Its own account first, then its parents', up to the root.
         self._accounts: Accounts = (account,)

@@ -28,7 +28,7 @@ _FEWEST = 4  # kinds of limits, in the first books
 
 @runtime_checkable
 class Books(Protocol):
-    """A store of accounts for several processes, such as a `Journal`."""
+    """A store of accounts for several processes, such as `Journal.budgets`."""
 
     def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
         """Return the current states of accounts, of one moment; None where there is none."""
@@ -43,9 +43,18 @@ class Books(Protocol):
         ...
 
 
+class HasBooks(Protocol):
+    """What has books, such as a `Journal`."""
+
+    @property
+    def budgets(self) -> Books:
+        """The books."""
+        ...
+
+
 @runtime_checkable
 class KnowsHolders(Protocol):
-    """Books that know which process holds what, and whether it lives, such as a `Journal`."""
+    """Books that know which process holds what, and whether it lives, such as a journal's."""
 
     def holder(self) -> str:
         """Return the name of this process as a holder, until it ends."""
@@ -54,7 +63,7 @@ class KnowsHolders(Protocol):
 
 @runtime_checkable
 class GivesBack(Protocol):
-    """Books that can give back what dead processes had reserved, such as a `Journal`."""
+    """Books that can give back what dead processes had reserved, such as a journal's."""
 
     def give_back(self, name: str) -> None:
         """Have an account be without what dead processes had reserved."""

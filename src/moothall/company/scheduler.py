@@ -20,6 +20,7 @@ from moothall.errors import (
     RunMismatch,
     RunWaiting,
 )
+from moothall.journal.find import CUT_OFF
 from moothall.jsonvalue import as_json
 from moothall.reasoning.record import recorded
 from moothall.text import error_text, log_failure
@@ -191,8 +192,8 @@ class Scheduler:
 
         With `waiting` also those whose reply waited and does so no longer.
         """
-        cut_off = ("stopped", "in_doubt", *(("waiting",) if waiting else ()))
-        for run in self.journal.runs(state=cut_off, kind=KIND, needs_person=True):
+        states = (*CUT_OFF, *(("waiting",) if waiting else ()))
+        for run in self.journal.runs(state=states, kind=KIND, needs_person=True):
             name, _, time = run.id.rpartition("@")
             call = calls.get(name)
             if call is None or run.id in self._late:

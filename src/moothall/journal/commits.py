@@ -19,6 +19,7 @@ from moothall.database import RUNS, Database
 from moothall.errors import JournalError, TooManyThreads
 from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import ENDED, REASONS
+from moothall.journal.store.holding import hold, holder_of, named
 from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.store.wait_rows import NOTED, Answer, Noted, end_rows, write_rows
 from moothall.journal.tally import Tally
@@ -39,6 +40,7 @@ class Taken(NamedTuple):
     """What is to be written of a run."""
 
     entries: list[tuple[str, str, str]]
+    names: set[str]
     kept: dict[str, bytes]
     relied: list[Relied]
     state: str | None
@@ -71,6 +73,7 @@ class OpenRun:
     open_calls: set[tuple[str, str]] = field(default_factory=set)  # in doubt if the process ends
     _guard: threading.RLock = field(default_factory=guard)
     _entries: list[tuple[str, str, str]] = field(default_factory=list)
+    _names: set[str] = field(default_factory=set)  # hashes that the entries name
     _kept: dict[str, bytes] = field(default_factory=dict)
     _relied: list[Relied] = field(default_factory=list)
     _waits: list[Noted] = field(default_factory=list)
@@ -92,7 +95,9 @@ class OpenRun:
     def note(self, path: str, kind: str, data: dict[str, Any]) -> None:
         """Add an entry to the next commit."""
         text, kept = self._commits.file.encoded(data)
+        names = {*named(text)}
         with self._guard:
+            self._names |= names
             if kind in NOTED:
                 self._waits.append(Noted(len(self._entries), path, kind, data))
                 self.has_waits = True
@@ -182,16 +187,18 @@ class OpenRun:
             if self.broken is not None:
                 raise self.broken
             entries, kept, relied, tally = self._entries, self._kept, self._relied, self._tally
+            names = self._names
             if not entries and self._told == self.waiting:
                 return None
             waits, self._waits = self._waits, []
             self._entries, self._kept, self._relied, self._tally = [], {}, [], Tally()
+            self._names = set()
             # While it is worked on, the file has the state that it is in if this process dies. A
             # run that was cancelled during an action is in doubt as well.
             state = self.state
             if self.open_calls and (state is None or state in _RESUMED):
                 state = "in_doubt"
-            return Taken(entries, kept, relied, state, tally, self.waiting, waits)
+            return Taken(entries, names, kept, relied, state, tally, self.waiting, waits)
 
     def wrote(self, taken: Taken, place: Place, at: float) -> None:
         """Count entries that are now in the file, which ends at a place."""
@@ -345,6 +352,8 @@ class Commits:
         if kept:
             self.file.insert(db, kept)
         for run, each in taken.items():
+            if each.names:
+                hold(self.file, db, holder_of(run.number), each.names, kept)
             # A clock that was set back takes no time away.
             work = each.tally, max(now - run._since, 0.0), each.waiting
             place = self.file.write(db, run.number, run.place, each.entries, each.state, work)

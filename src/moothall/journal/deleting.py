@@ -13,17 +13,20 @@ from typing import Final
 
 from moothall.arguments import check_integer
 from moothall.database import Database
-from moothall.errors import ConfigError, RunHeld
+from moothall.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.doubt import in_doubt
 from moothall.journal.find import OF_THREAD, threads_of
-from moothall.journal.holders import Holders, Pace, holder_of
+from moothall.journal.holders import Holders, Pace
 from moothall.journal.opening import Runs
 from moothall.journal.stop_reason import ENDED
+from moothall.journal.store.holding import holder_of
 from moothall.journal.store.store import Store
 
 _ROWS: Final = 50
 """So many entries are deleted before the clock is looked at."""
 _LONGEST_S: Final = 1e11
+_COMPACTING: Final = 2**60 - 1
+"""The lease of who writes the journal anew, which is no run's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +202,16 @@ class Deletions:
             idle = self._runs.is_idle(n for (n,) in db.execute("SELECT number FROM runs"))
         return self._file.after_deletion(idle)
 
+    def compact(self) -> bool:
+        """Remove what is left of deleted runs, and write the file anew."""
+        if not self._runs.hold(_COMPACTING):
+            raise JournalError(self._file.name, "another process compacts it already")
+        try:
+            self.remove()
+            return self._file.rewrite()
+        finally:
+            self._runs.release(_COMPACTING)
+
     def remove(self) -> bool:
         """Remove what is left of runs that are marked; return whether there was any."""
         removed = filled = False
@@ -217,10 +230,7 @@ class Deletions:
                     ended = self._remove_some(db, began + self._file.slice_s)
                 self._pace.rest(began)
         if filled:
-            with self._file.writing() as db:
-                self._holders.fill_rest(db)
-                for hash in self._holders.orphans(db):
-                    self._file.files.delete(hash)
+            self._holders.remove_orphans()
         return removed
 
     def _numbers(self, more: str = "") -> list[int]:

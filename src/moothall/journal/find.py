@@ -20,6 +20,13 @@ Moment: TypeAlias = float | datetime
 NEEDS_A_PERSON: Final = ("waiting", "in_doubt", "stopped")
 """The states of runs that go on only if a person, or the program of the agent, does something."""
 
+CUT_OFF: Final = ("stopped", "in_doubt")
+"""The states of runs whose process has ended."""
+_CUT_OFF: Final = (
+    "number IN (SELECT number FROM runs WHERE state IS NULL UNION ALL "
+    "SELECT number FROM runs WHERE state = 'in_doubt')"
+)
+
 SORTS: Final = ("began", "changed", "seconds", "tokens", "usd", "model_calls", "actions", "entries")
 
 _COLUMNS: Final = (
@@ -155,6 +162,8 @@ class Wanted:
             states = NEEDS_A_PERSON if states is None else [*set(states) & {*NEEDS_A_PERSON}]
             terms.append("id NOT IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL)")
         if states is not None:
+            if {*states} <= {*CUT_OFF}:
+                terms.append(_CUT_OFF)  # by its indexes, however many others there are
             now = _STATE.format(taken=", ".join(map(str, taken())) or "NULL")
             terms.append(f"{now} IN ({', '.join('?' * len(states)) or 'NULL'})")
             values += states

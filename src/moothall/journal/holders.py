@@ -1,37 +1,22 @@
-"""Which run or value names which kept value: a value lives as long as something names it.
-
-A value is named by its sha256 as text, or by its 32 bytes in a group of hashes. Any such text that
-is the hash of a kept value counts, in any text: at worst a value is kept too long.
-"""
+"""Values of deleted runs: each is deleted with the last run that names it."""
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from moothall.database import Database
 from moothall.journal.opening import Runs
+from moothall.journal.store.holding import AT_ONCE, batches, held, hold, holder_of, marks, named
 from moothall.journal.store.store import SEQUENCE, Store
 
-_HASH: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-_HASH_BYTES: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-_GROUP_BYTES: Final = 256 * 32
 _BATCH: Final = 500
 """So many entries are read at a time."""
-_AT_ONCE: Final = 100
-"""So many values one statement names."""
 _REST: Final = 2
 """How many times as long others may write then."""
 _LOG_EVERY: Final = 20
 """After so many transactions the log is moved into the file."""
 _ORPHAN_S: Final = 3600.0
-
-
-def holder_of(run: int) -> bytes:
-    """Return what stands for a run as a holder."""
-    return run.to_bytes(8, "big")
 
 
 class Pace:
@@ -51,7 +36,7 @@ class Pace:
 
 
 class Holders:
-    """The table `holders`: filled for entries that were written since the last time."""
+    """The table `holders`, to which commits add; forks, imports and old runs are read here."""
 
     def __init__(self, file: Store, runs: Runs) -> None:
         self._file = file
@@ -91,7 +76,8 @@ class Holders:
             if not rows:
                 break  # it is damaged, or its entries are deleted
             upto = rows[-1][0]
-            self.add(db, holder_of(run), {hash for _, data in rows for hash in named(data)})
+            names = {hash for _, data in rows for hash in named(data)}
+            hold(self._file, db, holder_of(run), names)
             db.execute("UPDATE runs SET read_upto = ? WHERE number = ?", (upto, run))
             if until is not None and time.monotonic() >= until and upto < last:
                 return False
@@ -99,27 +85,6 @@ class Holders:
             # No process opens it in this transaction; one that does later sets it again.
             db.execute("UPDATE runs SET unread = FALSE WHERE number = ?", (run,))
         return True
-
-    def add(self, db: Database, holder: bytes, hashes: Iterable[str]) -> None:
-        """Note that a holder names values, if there are such, and what these name."""
-        waiting = [(holder, some) for some in _batches(hashes)]
-        while waiting:
-            holder, some = waiting.pop()
-            found = db.execute(f"SELECT hash FROM kept WHERE hash IN {_marks(some)}", some)
-            kept = {hash for (hash,) in found}
-            values = {h: bytes.fromhex(h) for h in some if h in kept or self._file.files.has(h)}
-            if not values:
-                continue
-            known = _held(db, [*values.values()])
-            db.executemany(
-                "INSERT INTO holders VALUES (?, ?) ON CONFLICT DO NOTHING",
-                [(value, holder) for value in values.values()],
-            )
-            for hash, value in values.items():
-                if value not in known:  # read for the first time
-                    row = db.execute("SELECT data FROM kept WHERE hash = ?", (hash,)).fetchone()
-                    data = self._file.files.get(hash) if row is None else row[0]
-                    waiting += ((value, each) for each in _batches({*named(data)} - {hash}))
 
     def release(self, db: Database, run: int, until: float) -> tuple[bool, list[str]]:
         """Delete values that only this deleted run names; return whether all, and which files."""
@@ -130,69 +95,46 @@ class Holders:
             self.fill_rest(db)  # by now some other run may name them
         left = True
         while left and time.monotonic() < until:
-            query = f"SELECT value FROM holders WHERE holder = ? LIMIT {_AT_ONCE}"
+            query = f"SELECT value FROM holders WHERE holder = ? LIMIT {AT_ONCE}"
             values = [value for (value,) in db.execute(query, (holder,))]
-            left = len(values) == _AT_ONCE
+            left = len(values) == AT_ONCE
             db.execute(
-                f"DELETE FROM holders WHERE holder = ? AND value IN {_marks(values)}",
+                f"DELETE FROM holders WHERE holder = ? AND value IN {marks(values)}",
                 (holder, *values),
             )
-            held = _held(db, values)
-            free = [value for value in values if value not in held]
+            still = held(db, values)
+            free = [value for value in values if value not in still]
             if not free:
                 continue
             # What they name is named by the run from now on, and deleted in a later round.
             deleted = left = True
             db.execute(
-                f"INSERT INTO holders SELECT value, ? FROM holders WHERE holder IN {_marks(free)} "
+                f"INSERT INTO holders SELECT value, ? FROM holders WHERE holder IN {marks(free)} "
                 "ON CONFLICT DO NOTHING",
                 (holder, *free),
             )
-            db.execute(f"DELETE FROM holders WHERE holder IN {_marks(free)}", free)
+            db.execute(f"DELETE FROM holders WHERE holder IN {marks(free)}", free)
             hashes = [value.hex() for value in free]
-            kept = f"FROM kept WHERE hash IN {_marks(hashes)}"
+            kept = f"FROM kept WHERE hash IN {marks(hashes)}"
             files += {*hashes} - {hash for (hash,) in db.execute(f"SELECT hash {kept}", hashes)}
             db.execute(f"DELETE {kept}", hashes)
         if deleted:
             db.execute("UPDATE deletions SET values_deleted = values_deleted + 1")
         return not left, files
 
-    def orphans(self, db: Database) -> list[str]:
-        """Return files that nothing names, of processes that died before they named them."""
-        now = time.time()
-        return [
-            hash
-            for hash, changed in self._file.files.all()
-            if now - changed > _ORPHAN_S
-            and not db.execute(
-                "SELECT 1 FROM holders WHERE value = ?", (bytes.fromhex(hash),)
-            ).fetchone()
-        ]
+    def remove_orphans(self) -> None:
+        """Remove files that nothing names, of processes that died before they named them."""
+        old = time.time() - _ORPHAN_S
+        hashes = [hash for hash, changed in self._file.files.all() if changed < old]
+        for some in batches(hashes):
+            with self._file.reading() as db:
+                left = self._unnamed(db, some)
+            if left:
+                with self._file.writing() as db:
+                    self.fill_rest(db)
+                    for hash in self._unnamed(db, left):
+                        self._file.files.delete(hash)
 
-
-def _batches(hashes: Iterable[str]) -> Iterator[list[str]]:
-    """Yield different hashes, as many as one statement takes."""
-    different = [*set(hashes)]
-    return (different[at : at + _AT_ONCE] for at in range(0, len(different), _AT_ONCE))
-
-
-def _marks(values: Sequence[object]) -> str:
-    """Return the places of these values in a statement."""
-    return f"({', '.join('?' * len(values)) or 'NULL'})"
-
-
-def _held(db: Database, values: list[bytes]) -> set[bytes]:
-    """Return which of these values something names."""
-    rows = db.execute(f"SELECT DISTINCT value FROM holders WHERE value IN {_marks(values)}", values)
-    return {value for (value,) in rows}
-
-
-def named(data: object) -> Iterator[str]:
-    """Yield what may be the hash of a value that a text or value names."""
-    if isinstance(data, str):
-        yield from _HASH.findall(data)
-    elif isinstance(data, bytes):
-        for found in _HASH_BYTES.findall(data):
-            yield found.decode()
-        if len(data) <= _GROUP_BYTES and len(data) % 32 == 0:
-            yield from (data[at : at + 32].hex() for at in range(0, len(data), 32))
+    def _unnamed(self, db: Database, hashes: list[str]) -> list[str]:
+        still = held(db, [bytes.fromhex(each) for each in hashes])
+        return [each for each in hashes if bytes.fromhex(each) not in still]

@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Decision, Doubt, in_doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums, Wait, copied
 from moothall.journal.find import Filters, Wanted
-from moothall.journal.moving import backed_up, exported, imported, named_file
+from moothall.journal.moving import backed_up, exported, faults, imported, named_file
 from moothall.journal.opening import MAX_ID, Runs, check_id
 from moothall.journal.run_parts import Part, ReadPart, reply_of
 from moothall.journal.store.by_path import opened
@@ -445,7 +445,7 @@ class Journal:
         """Write the file anew: smaller, and without copies of what was deleted.
 
         SQLite overwrites what is deleted; where it had moved rows between pages before, a copy may
-        remain, until this. Other writers wait meanwhile: about a second for 100 MB.
+        remain, until this. Other writers wait for some hundredths of a second at a time.
 
         Returns:
             Whether nothing is left; False if another process reads an older state of the file.
@@ -453,8 +453,7 @@ class Journal:
         Raises:
             JournalError: the file cannot be written, or others write it for too long
         """
-        self._deletions.remove()
-        return self._file.rewrite()
+        return self._deletions.compact()
 
     def size(self) -> int:
         """Return how many bytes the journal takes: its file, or its tables with their indexes.
@@ -518,35 +517,22 @@ class Journal:
         """
         backed_up(self._file, Path(os.path.abspath(named_file(path))))
 
+    def check(self) -> list[str]:
+        """Return what is damaged, in words: tables, entries of runs, values; empty if all is whole.
+
+        It reads everything, beside writers.
+
+        Raises:
+            JournalError: the journal cannot be read
+        """
+        return faults(self._file)
+
     # -- budgets -----------------------------------------------------------------------------------
 
     @property
     def budgets(self) -> SharedBudgets:
         """The budgets that processes share by this journal, for a person to see and change."""
         return self._budgets
-
-    def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
-        """Return the accounts of budgets that processes share. For `Budget`."""
-        return self._budgets.accounts(names)
-
-    def change_accounts(
-        self,
-        names: Sequence[str],
-        change: Callable[[list[dict[str, Any] | None]], list[dict[str, Any]]],
-    ) -> None:
-        """Change the accounts of budgets, alone among all processes. For `Budget`."""
-        self._budgets.change_accounts(names, change)
-
-    def holder(self) -> str:
-        """Return the name of this process as one that reserves from shared budgets. For `Budget`.
-
-        As long as the journal is open here, the name is that of a living process.
-        """
-        return self._budgets.holder()
-
-    def give_back(self, name: str) -> None:
-        """Have an account be without what dead processes had reserved. For `Budget`."""
-        self._budgets.give_back(name)
 
     # -- working -----------------------------------------------------------------------------------
 

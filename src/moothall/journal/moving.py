@@ -8,18 +8,22 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from moothall.database import Database
 from moothall.errors import ConfigError, FileError, JournalError, NoSuchFile
-from moothall.files import written_whole
-from moothall.journal.holders import named
+from moothall.files import owned_as, written_whole
 from moothall.journal.opening import check_id
 from moothall.journal.shapes import fault_of
+from moothall.journal.store.holding import named
+from moothall.journal.store.journal_file import JournalFile
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text, hash_of
 from moothall.journal.tally import Tally, searched
+from moothall.sqlite import alone
 
 VERSION: Final = 1
 """The version of the lines, in the first one."""
@@ -254,6 +258,61 @@ def _is_sendable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return "\0" not in text
+
+
+def faults(file: Store) -> list[str]:
+    """Return what is damaged: in the tables, in the entries of runs, in the values they name."""
+    found = file.faults()
+    with file.reading() as db:
+        runs = db.execute("SELECT number, id FROM runs WHERE NOT deleted").fetchall()
+    for number, id in runs:
+        with file.reading() as db:
+            there = "SELECT 1 FROM runs WHERE number = ? AND NOT deleted"
+            if db.execute(there, (number,)).fetchone() is None:
+                continue  # deleted meanwhile
+            try:
+                for _ in file.read(db, number, id):
+                    pass
+                _values_of(file, db, number)
+            except JournalError as error:
+                found.append(str(error))
+    return found
+
+
+def restored(backup: Path, path: Path) -> Path | None:
+    """Put a copy of a backup in the place of a journal; return where the old one is, if any.
+
+    Raises:
+        JournalError: the backup is damaged, or a process has the journal open
+        FileError: the copy cannot be written
+    """
+    copy = JournalFile(backup, "process", 10)
+    try:
+        if found := faults(copy):
+            raise JournalError(str(backup), f"it is damaged, and was not restored: {found[0]}")
+        with _alone(path):
+            old = path.with_name(f"{path.name}-before-{datetime.now():%Y-%m-%d-%H%M%S}")
+            # The journal first: without its log it is a journal still, but not the other way round.
+            parts = [end for end in ("", "-wal", "-shm", "-kept") if Path(f"{path}{end}").exists()]
+            for end in parts:
+                Path(f"{path}{end}").rename(f"{old}{end}")
+            backed_up(copy, path)
+            kept = Path(f"{path}-kept")
+            for each in (path, kept, *kept.glob("*")) if parts[:1] == [""] else ():
+                if each.exists():
+                    owned_as(each, old)  # root restores a service's journal
+        return old if parts else None
+    finally:
+        copy.close()
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    try:
+        with alone(path):
+            yield
+    except BlockingIOError as error:
+        raise JournalError(str(path), "a process has it open: stop that first") from error
 
 
 def backed_up(file: Store, path: Path) -> None:

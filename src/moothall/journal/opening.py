@@ -136,13 +136,11 @@ class Runs:
                         raise RunHeld(run_id, holder or "another process")
                 taken = number
                 mine = f"process {os.getpid()} on {socket.gethostname()}"
-                key, unread, *whose = db.execute(
-                    "SELECT key, unread, agent, coalesce(thread, '') FROM runs WHERE number = ?",
-                    (number,),
+                key, *whose = db.execute(
+                    "SELECT key, agent, coalesce(thread, '') FROM runs WHERE number = ?", (number,)
                 ).fetchone()
-                if holder != mine or not unread:
-                    change = "UPDATE runs SET holder = ?, unread = TRUE WHERE number = ?"
-                    db.execute(change, (mine, number))
+                if holder != mine:
+                    db.execute("UPDATE runs SET holder = ? WHERE number = ?", (mine, number))
             # No other process writes it now. Read without the lock, so that no other run waits.
             past: dict[str, list[Entry]] = {}
             place: Place = (0, b"")
@@ -175,8 +173,8 @@ class Runs:
             return int(row[0]), str(row[1])
         assert new is not None
         made = db.execute(
-            "INSERT INTO runs (id, kind, agent, task, thread, began, changed, key) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+            "INSERT INTO runs (id, kind, agent, task, thread, began, changed, key, unread) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, FALSE) ON CONFLICT (id) DO NOTHING",
             (run_id, *new, now := time.time(), now, secrets.token_hex(8)),
         ).rowcount
         number, holder = db.execute(find, (run_id,)).fetchone()

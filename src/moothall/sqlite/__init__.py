@@ -2,6 +2,7 @@
 
 from moothall.sqlite.connection import SQLiteConnection, is_in_use
 from moothall.sqlite.file import Migration, SQLiteFile
+from moothall.sqlite.held import alone
 from moothall.sqlite.pool import SQLitePool
 
-__all__ = ["Migration", "SQLiteConnection", "SQLiteFile", "SQLitePool", "is_in_use"]
+__all__ = ["Migration", "SQLiteConnection", "SQLiteFile", "SQLitePool", "alone", "is_in_use"]

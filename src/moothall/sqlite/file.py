@@ -60,6 +60,7 @@ class SQLiteFile(Generic[E]):
         application: int,
         migrations: Sequence[Sequence[Migration]],
         error: Callable[[str, str], E],
+        shrinks: bool = False,
     ) -> None:
         if not is_path(path):
             article = "an" if kind[0] in "aeiou" else "a"
@@ -75,6 +76,7 @@ class SQLiteFile(Generic[E]):
         self._application = application
         self._migrations = migrations
         self.newest: int = len(migrations)
+        self.shrinks: bool = shrinks  # whether free pages can be given back one by one
         self._process = os.getpid()
 
     # -- opening -----------------------------------------------------------------------------------
@@ -148,7 +150,8 @@ class SQLiteFile(Generic[E]):
         with suppress(OSError), written_whole(self.path, 0o600, new=True) as part:
             made = sqlite3.connect(part, isolation_level=None)
             try:
-                for setting in (*settings, "journal_mode = MEMORY"):
+                shrinks = ("auto_vacuum = INCREMENTAL",) if self.shrinks else ()
+                for setting in (*settings, *shrinks, "journal_mode = MEMORY"):
                     made.execute(f"PRAGMA {setting}")
                 self._migrate(made)
             finally:

@@ -176,6 +176,26 @@ class Held:
         self._file = self._shm = -1
 
 
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Keep a file, if it is there, for this process; BlockingIOError if somebody has it open."""
+    try:
+        file = os.open(path, _FLAGS)
+    except FileNotFoundError:
+        yield
+        return
+    first, count = _USED
+    try:
+        if OPEN_FILE_LOCKS:
+            set_lock(file, fcntl.F_WRLCK, _GATE)
+            set_lock(file, fcntl.F_WRLCK, first, count)
+        else:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, count, first)
+        yield
+    finally:
+        os.close(file)
+
+
 def _opened(path: str) -> tuple[int, bool]:
     """Open a file, and return whether it was created."""
     try:

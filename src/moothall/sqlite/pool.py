@@ -17,12 +17,14 @@ from moothall.errors import MoothallError
 from moothall.sqlite.connection import SQLiteConnection
 from moothall.sqlite.file import SQLiteFile
 from moothall.sqlite.held import Identity
+from moothall.sqlite.rewriting import Rewriting, is_under_way, may_shrink
 from moothall.threads import guard, renewed
 
 E = TypeVar("E", bound=MoothallError)
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _PAUSE_S: Final = 0.02
+_SMALL_BYTES: Final = 2**25
 _IDLE: Final = 4
 """How many idle connections are kept for the next calls."""
 
@@ -98,13 +100,29 @@ class SQLitePool(Generic[E]):
     def rewrite(self) -> bool:
         """Write the file anew, without the copies of deleted data that SQLite leaves in pages.
 
-        Writers wait until it has ended. Return False if readers of an older state kept the log.
+        Writers wait for some hundredths of a second at a time; for longer, once, if the file is of
+        an older version. Return False if readers of an older state kept the log.
         """
+        with self.reading() as db:
+            by_and_by = may_shrink(db) and (not self.is_small() or is_under_way(db))
+        if by_and_by:
+            Rewriting(self).run()
+        else:
+            self._vacuum()
+        return self.empty_log()
+
+    def is_small(self) -> bool:
+        """Return whether to write the file anew takes well under a second."""
+        return self._file.path.stat().st_size <= _SMALL_BYTES
+
+    def _vacuum(self) -> None:
         self._lock(True)
         try:
             connection = self._take(patient=True)
             try:
                 with connection.writing(self._timeout):
+                    if self._file.shrinks:
+                        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                     connection.execute("VACUUM")
             except sqlite3.Error as error:
                 raise self._fault(error) from error
@@ -113,7 +131,6 @@ class SQLitePool(Generic[E]):
         finally:
             self._writer = 0
             self._writing.release()
-        return self.empty_log()
 
     def copy_to(self, path: Path) -> None:
         """Write what the file has at this moment to another file, which is empty; nobody waits."""

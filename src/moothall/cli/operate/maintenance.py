@@ -6,6 +6,7 @@ import json
 import os
 from contextlib import ExitStack, closing
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -20,6 +21,7 @@ from moothall.cli.shared_options import (
 from moothall.cli.values import Age, FileToWrite, Whole
 from moothall.errors import ConfigError, MoothallError, TelemetryError
 from moothall.journal import Deleted, Journal
+from moothall.journal.moving import restored
 from moothall.journal.stop_reason import ENDED
 from moothall.postgres import is_url
 from moothall.telemetry import export_otlp
@@ -191,7 +193,7 @@ def _tell(
         click.echo(f"left: {escaped(id)}: {escaped(why)}")
     click.echo(f"{counted(len(deleted.runs), 'run')} deleted")
     if not deleted.overwritten:
-        why = "processes work on other runs, so the file was not written anew: copies"
+        why = "the file is large or in use, so it was not written anew: copies"
         if is_url(journal.path):
             why = "the server keeps its files as they are: copies"
         click.echo(
@@ -205,7 +207,7 @@ def _tell(
 def compact(journal: str | None) -> int:
     """Write the journal anew: smaller, and with nothing of what was deleted.
 
-    Processes that write to it wait meanwhile, about a second for 100 MB.
+    Processes that write to it go on meanwhile; it takes about a minute for a gigabyte.
 
     \b
     Example:
@@ -304,8 +306,8 @@ def import_(path: str, journal: str | None, run_id: str | None) -> int:
 def backup(path: str, journal: str | None) -> int:
     """Copy the journal to PATH, as it is at one moment, while it is written.
 
-    Values of 1 MiB and more are copied to the folder PATH-kept. To restore a copy, name it as the
-    journal.
+    Values of 1 MiB and more are copied to the folder PATH-kept. `moothall runs restore` puts a
+    copy in the journal's place.
 
     \b
     Example:
@@ -316,6 +318,48 @@ def backup(path: str, journal: str | None) -> int:
     return 0
 
 
+@click.command(short_help="Put a backup in the journal's place.")
+@click.argument("path", metavar="PATH", type=_EXISTING)
+@journal_option("The journal.")
+def restore(path: str, journal: str | None) -> int:
+    """Put a copy of the backup PATH in the journal's place.
+
+    The backup is checked first. The journal that was there is kept beside it, under another name.
+    Stop the processes that use the journal before.
+
+    \b
+    Example:
+      moothall runs restore runs-2026-11-24.db --journal runs.db
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if journal is None:
+        raise click.UsageError("no journal was named: give --journal PATH")
+    if is_url(journal):
+        raise click.UsageError("a server's journal is restored by its own program: psql")
+    old = restored(Path(path).resolve(), Path(journal).resolve())
+    click.echo(escaped(f"restored from {path}"))
+    if old is not None:
+        click.echo(escaped(f"what was there is {old}"))
+    return 0
+
+
+@click.command(short_help="Look whether the journal is whole.")
+@journal_option("The journal.")
+def check(journal: str | None) -> int:
+    """Read everything in the journal, and name what is damaged, beside processes that use it.
+
+    \b
+    Example:
+      moothall runs check --journal runs.db
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    with opened(journal) as found:
+        runs, faults = found.sums().runs, found.check()
+    for each in faults:
+        click.echo(f"moothall: {escaped(each)}", err=True)
+    if not faults:
+        click.echo(f"{counted(runs, 'run')}, all whole")
+    return 1 if faults else 0
+
+
 COMMANDS: Final = {
     "delete": delete,
     "prune": prune,
@@ -323,5 +367,7 @@ COMMANDS: Final = {
     "export": export,
     "import": import_,
     "backup": backup,
+    "restore": restore,
+    "check": check,
 }
 """The commands of `moothall runs`, by name."""

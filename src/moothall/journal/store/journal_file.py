@@ -104,6 +104,7 @@ class JournalFile(SQLitePool[JournalError], Store):
             application=APPLICATION,
             migrations=MIGRATIONS,
             error=JournalError,
+            shrinks=True,
         )
         if file.name.startswith(":memory:"):
             raise DefinitionError(
@@ -133,8 +134,7 @@ class JournalFile(SQLitePool[JournalError], Store):
 
     def after_deletion(self, idle: bool) -> bool:
         """Tidy up after a deletion; return whether no copy of what was deleted is left."""
-        # Writing the file anew takes long if it is large, so only where nobody waits for it.
-        if idle:
+        if idle and self.is_small():
             return self.rewrite()
         self.move_log()  # to empty it would have writers wait for the disk
         return False
@@ -148,6 +148,12 @@ class JournalFile(SQLitePool[JournalError], Store):
     def told(self, run: int, tell: Callable[[], None]) -> AbstractAsyncContextManager[object]:
         """Do nothing: a follower of a run polls the file."""
         return nullcontext()
+
+    def faults(self) -> list[str]:
+        """Return what SQLite finds to be damaged."""
+        with self.reading() as db:
+            found = [fault for (fault,) in db.execute("PRAGMA integrity_check(10)")]
+        return [] if found == ["ok"] else [str(self.damaged(each)) for each in found]
 
     def size(self) -> int:
         """Return how many bytes the file has."""

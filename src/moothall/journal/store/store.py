@@ -125,6 +125,10 @@ class Store(ABC):
     def size(self) -> int:
         """Return how many bytes it takes."""
 
+    def faults(self) -> list[str]:
+        """Return what the database itself finds to be damaged."""
+        return []
+
     @abstractmethod
     def close(self) -> None:
         """Close its connections."""

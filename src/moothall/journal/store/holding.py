@@ -1,0 +1,101 @@
+"""Which run or value names which kept value, in the table `holders`: noted by each commit.
+
+A value is named by its sha256 as text, or by its 32 bytes in a group of hashes. Any such text that
+is the hash of a kept value counts, in any text: at worst a value is kept too long.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from moothall.database import Database
+from moothall.journal.store.store import Store
+
+AT_ONCE: Final = 100
+"""So many values one statement names."""
+_HASH: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_DIGITS: Final = bytes(ord("x" if each in b"0123456789abcdef" else " ") for each in range(256))
+_GROUP_BYTES: Final = 256 * 32
+_NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
+
+
+def holder_of(run: int) -> bytes:
+    """Return what stands for a run as a holder."""
+    return run.to_bytes(8, "big")
+
+
+def named(data: object) -> Iterator[str]:
+    """Yield what may be the hash of a value that a text or value names."""
+    text = data.encode() if isinstance(data, str) else data
+    if not isinstance(text, bytes):
+        return
+    if b"x" * 64 in text.translate(_DIGITS):  # the expression alone takes ten times as long
+        for found in _HASH.findall(text):
+            yield found.decode()
+    if text is data and len(text) <= _GROUP_BYTES and len(text) % 32 == 0:
+        yield from (text[at : at + 32].hex() for at in range(0, len(text), 32))
+
+
+def hold(
+    file: Store,
+    db: Database,
+    holder: bytes,
+    hashes: Iterable[str],
+    at_hand: Mapping[str, bytes] = _NOTHING,
+) -> None:
+    """Note that a holder names values, if there are such, and what these name.
+
+    `at_hand` has values that this transaction has stored.
+    """
+    waiting = [(holder, some) for some in batches(hashes)]
+    while waiting:
+        holder, some = waiting.pop()
+        kept = _stored(db, [each for each in some if each not in at_hand])
+        values = {
+            each: bytes.fromhex(each)
+            for each in some
+            if each in at_hand or each in kept or file.files.has(each)
+        }
+        if not values:
+            continue
+        known = held(db, [*values.values()])
+        db.executemany(
+            "INSERT INTO holders VALUES (?, ?) ON CONFLICT DO NOTHING",
+            [(value, holder) for value in values.values()],
+        )
+        for hash, value in values.items():
+            if value not in known:  # read for the first time
+                data = at_hand[hash] if hash in at_hand else _data(file, db, hash)
+                waiting += ((value, each) for each in batches({*named(data)} - {hash}))
+
+
+def batches(hashes: Iterable[str]) -> Iterator[list[str]]:
+    """Yield different hashes, as many as one statement takes."""
+    different = [*set(hashes)]
+    return (different[at : at + AT_ONCE] for at in range(0, len(different), AT_ONCE))
+
+
+def marks(values: Sequence[object]) -> str:
+    """Return the places of these values in a statement."""
+    return f"({', '.join('?' * len(values)) or 'NULL'})"
+
+
+def held(db: Database, values: list[bytes]) -> set[bytes]:
+    """Return which of these values something names."""
+    rows = db.execute(f"SELECT DISTINCT value FROM holders WHERE value IN {marks(values)}", values)
+    return {value for (value,) in rows}
+
+
+def _stored(db: Database, hashes: list[str]) -> set[str]:
+    if not hashes:
+        return set()
+    rows = db.execute(f"SELECT hash FROM kept WHERE hash IN {marks(hashes)}", hashes)
+    return {hash for (hash,) in rows}
+
+
+def _data(file: Store, db: Database, hash: str) -> bytes | None:
+    row = db.execute("SELECT data FROM kept WHERE hash = ?", (hash,)).fetchone()
+    return file.files.get(hash) if row is None else row[0]
