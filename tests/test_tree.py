@@ -167,7 +167,6 @@ FLOORS = {
     "journal": (
         "stop_reason",
         "entry",
-        "changing",
         "shapes",
         "tally",
         "store",
@@ -175,6 +174,7 @@ FLOORS = {
         "doubt",
         "find",
         "opening",
+        "changing",
         "holders",
         "deleting",
         "moving",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 
 from journal.conftest import Place
-from moothall import FileError, Journal, ModelReply, ReActAgent, ScriptedModel, Usage
-from moothall.errors import ConfigError, DefinitionError, NoSuchRun
+from journal.crash import on_a_loop
+from moothall import FileError, Journal, ModelReply, ReActAgent, RunHeld, ScriptedModel, Usage
+from moothall.errors import ConfigError, DefinitionError, NoSuchRun, StateError
 from moothall.models.protocol import Call
 
 
@@ -68,12 +70,65 @@ def test_an_imported_run_goes_on_where_it_stopped(
     model = ScriptedModel([Call("c", "act", {"what": "z"})])  # and then it fails
     agent = ReActAgent("a", model, actions=[act], journal=journal)
     assert agent.reply_sync("go on", run_id="R", thread="anna").stop_reason == "error"
-    journal.export("R", tmp_path / "r.jsonl")
+    journal.export("R", tmp_path / "r.jsonl", move=True)
+    assert [each.id for each in journal.runs()] == ["first"]
     with Journal(place("other")) as other:
         assert other.import_run(tmp_path / "r.jsonl", "moved") == "moved"
         assert other.run("moved").state == "error"
         agent = ReActAgent("a", ScriptedModel(["", "", "There."]), actions=[act], journal=other)
         assert agent.reply_sync("go on", run_id="moved", thread="anna").text == "There."
+
+
+def cut_off(journal: Journal, run_id: str) -> None:
+    """A run whose process died after its first call."""
+    reply(journal, "whole", "a")
+    ended = next(e for e in journal.entries("whole") if e.data.get("key") == "1.0")
+    journal.fork("whole", run_id, upto=ended.sequence - 1)
+    journal.delete("whole")
+
+
+@on_a_loop
+async def test_copy_of_a_run_goes_on_only_when_it_is_adopted(
+    journal: Journal, place: Place, tmp_path: Path
+) -> None:
+    cut_off(journal, "R")
+    journal.export("R", tmp_path / "r.jsonl")
+    with Journal(place("other")) as other:
+        other.import_run(tmp_path / "r.jsonl")
+        assert other.run("R").state == "elsewhere"
+        agent = ReActAgent("a", ScriptedModel(["", "Yes."]), actions=[act], journal=other)
+        assert await agent.resume_runs() == []
+        with pytest.raises(StateError, match="run 'R' may go on in the journal that it was"):
+            await agent.reply("go whole", run_id="R", thread="anna")
+        with pytest.raises(StateError, match="may go on in the journal"):
+            other.decide("R", "skip")
+        with pytest.raises(StateError, match="elsewhere"):
+            other.answer("R", "key", 1)
+        assert [each.outcome for each in await agent.resume_runs()] == []
+        other.adopt("R")
+        assert other.run("R").state == "stopped"
+        assert [each.outcome for each in await agent.resume_runs()] == ["resumed"]
+        other.adopt("R")  # changes nothing
+        assert other.run("R").state == "done"
+    assert journal.run("R").state == "stopped"  # the original was never held up
+
+
+def test_run_that_a_process_works_on_is_not_moved(
+    journal: Journal, place: Place, tmp_path: Path
+) -> None:
+    with Journal(place("j")) as other:
+        part = asyncio.run(other.begin("R", "ReActAgent", "a", ""))
+        with pytest.raises(RunHeld):
+            journal.export("R", tmp_path / "r.jsonl", move=True)
+        part.close()
+    assert not (tmp_path / "r.jsonl").exists()
+
+
+def test_run_that_cannot_be_written_stays_where_it_is(journal: Journal, tmp_path: Path) -> None:
+    cut_off(journal, "R")
+    with pytest.raises(OSError, match="No such file"):
+        journal.export("R", tmp_path / "nowhere" / "r.jsonl", move=True)
+    assert journal.run("R").state == "stopped"
 
 
 def test_a_run_is_imported_once_or_under_another_id(journal: Journal, tmp_path: Path) -> None:

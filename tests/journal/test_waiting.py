@@ -584,7 +584,8 @@ async def test_a_moved_run_asks_again_where_it_is_resumed(tmp_path: Path) -> Non
     with Journal(tmp_path / "runs.db") as journal, Journal(tmp_path / "moved.db") as moved:
         agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay)
         await agent.reply("Pay 3.", run_id="r")
-        journal.export("r", tmp_path / "r.jsonl")
+        journal.export("r", tmp_path / "r.jsonl", move=True)
+        assert journal.waiting() == []
         moved.import_run(tmp_path / "r.jsonl")
         assert moved.waiting() == []
         agent = clerk(moved, [call("pay", coins=3), "Paid."], till.pay)

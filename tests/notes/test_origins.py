@@ -102,7 +102,7 @@ def test_over_a_fork_and_an_export(tmp_path: Path, way: str) -> None:
         if way == "fork":
             run, other = journal.fork("r"), journal
         else:
-            journal.export("r", tmp_path / "r.jsonl")
+            journal.export("r", tmp_path / "r.jsonl", move=True)
             other.import_run(tmp_path / "r.jsonl")
         later = bank.agent(READ_MAIL, "", NOTE_EVE, "Noted.", journal=other)
         assert later.reply_sync("Read it.", thread="ada", run_id=run).text == "Noted."

@@ -96,7 +96,7 @@ def test_a_run_that_an_earlier_version_recorded_goes_on_with_what_it_had_read(
 ) -> None:
     bank = Bank()
     with Journal(tmp_path / "j.db") as journal:
-        journal.import_run(FORMATS / "marks-1.jsonl")
+        journal.adopt(journal.import_run(FORMATS / "marks-1.jsonl"))
         reply = bank.agent("a", READ, "?", ATTACK, "no", journal=journal).reply_sync(
             TASK, run_id="cut", thread="t"
         )

@@ -98,6 +98,33 @@ def _is_call(entry: Entry) -> bool:
     return entry.kind == "started" and "action" in entry.data.get("about", {})
 
 
+def test_fork_asks_for_itself_what_a_person_has_permitted_in_its_origin(tmp_path: Path) -> None:
+    till, asked = Till(), list[dict[str, Any]]()
+
+    def decide(request: ApprovalRequest) -> bool:
+        asked.append(request.args)
+        return len(asked) == 1
+
+    def agent(journal: Journal, *answers: Any) -> ReActAgent:
+        return ReActAgent(
+            "a",
+            paying(*answers),
+            actions=till.actions(),
+            approver=CallbackApprover(decide),
+            journal=journal,
+        )
+
+    with Journal(tmp_path / "runs.db") as journal:
+        agent(journal).reply_sync("pay", run_id="r")
+        assert len(till.paid) == 1
+        permitted = next(e.sequence for e in journal.entries("r") if e.kind == "permitted")
+        copy = journal.fork("r", upto=permitted)
+        agent(journal).reply_sync("pay", run_id=copy)
+        assert (len(till.paid), len(asked)) == (1, 2)
+        assert agent(journal).reply_sync("pay", run_id=journal.fork("r")).text  # it had ended
+    assert (len(till.paid), len(asked)) == (1, 2)
+
+
 def test_changed_args_hold_after_a_restart_for_this_call_alone(tmp_path: Path) -> None:
     """A process dies between the permission and the call: the next one runs what was permitted."""
     till = Till()
@@ -121,12 +148,12 @@ def test_changed_args_hold_after_a_restart_for_this_call_alone(tmp_path: Path) -
     with Journal(path) as journal:
         agent(journal).reply_sync("pay", run_id="r")
         permitted = next(e.sequence for e in journal.entries("r") if e.kind == "permitted")
-        journal.fork("r", "cut", upto=permitted)
+        journal.fork("r", "cut", upto=permitted, permitted=True)
         till.paid.clear()
         asked[1:] = []
         reply = agent(journal).reply_sync("pay", run_id="cut")
         started = next(e.sequence for e in journal.entries("r") if _is_call(e))
-        journal.fork("r", "doubt", upto=started)  # it died within the call
+        journal.fork("r", "doubt", upto=started, permitted=True)  # it died within the call
         journal.decide("doubt", "repeat")
         model = paying(Call("2", "pay", {"to": "ann", "euros": 500}))
         again = ReActAgent(

@@ -1,17 +1,75 @@
-"""Recorded results of steps, changed in a copy of their run."""
+"""Copies of runs: up to an entry, or with other results of steps."""
 
 from __future__ import annotations
 
+import itertools
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from moothall.arguments import check_boolean, check_integer
 from moothall.errors import ConfigError
-from moothall.journal.entry import Entry
+from moothall.journal.doubt import state_of
+from moothall.journal.entry import Entry, copied
+from moothall.journal.opening import MAX_ID, check_id
+from moothall.journal.store.store import Store
+from moothall.journal.tally import Tally, searched
 from moothall.jsonvalue import NotJSON, to_json
 
 
-def with_results(entries: list[Entry], results: Mapping[int, Any]) -> list[Entry]:
+def forked(
+    file: Store,
+    run_id: str,
+    new_id: str | None,
+    upto: int | None,
+    results: Mapping[int, Any] | None,
+    permitted: bool,
+) -> str:
+    """Copy a run, or its beginning; return the copy's id."""
+    if new_id is not None:
+        check_id(new_id)
+    with file.reading() as db:  # makes no writer wait, however long the run is
+        number = file.number(db, run_id)
+        entries = [entry for entry, _ in file.read(db, number, run_id)]
+        about = db.execute("SELECT key, task FROM runs WHERE number = ?", (number,))
+        key, task = about.fetchone()
+    if upto is not None:
+        check_integer("upto=", upto, 1, len(entries))
+        del entries[upto:]
+    if results is not None:
+        entries = _with_results(entries, results)
+    check_boolean("permitted=", permitted)
+    if not permitted:
+        entries = _without_permissions(entries)
+    copies = [
+        (entry.path, entry.kind, file.encoded(data)[0])
+        for entry, data in zip(entries, copied(entries, key), strict=True)
+    ]
+    with file.writing() as db:
+        file.number(db, run_id)  # it may have been deleted since
+        there = "SELECT 1 FROM runs WHERE id = ?"
+        if new_id is None:
+            ids = (f"{run_id[: MAX_ID - 10]}.{number}" for number in itertools.count(1))
+            new_id = next(id for id in ids if not db.execute(there, (id,)).fetchone())
+        elif db.execute(there, (new_id,)).fetchone():
+            raise ConfigError(f"there is a run {new_id!r} already: give the copy another id")
+        made = db.insert(
+            "INSERT INTO runs (id, kind, agent, task, thread, began, forked_from, key) "
+            "SELECT ?, kind, agent, task, thread, began, id, ? FROM runs WHERE number = ?",
+            (new_id, secrets.token_hex(8), number),
+        )
+        over = entries[-1] if entries and entries[-1].kind == "over" else None
+        said = "" if over is None else over.data.get("text")
+        text = searched(task, said if isinstance(said, str) else "")
+        file.describe(db, made, text)
+        times = [entry.at for entry in entries]
+        work = Tally(), 0.0, 0
+        file.write(db, made, (0, b""), copies, state_of(entries), work, times)
+    return new_id
+
+
+def _with_results(entries: list[Entry], results: Mapping[int, Any]) -> list[Entry]:
     """Return the entries of a run up to the turn in which these steps ended, with new results.
 
     What came of the old result is left out: the copy does it anew. The calls of an answer do not
@@ -45,6 +103,16 @@ def with_results(entries: list[Entry], results: Mapping[int, Any]) -> list[Entry
         else each
         for each in entries[: min(ends.values())]
         if each.data.get("key") not in dropped
+    ]
+
+
+def _without_permissions(entries: list[Entry]) -> list[Entry]:
+    """Return the entries of a run without the permissions of calls that have not ended."""
+    ended = {(each.path, each.data.get("key")) for each in entries if each.kind == "ended"}
+    return [
+        each
+        for each in entries
+        if each.kind != "permitted" or (each.path, each.data.get("key")) in ended
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -70,6 +70,14 @@ def in_doubt(entries: Iterable[Entry], with_decided: bool = False) -> list[Doubt
         for number, (key, (data, decided)) in enumerate(begun.items(), 1)
         if with_decided or not decided
     ]
+
+
+def state_of(entries: Sequence[Entry]) -> str | None:
+    """Return the state of a run with these entries, on which nobody works; None: stopped."""
+    if in_doubt(entries):
+        return "in_doubt"
+    last = next((entry for entry in reversed(entries) if not entry.path), None)
+    return str(last.data["reason"]) if last is not None and last.kind == "over" else None
 
 
 def _args(data: dict[str, Any]) -> dict[str, Any]:

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import re
-import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, Unpack
 
-from moothall.arguments import check_integer
+from moothall.arguments import check_boolean, check_integer
 from moothall.database import Database
 from moothall.errors import ConfigError
 from moothall.journal.books import SharedBudgets
-from moothall.journal.changing import with_results
+from moothall.journal.changing import forked
 from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Decision, Doubt, in_doubt
-from moothall.journal.entry import Entry, Outline, Outlines, Sums, Wait, copied
+from moothall.journal.entry import Entry, Outline, Outlines, Sums, Wait
 from moothall.journal.find import Filters, Wanted
-from moothall.journal.moving import backed_up, exported, faults, imported, named_file
-from moothall.journal.opening import MAX_ID, Runs, check_id
+from moothall.journal.moving import (
+    adopted,
+    backed_up,
+    exported,
+    faults,
+    imported,
+    moved,
+    named_file,
+)
+from moothall.journal.opening import Runs
 from moothall.journal.run_parts import Part, ReadPart, reply_of
 from moothall.journal.store.by_path import opened
-from moothall.journal.tally import TASK_CHARS, Tally, searched
+from moothall.journal.tally import TASK_CHARS
 from moothall.journal.waits import Waits
 from moothall.jsonvalue import readable
 from moothall.provenance import with_sources
@@ -335,6 +341,7 @@ class Journal:
         *,
         upto: int | None = None,
         results: Mapping[int, Any] | None = None,
+        permitted: bool = False,
     ) -> str:
         """Copy a run, so that a program that has changed since can resume the copy.
 
@@ -345,6 +352,8 @@ class Journal:
             results: new results of steps, by the sequence number of the entry in which each ended:
                 what an action returned, the text of a model's answer, or the value of a step of
                 your own. The copy goes up to there, and goes on from the new result
+            permitted: whether the copy makes calls that a person has permitted in the run, and
+                that had not ended; it asks again otherwise
 
         Returns:
             The copy's id.
@@ -356,45 +365,7 @@ class Journal:
                 steps of different turns
             JournalError: the file cannot be written, or is damaged
         """
-        if new_id is not None:
-            check_id(new_id)
-        with self._file.reading() as db:  # makes no writer wait, however long the run is
-            number = self._file.number(db, run_id)
-            entries = [entry for entry, _ in self._file.read(db, number, run_id)]
-            about = db.execute("SELECT key, state, task FROM runs WHERE number = ?", (number,))
-            key, state, task = about.fetchone()
-        if upto is not None:
-            check_integer("upto=", upto, 1, len(entries))
-            if upto < len(entries):
-                del entries[upto:]
-                state = "in_doubt" if in_doubt(entries) else None
-        if results is not None:
-            entries = with_results(entries, results)
-            state = "in_doubt" if in_doubt(entries) else None
-        copies = [
-            (entry.path, entry.kind, self._file.encoded(data)[0])
-            for entry, data in zip(entries, copied(entries, key), strict=True)
-        ]
-        with self._file.writing() as db:
-            self._file.number(db, run_id)  # it may have been deleted since
-            there = "SELECT 1 FROM runs WHERE id = ?"
-            if new_id is None:
-                ids = (f"{run_id[: MAX_ID - 10]}.{number}" for number in itertools.count(1))
-                new_id = next(id for id in ids if not db.execute(there, (id,)).fetchone())
-            elif db.execute(there, (new_id,)).fetchone():
-                raise ConfigError(f"there is a run {new_id!r} already: give the copy another id")
-            made = db.insert(
-                "INSERT INTO runs (id, kind, agent, task, thread, began, forked_from, key) "
-                "SELECT ?, kind, agent, task, thread, began, id, ? FROM runs WHERE number = ?",
-                (new_id, secrets.token_hex(8), number),
-            )
-            over = entries[-1] if entries and entries[-1].kind == "over" else None
-            said = "" if over is None else over.data.get("text")
-            text = searched(task, said if isinstance(said, str) else "")
-            self._file.describe(db, made, text)
-            times = [entry.at for entry in entries]
-            self._file.write(db, made, (0, b""), copies, state, (Tally(), 0.0, 0), times)
-        return new_id
+        return forked(self._file, run_id, new_id, upto, results, permitted)
 
     # -- deleting ----------------------------------------------------------------------------------
 
@@ -465,7 +436,7 @@ class Journal:
 
     # -- moving ------------------------------------------------------------------------------------
 
-    def export(self, run_id: str, path: str | os.PathLike[str]) -> None:
+    def export(self, run_id: str, path: str | os.PathLike[str], *, move: bool = False) -> None:
         """Write a run to a file of JSON lines: about it, its large values, and its entries.
 
         The file has everything that the run has, so that `import_run` gives the same entries.
@@ -473,13 +444,31 @@ class Journal:
         Args:
             run_id: the run's id
             path: the file; it is written whole, and replaces one of that name
+            move: whether the run goes on from the file: it is deleted here. Otherwise a run that
+                has not ended goes on here, and as a copy only once that is adopted
 
         Raises:
             NoSuchRun: there is no run of that id
+            RunHeld: a process works on a run that is to be moved
             JournalError: the journal cannot be read, or is damaged
             OSError: the file cannot be written
         """
-        exported(self._file, run_id, named_file(path))
+        check_boolean("move=", move)
+        if not move:
+            exported(self._file, run_id, named_file(path))
+            return
+        moved(self._file, self._runs, run_id, named_file(path))
+        self._deletions.delete([run_id], None)
+
+    def adopt(self, run_id: str) -> None:
+        """Let a run go on here that is `elsewhere`: copied from another journal, or moved to one.
+
+        Raises:
+            NoSuchRun: there is no run of that id
+            RunHeld: a process works on it
+            JournalError: the journal cannot be written
+        """
+        adopted(self._file, self._runs, run_id)
 
     def import_run(self, path: str | os.PathLike[str], run_id: str | None = None) -> str:
         """Add a run that `export` wrote, with all its entries.
@@ -564,13 +553,13 @@ class Journal:
         taken = self._taken(db) if among is None else set(self._runs.taken(among))
         query, values = wanted.rows(lambda: taken)
         found = []
-        for number, *about, state, forked, thread, waiting in db.execute(query, values):
+        for number, *about, state, origin, thread, waiting in db.execute(query, values):
             if number in taken:
                 state = "waiting" if waiting else "running"
             id, kind, agent, task, began, changed, entries, *spent = about
             outline = (id, kind, agent, task, began, changed, entries, state or "stopped")
             spent.append(number in taken)
-            found.append(Outline(*outline, forked, thread, *spent))
+            found.append(Outline(*outline, origin, thread, *spent))
         return found
 
     def _given_back(self, found: list[Outline]) -> list[Outline]:

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall.database import Database
-from moothall.errors import ConfigError, FileError, JournalError, NoSuchFile
+from moothall.errors import ConfigError, FileError, JournalError, NoSuchFile, RunHeld
 from moothall.files import owned_as, written_whole
-from moothall.journal.opening import check_id
+from moothall.journal.doubt import state_of
+from moothall.journal.opening import Runs, check_id
 from moothall.journal.shapes import fault_of
+from moothall.journal.stop_reason import ELSEWHERE, ENDED
 from moothall.journal.store.holding import named
 from moothall.journal.store.journal_file import JournalFile
 from moothall.journal.store.store import Store
@@ -42,6 +44,7 @@ _HEAD: Final = {
     "seconds": float,
     "entries": int,
     "values": int,
+    "moved?": bool,
 }
 _VALUE: Final = {"value": str, "text?": str, "base64?": str}
 _ENTRY: Final = {"path": str, "kind": str, "at": float, "data?": dict, "text?": str, "sum": str}
@@ -56,7 +59,7 @@ def named_file(path: object) -> Path:
     raise ConfigError(f"path= must be the path of a file, got {path!r:.80}")
 
 
-def exported(file: Store, run_id: str, path: Path) -> None:
+def exported(file: Store, run_id: str, path: Path, moved: bool = False) -> None:
     """Write a run to a file: a line about it, then one for each of its values and entries."""
     with file.reading() as db, written_whole(path, 0o600) as part:
         number = file.number(db, run_id)
@@ -64,16 +67,62 @@ def exported(file: Store, run_id: str, path: Path) -> None:
             pass  # raises if it is damaged
         hashes = _values_of(file, db, number)
         with part.open("w", encoding="utf-8", newline="\n") as out:
-            for line in _lines(file, db, number, hashes):
+            for line in _lines(file, db, number, hashes, moved):
                 out.write(f"{line}\n")
 
 
-def _lines(file: Store, db: Database, number: int, hashes: list[str]) -> Iterator[str]:
+def moved(file: Store, runs: Runs, run_id: str, path: Path) -> None:
+    """Write a run to a file with which it goes on where that is imported, and not here."""
+    with _held(file, runs, run_id) as number:
+        # First of all: a process that dies in between leaves no run that goes on twice.
+        was = _set_state(file, number, ELSEWHERE)
+        try:
+            exported(file, run_id, path, moved=True)
+        except BaseException:
+            _set_state(file, number, was)
+            raise
+
+
+def adopted(file: Store, runs: Runs, run_id: str) -> None:
+    """Let a run go on here that may go on elsewhere; do nothing to any other."""
+    with _held(file, runs, run_id) as number:
+        with file.reading() as db:
+            entries = [entry for entry, _ in file.read(db, number, run_id)]
+            (state,) = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()
+        if state == ELSEWHERE:
+            _set_state(file, number, state_of(entries))
+
+
+@contextmanager
+def _held(file: Store, runs: Runs, run_id: str) -> Iterator[int]:
+    """Yield the number of a run on which no process works meanwhile."""
+    with file.reading() as db:
+        number = file.number(db, run_id)
+    if not runs.hold(number):
+        raise RunHeld(run_id, "a process")
+    try:
+        yield number
+    finally:
+        runs.release(number)
+
+
+def _set_state(file: Store, number: int, state: str | None) -> str | None:
+    """Set the state of a run; return what it was."""
+    with file.writing() as db:
+        (was,) = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()
+        db.execute("UPDATE runs SET state = ? WHERE number = ?", (state, number))
+    return None if was is None else str(was)
+
+
+def _lines(file: Store, db: Database, number: int, hashes: list[str], moved: bool) -> Iterator[str]:
     names = ("id", "kind", "agent", "task", "began", "state", "thread", "key", "seconds", "last")
     row = db.execute(f"SELECT {', '.join(names)} FROM runs WHERE number = ?", (number,)).fetchone()
     about = dict(zip(names, row, strict=True))
     head = {"moothall": "run", "version": VERSION, **about, "entries": about.pop("last")}
     head.pop("last", None)
+    if moved:  # its state here says only that
+        entries = [entry for entry, _ in file.read(db, number, about["id"])]
+        head |= {"state": state_of(entries), "moved": True}
     yield as_text({**head, "values": len(hashes)})
     for hash in hashes:
         data = file.kept(hash, db)
@@ -191,8 +240,9 @@ class _Import:
                     "its checksum is wrong: the file was changed, or lines are missing"
                 )
         work = tally, float(head["seconds"]), 0
-        # It is not answered beside the run that it is a copy of: resumed, it asks again.
-        state = None if head["state"] == "waiting" else head["state"]
+        state = None if head["state"] == "waiting" else head["state"]  # resumed, it asks again
+        if not head.get("moved") and state not in ENDED:
+            state = ELSEWHERE
         self._file.write(db, number, (0, b""), entries, state, work, times)
         return tally
 

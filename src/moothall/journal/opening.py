@@ -15,10 +15,11 @@ from typing import Final, TypeAlias
 from weakref import WeakSet
 
 from moothall.database import RUNS, Database
-from moothall.errors import ConfigError, RunHeld
+from moothall.errors import ConfigError, RunHeld, StateError
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.doubt import in_doubt
 from moothall.journal.entry import Entry
+from moothall.journal.stop_reason import ELSEWHERE
 from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.store.wait_rows import NOTED
 from moothall.journal.tally import searched
@@ -136,9 +137,15 @@ class Runs:
                         raise RunHeld(run_id, holder or "another process")
                 taken = number
                 mine = f"process {os.getpid()} on {socket.gethostname()}"
-                key, *whose = db.execute(
-                    "SELECT key, agent, coalesce(thread, '') FROM runs WHERE number = ?", (number,)
+                key, state, *whose = db.execute(
+                    "SELECT key, state, agent, coalesce(thread, '') FROM runs WHERE number = ?",
+                    (number,),
                 ).fetchone()
+                if state == ELSEWHERE:
+                    raise StateError(
+                        f"run {run_id!r} may go on in the journal that it was copied from or moved "
+                        "to: delete it there, then `moothall runs adopt` lets it go on here"
+                    )
                 if holder != mine:
                     db.execute("UPDATE runs SET holder = ? WHERE number = ?", (mine, number))
             # No other process writes it now. Read without the lock, so that no other run waits.

@@ -67,5 +67,8 @@ ENDED: Final = frozenset(reason for reason, means in REASONS.items() if means.en
 ANSWERED: Final = frozenset(reason for reason, means in REASONS.items() if means.answered)
 """The reasons for which a reply's text is an answer."""
 
-STATES: Final = (*dict.fromkeys(("running", "waiting", "stopped", *REASONS)),)
+ELSEWHERE: Final = "elsewhere"
+"""The state of a run that may go on in the journal that it was copied from, or moved to."""
+
+STATES: Final = (*dict.fromkeys(("running", "waiting", "stopped", ELSEWHERE, *REASONS)),)
 """The states of a run. An orchestrator of a user's own may record others as its end."""

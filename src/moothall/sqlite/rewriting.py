@@ -184,7 +184,7 @@ def _free_pages_are_left(db: sqlite3.Connection, many: int) -> bool:
     # `execute` would give back one page alone; a script ends the transaction, and so begins one.
     db.executescript(f"BEGIN IMMEDIATE; PRAGMA incremental_vacuum({many});")
     (free,) = db.execute("PRAGMA freelist_count").fetchone()
-    return 0 < free < before
+    return bool(0 < free < before)
 
 
 def _tables(db: sqlite3.Connection) -> list[_Table]:

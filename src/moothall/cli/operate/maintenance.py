@@ -252,15 +252,11 @@ def export(
         if jsonl is not None:
             with usage():
                 state = found.run(run_id).state
-                if move and state in ("running", "waiting"):
-                    raise ConfigError(f"run {run_id!r} is worked on: end its process, then move it")
-                found.export(run_id, jsonl)
-            if move:
-                found.delete(run_id)
-            elif state not in ENDED:
+                found.export(run_id, jsonl, move=move)
+            if not move and state not in ENDED:
                 click.echo(
-                    f"run {escaped(run_id)} is not over: resume it or its copy, never both, since "
-                    "each would act; --move deletes it here",
+                    f"run {escaped(run_id)} is not over, and goes on here: where the file is "
+                    "imported, only after `moothall runs adopt`; --move ends it here",
                     err=True,
                 )
         if otlp is not None:
@@ -297,6 +293,23 @@ def import_(path: str, journal: str | None, run_id: str | None) -> int:
         except (ConfigError, ValueError) as error:
             raise click.UsageError(str(error)) from error
         click.echo(escaped(made))
+    return 0
+
+
+@click.command(short_help="Let a copy of a run go on here.")
+@click.argument("run_id", metavar="ID")
+@journal_option("The journal.")
+def adopt(run_id: str, journal: str | None) -> int:
+    """Let the run with this ID go on here: it was imported as a copy, or is being moved away.
+
+    Make sure that it does not go on in the other journal: each would act.
+
+    \b
+    Example:
+      moothall runs adopt 79a0b5265e6033b5 --journal other.db
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    with opened(journal) as found, usage():
+        found.adopt(run_id)
     return 0
 
 
@@ -366,6 +379,7 @@ COMMANDS: Final = {
     "compact": compact,
     "export": export,
     "import": import_,
+    "adopt": adopt,
     "backup": backup,
     "restore": restore,
     "check": check,
