@@ -20,7 +20,7 @@ from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Decision, Doubt, in_doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums, Wait
-from moothall.journal.find import Filters, Wanted
+from moothall.journal.find import CUT_OFF, Filters, Wanted
 from moothall.journal.moving import (
     adopted,
     backed_up,
@@ -536,6 +536,13 @@ class Journal:
     def _waits(self, run_id: str) -> bool:
         """Return whether a run of this process waits for a person's permission."""
         return any(run.id == run_id and run.waiting for run in self._runs.open_runs())
+
+    def _to_resume(self, kind: str, agent: str) -> list[Outline]:
+        """Return an agent's runs that were cut off, and those that waited and can go on."""
+        found = self.runs(state=CUT_OFF, kind=kind, agent=agent)
+        due = [run for run in map(self.run, self._waits_for.due(agent)) if run.kind == kind]
+        waited = [run for run in due if run.state == "waiting"]
+        return sorted([*found, *waited], key=lambda run: run.began) if waited else found
 
     async def begin(
         self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None

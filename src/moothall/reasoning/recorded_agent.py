@@ -16,7 +16,6 @@ from moothall import tracing
 from moothall.agent import CURRENT
 from moothall.arguments import check_function, check_integer
 from moothall.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
-from moothall.journal.find import CUT_OFF
 from moothall.journal.stop_reason import ANSWERED
 from moothall.jsonvalue import as_json, json_text
 from moothall.message import check_message
@@ -130,20 +129,9 @@ class RecordedAgent(ConversationalAgent):
         check_integer(f"agent {self.id!r}: resume_runs: concurrency=", concurrency)
         for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
             check_function(f"agent {self.id!r}: resume_runs: {name}=", fn, "run", optional=True)
-        mine = await asyncio.to_thread(self._to_resume, journal)
-        mine = [each for each in mine if which is None or which(each)]
+        found = await asyncio.to_thread(journal._to_resume, self._kind, str(self.id))
+        mine = [each for each in found if which is None or which(each)]
         return await self._resume_all(mine, deps, budget, concurrency)
-
-    def _to_resume(self, journal: Journal) -> list[Outline]:
-        """Return its runs that were cut off, and those that waited and can go on."""
-        found = journal.runs(state=CUT_OFF, kind=self._kind, agent=str(self.id))
-        due = [run for run in map(journal.run, self._due(journal)) if run.kind == self._kind]
-        waited = [run for run in due if run.state == "waiting"]
-        return sorted([*found, *waited], key=lambda run: run.began) if waited else found
-
-    def _due(self, journal: Journal) -> list[str]:
-        """Return the ids of its runs that wait and can go on."""
-        return journal._waits_for.due(str(self.id))
 
     async def resume_decided(
         self, *, which: Callable[[Outline], bool] | None = None, concurrency: int = 16
@@ -160,7 +148,7 @@ class RecordedAgent(ConversationalAgent):
         journal = self._journal_to_resume()
         check_integer(f"agent {self.id!r}: resume_decided: concurrency=", concurrency)
         now = time.monotonic()
-        due = [id for id in self._due(journal) if self._again.get(id, now) <= now]
+        due = [id for id in journal._waits_for.due(str(self.id)) if self._again.get(id, now) <= now]
         mine = [
             run
             for run in map(journal.run, due)
