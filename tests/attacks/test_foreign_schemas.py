@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
 
 from moothall import Action, InvalidArguments, MoothallError
+from moothall.doors.openai.content import Wrong
+from moothall.doors.openai.input import tools_of
 
 KEYS = ("allOf", "anyOf", "oneOf")
 PATTERNS = (
@@ -153,6 +156,33 @@ def test_foreign_schema_of_any_kind_never_holds_the_process() -> None:
         asked.close()
     assert slow == []
     assert refused > 70
+
+
+CIRCLE = {
+    "type": "object",
+    "$defs": {f"c{n}": {"anyOf": [{"$ref": f"#/$defs/c{m}"} for m in range(5)]} for n in range(5)},
+    "$ref": "#/$defs/c0",
+}
+
+
+@pytest.mark.parametrize(
+    ("named", "parameters", "count"),
+    (("a.{}", {"type": "object"}, 30_000), ("a{}", CIRCLE, 900), ("a.{}", {}, 1000)),
+)
+def test_foreign_tools_of_one_request_are_bounded_together(
+    named: str, parameters: dict[str, Any], count: int
+) -> None:
+    tools = [
+        {"type": "function", "name": named.format(n), "parameters": parameters}
+        for n in range(count)
+    ]
+    begun = time.thread_time()
+    if parameters or count > 1000:
+        with pytest.raises(Wrong, match="tools"):
+            tools_of({"tools": tools})
+    else:
+        assert len({each.name for each in tools_of({"tools": tools}).values()}) == count
+    assert time.thread_time() - begun < 5
 
 
 def test_foreign_schema_of_an_ordinary_kind_is_used_and_tells_what_is_wrong() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import httpx2
@@ -60,6 +60,7 @@ def test_right_token_is_never_refused_for_wrong_ones_of_the_same_address() -> No
             {},
             "https://agents.example/hall/a2a/clerk",
         ),
+        ({"public_url": "https://Agents.Example:443"}, {}, "https://agents.example/a2a/clerk"),
         (
             {"proxies": ["127.0.0.1"]},
             {"host": "agents.example", "x-forwarded-proto": "https"},
@@ -92,11 +93,44 @@ def test_card_names_the_public_address(
         {"proxies": ["nginx"]},
         {"origins": ["app.example"]},
         {"origins": ["https://app.example/path"]},
+        {"origins": "*"},  # and no token
     ),
 )
 def test_address_of_a_wrong_form_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         asgi(clerk(), **given)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ("unknown:x", "[2001:db8::1]:443", "1.2.3.4:55", "::ffff:1.2.3.4", "fe80::1%eth0", ""),
+)
+def test_forwarded_address_of_any_form_is_that_of_a_caller(address: str) -> None:
+    async def main() -> None:
+        async with calling(asgi(clerk(), token="s", proxies=["127.0.0.1"])) as client:
+            for _ in range(25):
+                wrong = {"authorization": "Bearer x", "x-forwarded-for": address}
+                last = await client.get("/v1/models", headers=wrong)
+            assert last.status_code == 429
+            other = {"authorization": "Bearer x", "x-forwarded-for": "::ffff:9.9.9.9"}
+            assert (await client.get("/v1/models", headers=other)).status_code == 401
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("path", ("/v1/models/", "/v1/models/clerk", "/a2a/clerk/v1/tasks/"))
+def test_address_with_a_slash_at_its_end_is_the_same_one(path: str) -> None:
+    async def main() -> None:
+        headers = {**RIGHT, "a2a-version": "1.0"}
+        async with calling(asgi(clerk(), token="s"), base_url="http://agents.example") as client:
+            assert (await client.get(path, headers=headers)).status_code == 200
+            call = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            accept = {**RIGHT, "accept": "application/json, text/event-stream"}
+            found = [await client.post(at, json=call, headers=accept) for at in ("/mcp", "/mcp/")]
+            assert found[0].status_code == found[1].status_code < 500
+            assert not found[1].is_redirect
+
+    asyncio.run(main())
 
 
 def test_card_needs_no_token_and_may_be_kept() -> None:
@@ -109,6 +143,7 @@ def test_card_needs_no_token_and_may_be_kept() -> None:
             assert found.headers["last-modified"].endswith("GMT")
             again = await client.get(CARD, headers={"if-none-match": found.headers["etag"]})
             assert (again.status_code, again.content) == (304, b"")
+            assert (await client.head(CARD)).status_code == 200
             assert (await client.post(CARD)).status_code == 401
             assert (await client.post("/a2a/clerk", json={})).status_code == 401
 
@@ -150,7 +185,7 @@ def asked(text: str) -> dict[str, Any]:
 
 def test_page_of_a_named_origin_may_call_and_no_other() -> None:
     async def main() -> None:
-        app = asgi(clerk(), token="s", origins=["https://app.example"])
+        app = asgi(clerk(), token="s", origins=["https://App.example:443"])
         async with calling(app) as client:
             for path in ("/v1/chat/completions", "/ag-ui", "/mcp"):
                 wants = {"access-control-request-headers": "authorization,content-type"}
@@ -219,7 +254,7 @@ def test_every_stream_sends_a_comment_while_an_action_takes_long() -> None:
 
 
 @pytest.mark.long
-def test_half_a_head_of_a_request_is_not_kept() -> None:
+def test_half_a_request_is_not_kept() -> None:
     served = HTTPServer(asgi(clerk()), "127.0.0.1", 0)
     served.start()
     served.began.result()
@@ -234,9 +269,15 @@ def test_half_a_head_of_a_request_is_not_kept() -> None:
         kept.sendall(b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
         assert kept.recv(100).startswith(b"HTTP/1.1 200")
         kept.sendall(b"GET /v1/mod")  # half of another one
+        head = b"POST /v1/responses HTTP/1.1\r\nhost: evil.example\r\n"  # which is refused
+        for more in (b"content-length: 9999\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n1\r\n"):
+            one = socket.create_connection(served.place, 30)
+            one.sendall(head + more)
+            held.append(one)
         for each in (*held, kept):
-            while each.recv(4096):
-                pass  # until it is closed
+            with suppress(ConnectionError):
+                while each.recv(4096):
+                    each.sendall(b"x")  # until it is closed
             each.close()
     finally:
         served.stop()

@@ -114,14 +114,106 @@ def test_reference_to_an_item_that_the_answer_needs_is_refused() -> None:
 
 def test_chat_history_of_other_clients_is_taken() -> None:
     call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "no JSON"}}
+    custom = {"id": "b", "type": "custom", "custom": {"name": "patch", "input": "+"}}
+    plain = {"id": "c", "function": {"name": "look", "arguments": {"at": 1}}}
+    thought = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "so"}]
     messages = [
+        {"role": "system", "content": None},
         {"role": "user", "content": "look"},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "assistant", "content": None, "tool_calls": [call, custom, plain]},
         {"role": "tool", "tool_call_id": "a", "content": None},
-        {"role": "assistant", "content": "so"},
+        {"role": "tool", "tool_call_id": "b", "content": {"ok": True}},
+        {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "a"}]},
+        {"role": "user", "content": []},
+        {"role": "assistant", "content": thought},
     ]
     body = {"messages": messages, "logprobs": True, "top_logprobs": 2}
     assert seen(body, path="/v1/chat/completions")
+
+
+PDF = "data:application/pdf;base64,AAAA"
+FILE = {"type": "file", "file": {"file_data": PDF, "filename": "a.pdf"}}
+SOUND = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}}
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "part", "block"),
+    (
+        ("/v1/chat/completions", FILE, FILE),
+        ("/v1/chat/completions", SOUND, SOUND),
+        ("/v1/chat/completions", {**PICTURE, "image_url": PICTURE["image_url"]["url"]}, PICTURE),  # type: ignore[index]
+        ("/v1/responses", {"type": "input_file", **FILE["file"]}, FILE),  # type: ignore[dict-item]
+        ("/ag-ui", {"type": "binary", "mimeType": "image/png", "data": "AAAA"}, PICTURE),
+        (
+            "/ag-ui",
+            {
+                "type": "audio",
+                "source": {"type": "data", "value": "AAAA", "mimeType": "audio/mpeg"},
+            },
+            SOUND,
+        ),
+        (
+            "/ag-ui",
+            {
+                "type": "document",
+                "filename": "a.pdf",
+                "source": {"type": "data", "value": "AAAA", "mimeType": "application/pdf"},
+            },
+            FILE,
+        ),
+        (
+            "/ag-ui",
+            {"type": "document", "source": {"type": "url", "value": "https://x.example/a.pdf"}},
+            {"type": "file", "file": {"file_url": "https://x.example/a.pdf"}},
+        ),
+    ),
+)
+def test_file_of_a_client_reaches_the_model(path: str, part: Any, block: Any) -> None:
+    user = {"id": "1", "role": "user", "content": [{"type": "text", "text": "look"}, part]}
+    body = {"input" if path.endswith("responses") else "messages": [user]}
+    ((messages, _),) = seen({**body, "threadId": "t", "runId": "r"}, path=path)
+    assert messages[-1]["content"] == [{"type": "text", "text": "look"}, block]
+
+
+def test_outputs_of_calls_of_any_shape_are_text() -> None:
+    outputs = [
+        ("computer_call", {"type": "computer_screenshot", "image_url": "data:image/png;base64,AA"}),
+        ("shell_call", [{"stdout": "a", "outcome": {"type": "exit"}}]),
+        ("function_call", {"a": 1}),
+        ("function_call", [FILE, {"type": "input_text", "text": "b"}]),
+        ("apply_patch_call", None),
+    ]
+    items: list[dict[str, Any]] = [{"role": "user", "content": "x"}]
+    for number, (kind, output) in enumerate(outputs):
+        items.append({"type": kind, "call_id": f"c{number}", "name": "f", "arguments": "{}"})
+        items.append({"type": f"{kind}_output", "call_id": f"c{number}", "output": output})
+    items.append({"type": "tool_search_call", "call_id": None})
+    items.append({"type": "tool_search_output", "call_id": None, "tools": []})
+    ((messages, _),) = seen({"input": items})
+    assert [each["content"] for each in messages if each["role"] == "tool"] == [
+        '{"type": "computer_screenshot", "image_url": "data:image/png;base64,AA"}',
+        '{"stdout": "a", "outcome": {"type": "exit"}}',
+        '{"a": 1}',
+        "(a file, which cannot be shown here)\nb",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    "tool",
+    (
+        {"type": "function", "name": "look.up"},
+        {"type": "function", "function": {"name": "look.up"}},
+        {"function": {"name": "look.up", "parameters": None}},
+    ),
+)
+@pytest.mark.parametrize("path", ("/v1/chat/completions", "/v1/responses"))
+def test_tool_in_either_form_is_taken(tool: Any, path: str) -> None:
+    user = [{"role": "user", "content": "x"}]
+    body = {"input" if path.endswith("responses") else "messages": user, "tools": [tool]}
+    ((_, names),) = seen(body, path=path)
+    assert names == ["look_up"]
 
 
 # -- AG-UI: several questions at once --------------------------------------------------------------
@@ -201,6 +293,7 @@ MESSAGE = {"messageId": "1", "role": "ROLE_USER", "parts": [TEXT]}
             },
         ),
         ("ListTasks", {"pageSize": 2.0, "pageToken": None, "status": None}),
+        ("SendMessage", {"message": {**MESSAGE, "parts": [{"data": None}]}}),
         ("ListTasks", None),
     ),
 )
@@ -211,6 +304,18 @@ def test_a2a_takes_what_protobuf_writes(method: str, params: Any, path: str) -> 
     ((status, text),) = posted(app, path, call, **{"A2A-Version": "1.0"})
     assert status == 200
     assert "result" in json.loads(text), text
+
+
+def test_a2a_request_that_is_nested_too_deep_is_refused() -> None:
+    deep: Any = 1
+    for _ in range(900):
+        deep = [deep]
+    call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage"}
+    call["params"] = {"message": {**MESSAGE, "later": deep}}
+    app = asgi(ReActAgent("clerk", ScriptedModel(["hello"])))
+    ((status, text),) = posted(app, "/a2a/clerk", call, **{"A2A-Version": "1.0"})
+    assert status == 200
+    assert json.loads(text)["error"]["code"] == -32602
 
 
 # -- the clients themselves ------------------------------------------------------------------------

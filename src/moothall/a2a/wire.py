@@ -145,7 +145,10 @@ def _checks(method: str) -> SchemaValidator:
 
 def check_params(method: str, params: Any) -> dict[str, Any]:
     """Return the parameters of a method, or refuse them."""
-    params = _plain(params)
+    try:
+        params = _plain(params)
+    except RecursionError:
+        raise Fault("INVALID_PARAMS", "params is nested too deep") from None
     wrong = _checks(method).wrong(params)
     if wrong is not None:
         where = render_path(wrong[0], "params")
@@ -159,8 +162,11 @@ def _plain(given: Any, name: str = "") -> Any:
     if isinstance(given, list):
         return [_plain(each, name) for each in given]
     if isinstance(given, dict):
-        named = ((_camel(key), item) for key, item in given.items() if item is not None)
-        return {key: item if key in _ANY else _plain(item, key) for key, item in named}
+        return {
+            _camel(key): item if key in _ANY else _plain(item, _camel(key))
+            for key, item in given.items()
+            if item is not None or key == "data"
+        }
     if name in _WHOLE:
         if isinstance(given, float) and given.is_integer():
             return int(given)
@@ -223,7 +229,8 @@ def part_block(part: dict[str, Any]) -> dict[str, Any] | None:
     if isinstance(raw, str):
         url = f"data:{media};base64,{raw}"
         if media.startswith("audio/"):
-            audio = {"data": raw, "format": media.removeprefix("audio/")}
+            kind = media.removeprefix("audio/").removeprefix("x-")
+            audio = {"data": raw, "format": _SOUNDS.get(kind, kind)}
             return {"type": "input_audio", "input_audio": audio}
     if not isinstance(url, str):
         return None
@@ -233,6 +240,8 @@ def part_block(part: dict[str, Any]) -> dict[str, Any] | None:
     return {"type": "file", "file": {"file_url" if raw is None else "file_data": url, **named}}
 
 
+_SOUNDS: Final = {"mpeg": "mp3", "wave": "wav"}
+"""What providers call the formats of sound, by the names of their media."""
 _DATA_OF: Final = {"image_url": "url", "file": "file_data"}
 
 

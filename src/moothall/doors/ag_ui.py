@@ -24,8 +24,9 @@ from moothall.doors.ag_ui_wire import (
 from moothall.doors.asks import Ask, Asking, Caller, asks_of, waiting_text
 from moothall.doors.callers import sender_of
 from moothall.doors.checks import COMMENT, Send, or_silence, sent_event
+from moothall.doors.openai.content import Wrong
 from moothall.doors.openai.door import Endpoint, parted
-from moothall.doors.openai.input import Wrong, check_conversation
+from moothall.doors.openai.input import check_conversation
 from moothall.doors.refusals import run_error
 from moothall.doors.served import Served, id_in
 from moothall.errors import MoothallError, NoSuchRun, StateError

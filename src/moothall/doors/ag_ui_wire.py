@@ -5,10 +5,15 @@ from __future__ import annotations
 import secrets
 from typing import Any, Final
 
+from moothall.a2a.wire import part_block
 from moothall.doors.asks import Ask
-from moothall.doors.openai.input import Asked, Wrong, chat_completion
+from moothall.doors.openai.content import Wrong
+from moothall.doors.openai.input import Asked, chat_completion
 from moothall.jsonvalue import json_text
 from moothall.provenance import with_sources
+
+_FILES: Final = {"image": "image/*", "audio": "", "video": "", "document": "", "binary": ""}
+"""The parts of a message that are files, with the medium that each has if it states none."""
 
 
 def messages_of(given: Any) -> list[dict[str, Any]]:
@@ -22,28 +27,28 @@ def messages_of(given: Any) -> list[dict[str, Any]]:
             made["tool_call_id"] = made["toolCallId"]
         calls = made.get("toolCalls")
         if "toolCalls" in made:
-            made["tool_calls"] = calls
+            made["tool_calls"] = [*calls] if isinstance(calls, list) else calls
         if isinstance(made.get("content"), list):
             made["content"] = [_part(part) for part in made["content"]]
         before = found[-1] if found else {}
         if before.get("role") == made.get("role") == "assistant" and not made.get("content"):
-            had = before.get("tool_calls") or []
+            had = before.setdefault("tool_calls", [])
             if isinstance(calls, list) and isinstance(had, list):  # each in a message of its own
-                before["tool_calls"] = [*had, *calls]
+                had += calls
                 continue
         found.append(made)
     return found
 
 
 def _part(part: Any) -> Any:
-    """Return a part of a message in the form of chat completions."""
-    source = part.get("source") if isinstance(part, dict) else None
-    if not isinstance(source, dict) or part.get("type") != "image":
+    """Return a part of a message in the form of chat completions; files are of several types."""
+    given = part.get("source", part) if isinstance(part, dict) else None
+    if not isinstance(given, dict) or part.get("type") not in _FILES:
         return part
-    url = source.get("value")
-    if source.get("type") == "data":
-        url = f"data:{source.get('mimeType')};base64,{url}"
-    return {"type": "image_url", "image_url": {"url": url}}
+    about = {"filename": part.get("filename") or given.get("filename")}
+    about["mediaType"] = given.get("mimeType") or _FILES[part["type"]]
+    value = "raw" if given.get("type") == "data" or "data" in given else "url"
+    return part_block({**about, value: given.get("value") or given.get("data") or given.get("url")})
 
 
 def context_of(given: Any) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from moothall.doors.a2a_rest import A2ARest
 from moothall.doors.ag_ui import AGUIDoor
 from moothall.doors.callers import Callers
 from moothall.doors.checks import Receive, Scope, Send
-from moothall.doors.front import NO_FRONT, Front
+from moothall.doors.front import ANY, NO_FRONT, Front
 from moothall.doors.guard import Guard
 from moothall.doors.mcp import MCPDoor
 from moothall.doors.openai.door import OpenAIDoor, nowhere
@@ -111,8 +111,9 @@ def application(
         front: the public address
         resumes: whether it resumes the runs of its agents that have waited; else others do
     """
-    if front.origin and callers.tokens is None:
-        raise ConfigError(f"{front.origin} can be reached from elsewhere: give token=, too")
+    if callers.tokens is None and (front.origin or ANY in front.pages):
+        who = f"{front.origin} can be reached" if front.origin else "every web page may call"
+        raise ConfigError(f"{who} from elsewhere: give token=, too")
     a2a = A2ADoor(served, title, callers.tokens is not None, front)
     doors = _Doors(served, MCPDoor(served, title), a2a, resumes)
     return Guard(doors.app(routes), callers, frozenset(open_paths), front, doors.begin)
@@ -140,8 +141,9 @@ class _Doors:
             *self._ag_ui.routes(),
             Route("/mcp", endpoint=_Passed(lambda: self._answers_mcp)),
         ]
-        for each in routes:  # an id may have line breaks, too
-            each.path_regex = re.compile(each.path_regex.pattern, re.DOTALL)
+        for each in routes:  # an id may have line breaks, too, and clients may add a slash
+            pattern = each.path_regex.pattern.removesuffix("$")
+            each.path_regex = re.compile(f"{pattern}/?$", re.DOTALL)
         return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={404: nowhere})
 
     @asynccontextmanager

@@ -172,7 +172,11 @@ class Attempts:
 def client_of(scope: Scope) -> str:
     """Return the client's address; for IPv6 its network, in which it has billions of addresses."""
     address: str = (scope.get("client") or ("", 0))[0].partition("%")[0]
-    return ipaddress.IPv6Address(address).exploded[:19] if ":" in address else address
+    try:
+        found = ipaddress.IPv6Address(address)
+    except ValueError:  # of IPv4, or what a proxy has passed on
+        return address
+    return str(found.ipv4_mapped or found.exploded[:19])
 
 
 async def body_of(receive: Receive, most_bytes: int) -> bytes:

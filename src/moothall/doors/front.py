@@ -12,6 +12,7 @@ from moothall.errors import ConfigError
 
 ANY: Final = "*"
 """The origin that stands for all."""
+_PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,17 @@ class Front:
             ConfigError: an argument is not valid
         """
         given = [origins] if isinstance(origins, str) else [*origins]
+        pages = []
         for each in given:
-            if each != ANY and (_parts_of(each, "origins=")[1] != "/" or str(each).endswith("/")):
+            page, path = (ANY, "/") if each == ANY else _parts_of(each, "origins=")
+            if path != "/" or str(each).endswith("/"):
                 raise ConfigError(
                     "origins= must be origins such as https://app.example, without a path, "
                     f"or {ANY!r} for all, got {each!r:.80}"
                 )
+            pages.append(page)
         parts = ("", "/") if public_url is None else _parts_of(public_url, "public_url")
-        return cls(*parts, tuple(checked_proxies(proxies)), tuple(str(each) for each in given))
+        return cls(*parts, tuple(checked_proxies(proxies)), tuple(pages))
 
     @property
     def host(self) -> str:
@@ -64,7 +68,7 @@ NO_FRONT: Final = Front()
 
 
 def _parts_of(given: object, name: str) -> tuple[str, str]:
-    """Return the origin and the base path of a public address."""
+    """Return the origin, as browsers state it, and the base path of a public address."""
     wrong = ConfigError(
         f"{name} must be an address such as https://agents.example/moothall/, got {given!r:.80}"
     )
@@ -83,6 +87,8 @@ def _parts_of(given: object, name: str) -> tuple[str, str]:
     if any(each in ("", ".", "..") for each in path.split("/")) and path:
         raise wrong
     named = f"[{host}]" if ":" in host else host
+    if port == _PORTS[found.scheme]:
+        port = None
     return f"{found.scheme}://{named}{f':{port}' if port else ''}", f"/{path}/" if path else "/"
 
 

@@ -99,7 +99,7 @@ class Guard:
             await send({"type": "websocket.close"})
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = path_of(scope)
+        path = path_of(scope).rstrip("/")
         try:
             caller = self._check(scope, path)
             self._callers.note_place(self._place(scope))
@@ -134,7 +134,8 @@ class Guard:
             check_origin(scope, own, "server")
         if not has_tokens:
             return LOCAL
-        is_open = path in self._open or (path.endswith(CARD_PATH) and scope["method"] == "GET")
+        is_card = path.endswith(CARD_PATH) and scope["method"] in ("GET", "HEAD")
+        is_open = path in self._open or is_card
         if is_open and header(scope, "authorization") is None:
             return NOBODY
         scheme, _, given = (header(scope, "authorization") or "").partition(" ")

@@ -137,10 +137,13 @@ def _is_fault(record: logging.LogRecord) -> bool:
 
 
 def _protocol() -> Any:
-    """Return uvicorn's protocol, which closes connections on which a head does not end in time."""
+    """Return uvicorn's protocol, which closes connections on which a request does not end in time.
+
+    That is its head, or a body that is still sent after the answer.
+    """
     from uvicorn.protocols.http import h11_impl
 
-    idle = h11_impl.h11.IDLE
+    idle, body = h11_impl.h11.IDLE, h11_impl.h11.SEND_BODY
 
     class InTime(h11_impl.H11Protocol):  # type: ignore[misc]
         """A connection; a request's head has some seconds to arrive whole."""
@@ -159,8 +162,16 @@ def _protocol() -> Any:
             self._end_watch()
             super().connection_lost(exc)
 
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._watch()
+
+        def _is_due(self) -> bool:
+            answered = self.cycle is not None and self.cycle.response_complete
+            return self.conn.their_state is idle or (answered and self.conn.their_state is body)
+
         def _watch(self) -> None:
-            if self.conn.their_state is not idle:
+            if not self._is_due():
                 self._end_watch()
             elif self._late is None and not self.transport.is_closing():
                 self._late = self.loop.call_later(_HEAD_S, self._is_late)
@@ -172,7 +183,7 @@ def _protocol() -> Any:
 
         def _is_late(self) -> None:
             self._late = None
-            if self.conn.their_state is idle and not self.transport.is_closing():
+            if self._is_due() and not self.transport.is_closing():
                 self.transport.close()
 
     return InTime

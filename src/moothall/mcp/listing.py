@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import time
 import unicodedata
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +28,8 @@ MAX_TOOLS: Final = 1000
 OUTPUT_SCHEMA: Final = "moothall/outputSchema"
 """Where in a tool's `_meta` its output schema is kept from the SDK, which would check by it."""
 _MAX_PAGES: Final = 100
+_MOST_S: Final = 3.0
+"""How many seconds of the processor the schemas of a server's tools may take."""
 _HASHED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
@@ -123,7 +126,8 @@ async def read_offered(client: mcp.Client, name: str) -> Offered:
     has = client.server_capabilities
     tools: dict[str, Definition] = {}
     if has.tools is not None:
-        for tool in await _all(client.list_tools, "tools"):
+        listed, begun = await _all(client.list_tools, "tools"), time.thread_time()
+        for tool in listed:
             is_odd = not 0 < len(tool.name) <= 255 or not tool.name.isprintable()
             if is_odd or tool.name in (RESOURCES, PROMPTS):
                 logger.warning("%s has a tool with an odd name, which is left out", name)
@@ -132,6 +136,8 @@ async def read_offered(client: mcp.Client, name: str) -> Offered:
             if (gives := (data.get("_meta") or {}).get(OUTPUT_SCHEMA)) is not None:
                 data["outputSchema"] = gives
             made = Definition.of(data)
+            if time.thread_time() - begun > _MOST_S:
+                raise MCPServerError("the schemas of its tools take too long to be measured")
             if tools.setdefault(made.name, made) is not made:
                 logger.warning("%s has two tools %.80r; the first is used", name, made.name)
             elif made.fault:

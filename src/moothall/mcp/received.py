@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-from moothall.mcp.listing import OUTPUT_SCHEMA
+from moothall.mcp.listing import MAX_TOOLS, OUTPUT_SCHEMA
 from moothall.text import counted, one_line
 
 if TYPE_CHECKING:
@@ -98,7 +98,9 @@ class Received:
             return None if self._live.fault or method == _UNUSED else item
         self._unasked = 0
         result = getattr(message, "result", None)
-        if isinstance(result, dict) and isinstance(result.get("tools"), list):
+        if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
+            return item
+        if len(result["tools"]) <= MAX_TOOLS:  # a longer list is refused
             self._sift(result)
         return item
 

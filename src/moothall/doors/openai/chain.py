@@ -8,7 +8,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moothall.doors.openai.input import Wrong, settled
+from moothall.doors.openai.content import Wrong
+from moothall.doors.openai.input import settled
 from moothall.doors.openai.output import Response
 from moothall.errors import NoSuchRun
 from moothall.reasoning.conversational import ConversationalAgent

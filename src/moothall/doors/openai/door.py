@@ -22,10 +22,10 @@ from moothall.doors.checks import (
 )
 from moothall.doors.guard import MOST_BYTES
 from moothall.doors.openai.chain import SENDER, Chain, said, thread_of
+from moothall.doors.openai.content import Wrong
 from moothall.doors.openai.form_stream import Form, FormStream
 from moothall.doors.openai.input import (
     Asked,
-    Wrong,
     body_of_request,
     chat_completion,
     check_conversation,

@@ -7,7 +7,7 @@ import time
 from typing import TypeAlias
 
 from moothall.doors.checks import COMMENT, SILENT_S, Send
-from moothall.doors.openai.input import Wrong
+from moothall.doors.openai.content import Wrong
 from moothall.doors.openai.outcome import Outcome
 from moothall.doors.openai.output import HEADERS, ChatCompletion, Kind, Response
 

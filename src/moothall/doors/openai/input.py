@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall.action import Action
 from moothall.action.left import LEFT, left_to_caller
-from moothall.doors.refusals import openai_error
+from moothall.doors.openai.content import Wrong, content_of, text_in
 from moothall.errors import DefinitionError
 from moothall.jsonvalue import Unreadable, json_text, read_json
 from moothall.memory.given import MEANT, meant_by
@@ -18,26 +19,11 @@ from moothall.reasoning.loop.answer import safe_names
 from moothall.text import shorten
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
-_SAFE: Final = re.compile(r"[A-Za-z0-9_-]+")
-_IMAGE: Final = "(an image, which cannot be shown here)"
+_MOST_TOOLS: Final = 1000
+_MOST_S: Final = 1.0
+"""How many seconds of the processor the schemas of all tools may take."""
 _GO_ON: Final = "Continue."
 """What a conversation that ends with an answer asks for."""
-
-
-class Wrong(Exception):
-    """A request cannot be done; the answer is an error in the protocol's form."""
-
-    def __init__(
-        self,
-        message: str,
-        param: str | None = None,
-        code: str | None = None,
-        status: int = 400,
-        type: str = "invalid_request_error",
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.error: dict[str, Any] = openai_error(message, type, param, code)
 
 
 @dataclass(slots=True)
@@ -126,7 +112,7 @@ def chat_completion(given: dict[str, Any]) -> Asked:
     ]
     options = taken(given, "stream_options", dict, {})
     form = taken(given, "response_format", dict, {})
-    tools = tools_of(given, lambda tool: tool.get("function"))
+    tools = tools_of(given)
     return Asked(
         taken(given, "model", str),
         asking(messages),
@@ -189,27 +175,35 @@ def none_of(given: dict[str, Any], *names: str) -> None:
             raise Wrong(f"{name} is not offered by this server", name, "unsupported_parameter")
 
 
-def tools_of(given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> dict[str, Action]:
+def tools_of(given: dict[str, Any]) -> dict[str, Action]:
     """Return the caller's own functions as actions, which the caller executes.
 
     Tools of other types are those of a provider, such as a search: an agent has its own actions.
     """
-    made: dict[str, Action] = {}
+    listed: dict[str, tuple[str, dict[str, Any]]] = {}
     for number, tool in enumerate(taken(given, "tools", list, [])):
         where = f"tools[{number}]"
-        if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
+        kind = tool.get("type", "function" in tool and "function") if type(tool) is dict else None
+        if not isinstance(kind, str):
             raise Wrong(f"{where} must be a tool with a type, such as function", where)
-        if tool["type"] != "function":
+        if kind != "function":
             continue
-        its = function(tool)
+        its = tool.get("function", tool)  # chat completions nest it
         name = its.get("name") if isinstance(its, dict) else None
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in made:
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in listed:
             raise Wrong(f"{where} must have a name of its own of letters, digits and _.:/-", where)
+        listed[name] = where, its
+    if len(listed) > _MOST_TOOLS:
+        raise Wrong(f"tools must be at most {_MOST_TOOLS} functions, got {len(listed)}", "tools")
+    safe, begun = safe_names(listed), time.thread_time()
+    made: dict[str, Action] = {}
+    for name, (where, its) in listed.items():
+        if time.thread_time() - begun > _MOST_S:
+            raise Wrong("the schemas of all tools together take too long to be measured", "tools")
         description = its.get("description") or ""
         parameters = its.get("parameters") or {"type": "object", "properties": {}}
         try:
-            safe = name if _SAFE.fullmatch(name) else safe_names((name, *made))[name]
-            made[name] = left_to_caller(safe, str(description), parameters)
+            made[name] = left_to_caller(safe[name], str(description), parameters)
         except DefinitionError as error:
             raise Wrong(f"{where}: {error}", f"{where}.parameters") from None
     return made
@@ -267,20 +261,18 @@ def chat_message(given: Any, where: str) -> dict[str, Any]:
     role = given.get("role") if isinstance(given, dict) else None
     content = given.get("content") if isinstance(given, dict) else None
     if role in ("system", "developer"):
-        return {"role": "system", "content": _text(content, where)}
+        return {"role": "system", "content": text_in(content, where)}
     if role == "user":
-        return {"role": "user", "content": _content(content, where)}
+        return {"role": "user", "content": content_of(content, where)}
     if role == "tool":
         id = given.get("tool_call_id")
         if not isinstance(id, str):
             raise Wrong(f"{where} must have a tool_call_id", where)
-        return {"role": "tool", "tool_call_id": id, "content": result_of(content, where)}
+        return {"role": "tool", "tool_call_id": id, "content": text_in(content, where)}
     if role != "assistant":
         raise Wrong(f"{where} must have a role of system, user, assistant or tool", where)
-    made: dict[str, Any] = {
-        "role": "assistant",
-        "content": _text(content, where) if content else "",
-    }
+    said = content or given.get("refusal")
+    made: dict[str, Any] = {"role": "assistant", "content": text_in(said, where)}
     calls = given.get("tool_calls") or []
     if not isinstance(calls, list):
         raise Wrong(f"{where}.tool_calls must be a list", where)
@@ -288,7 +280,7 @@ def chat_message(given: Any, where: str) -> dict[str, Any]:
         made["tool_calls"] = [
             call_of(
                 call.get("id") if isinstance(call, dict) else None,
-                call.get("function") if isinstance(call, dict) else None,
+                call.get("function") or call.get("custom") if isinstance(call, dict) else None,
                 where,
             )
             for call in calls
@@ -299,62 +291,14 @@ def chat_message(given: Any, where: str) -> dict[str, Any]:
 def call_of(id: Any, function: Any, where: str) -> dict[str, Any]:
     """Return a call of an earlier answer."""
     name = function.get("name") if isinstance(function, dict) else None
-    text = function.get("arguments") if isinstance(function, dict) else None
-    if not (isinstance(id, str) and isinstance(name, str) and isinstance(text, str)):
-        raise Wrong(f"{where}: a call must have an id, a name and arguments", where)
-    try:
-        args = read_json(text or "{}")
-    except Unreadable:  # what a model once wrote
-        args = {"arguments": text}
+    if not (isinstance(id, str) and isinstance(name, str)):
+        raise Wrong(f"{where}: a call must have an id and a name", where)
+    args = function.get("arguments", {"input": function.get("input")})
+    if not isinstance(args, dict):
+        text = args or "{}"
+        try:
+            args = read_json(text) if isinstance(text, str) else text
+        except Unreadable:  # what a model once wrote
+            args = text
+        args = args if isinstance(args, dict) else {"arguments": text}
     return {"id": id, "name": name, "args": args}
-
-
-def result_of(content: Any, where: str) -> str:
-    """Return the result of a call as text; an image has no place there."""
-    if not content:
-        return ""
-    blocks = _content(content, where)
-    if isinstance(blocks, str):
-        return blocks
-    return "\n".join(each["text"] if each["type"] == "text" else _IMAGE for each in blocks)
-
-
-def _text(content: Any, where: str) -> str:
-    blocks = _content(content, where)
-    if isinstance(blocks, str):
-        return blocks
-    if any(each["type"] != "text" for each in blocks):
-        raise Wrong(f"{where} must be text", where)
-    return "\n".join(each["text"] for each in blocks)
-
-
-def _content(content: Any, where: str) -> str | list[dict[str, Any]]:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list) or not content:
-        raise Wrong(f"{where} must have content: a text, or a list of parts", where)
-    parts = [_part(each, where) for each in content]
-    alone = len(parts) == 1 and parts[0]["type"] == "text"
-    return str(parts[0]["text"]) if alone else parts
-
-
-def _part(given: Any, where: str) -> dict[str, Any]:
-    """Return a part of a message as a block; the interfaces have two forms of each."""
-    kind = given.get("type") if isinstance(given, dict) else None
-    if kind in ("text", "input_text", "output_text") and isinstance(given.get("text"), str):
-        return {"type": "text", "text": given["text"]}
-    if kind == "refusal" and isinstance(given.get("refusal"), str):
-        return {"type": "text", "text": given["refusal"]}
-    if kind == "image_url" and isinstance(given.get("image_url"), dict):
-        return _image(given["image_url"], where)
-    if kind == "input_image":
-        return _image({"url": given.get("image_url"), "detail": given.get("detail")}, where)
-    raise Wrong(f"{where} has a part that is neither text nor an image: {kind!r:.40}", where)
-
-
-def _image(given: dict[str, Any], where: str) -> dict[str, Any]:
-    url, detail = given.get("url"), given.get("detail")
-    if not isinstance(url, str) or not url.startswith(("https://", "http://", "data:image/")):
-        raise Wrong(f"{where} has an image without an http(s) or data URL", where)
-    more = {"detail": detail} if isinstance(detail, str) else {}
-    return {"type": "image_url", "image_url": {"url": url, **more}}

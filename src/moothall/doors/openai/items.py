@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from moothall.doors.openai.content import Wrong, text_in
 from moothall.doors.openai.input import (
     Asked,
-    Wrong,
     asking,
     call_of,
     chat_message,
     chosen,
     none_of,
     renamed,
-    result_of,
     schema_of,
     taken,
     tools_of,
@@ -34,7 +33,7 @@ def response_request(given: dict[str, Any]) -> Asked:
         messages = messages_of_items(taken(given, "input", list))
     form = taken(taken(given, "text", dict, {}), "format", dict, {})
     continues = given.get("previous_response_id") is not None
-    tools = tools_of(given, lambda tool: tool)
+    tools = tools_of(given)
     return Asked(
         taken(given, "model", str),
         asking(messages),
@@ -53,7 +52,7 @@ def messages_of_items(given: list[Any]) -> list[dict[str, Any]]:
     """Return the items of a request as chat messages; calls in a row are one message."""
     made: list[dict[str, Any]] = []
     known = [each for each in given if isinstance(each, dict)]
-    answered = {each.get("call_id") for each in known if _kind(each).endswith("_output")}
+    answered = {_id(each) for each in known if _kind(each).endswith("_output")} - {None}
     for number, item in enumerate(given):
         where = f"input[{number}]"
         if not isinstance(item, dict):
@@ -67,10 +66,11 @@ def messages_of_items(given: list[Any]) -> list[dict[str, Any]]:
             call = call_of(item.get("call_id"), _function(item, kind), where)
             made[-1].setdefault("tool_calls", []).append(call)
         elif kind.endswith("_output"):
-            if _id(item) is None:
+            if (id := _id(item)) is not None:
+                content = text_in(item.get("output"), where)
+                made.append({"role": "tool", "tool_call_id": id, "content": content})
+            elif kind == "function_call_output":
                 raise Wrong(f"{where} must have a call_id", where)
-            content = result_of(item.get("output"), where)
-            made.append({"role": "tool", "tool_call_id": item["call_id"], "content": content})
         elif kind == "item_reference" and not str(item.get("id")).startswith("rs_"):
             raise Wrong(f"{where} names an item of another response: send the item itself", where)
         # All else, such as reasoning or a search that a provider made, no other model can use.

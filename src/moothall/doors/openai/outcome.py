@@ -10,7 +10,8 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from moothall.doors.asks import waiting_text
-from moothall.doors.openai.input import Asked, Wrong
+from moothall.doors.openai.content import Wrong
+from moothall.doors.openai.input import Asked
 from moothall.doors.refusals import refusal_of
 from moothall.errors import ConfigError, ContextOverflow, UnknownPrice
 from moothall.journal.entry import Wait

@@ -6,7 +6,8 @@ import time
 from typing import Any, Final, Literal, TypeAlias
 
 from moothall.doors.checks import Send, as_json, sent_event
-from moothall.doors.openai.input import Asked, Wrong
+from moothall.doors.openai.content import Wrong
+from moothall.doors.openai.input import Asked
 from moothall.doors.openai.outcome import Outcome
 from moothall.jsonvalue import json_text
 from moothall.models.protocol import Usage

@@ -10,7 +10,8 @@ from moothall.action.left import LEFT
 from moothall.doors.callers import sender_of
 from moothall.doors.checks import Send
 from moothall.doors.openai.chain import SENDER, Chain, previous_of, run_of, thread_of
-from moothall.doors.openai.input import Asked, Wrong
+from moothall.doors.openai.content import Wrong
+from moothall.doors.openai.input import Asked
 from moothall.doors.openai.outcome import Outcome, failure, resting, turns_of
 from moothall.doors.openai.output import Response, send_json
 from moothall.doors.served import Served
