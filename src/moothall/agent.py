@@ -6,10 +6,9 @@ An agent is a class with `@action` methods.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
 
 from moothall.action import Action, MarkedOptions, action
@@ -17,19 +16,10 @@ from moothall.approval import ApprovalRequest, Approver, approve, check_approver
 from moothall.approval.approval import Decision
 from moothall.arguments import check_boolean, check_integer, unknown_argument
 from moothall.dispatch import AgentToolbox
-from moothall.errors import DefinitionError, NotInSpace
-from moothall.message import (
-    Envelope,
-    Message,
-    address,
-    check_args,
-    check_message,
-    in_reply,
-    seconds_until,
-)
-from moothall.posting import Mailbox, Pending
+from moothall.message import address
+from moothall.messaging import Messaging
 from moothall.threads import plain_or_async
-from moothall.workflow import Workflow, block_actions, not_found, note_on, own_actions
+from moothall.workflow import block_actions, not_found, note_on, own_actions
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -60,6 +50,10 @@ class Handling(Protocol):
     @property
     def answered_thread(self) -> str | None:
         """For an answer: the thread that sent the request; empty for the agent's own."""
+
+    @property
+    def heard(self) -> Callable[[dict[str, Any]], None] | None:
+        """Takes what its handler streams, if the sender of a request listens."""
 
     @property
     def within(self) -> str | None:
@@ -98,7 +92,7 @@ class AnySpace(Protocol):
         """Close the space."""
 
 
-class Agent(Workflow):
+class Agent(Messaging):
     """An identity with actions, and a step, `run()`, to which its blocks belong.
 
     Args:
@@ -120,13 +114,11 @@ class Agent(Workflow):
         DefinitionError: an action's signature cannot be described, or an argument is wrong
     """
 
-    id: str | int
     receive_own_broadcasts: bool = True
     concurrency: int = 1
     approver: Approver | None = None
     deps: Any = None
     budget: Budget | None = None
-    _mailbox: Mailbox | None = None
     _lanes: int = 16
     """How many lanes are handled side by side."""
     _moothall_actions: ClassVar[dict[str, tuple[str, MarkedOptions]]]
@@ -260,87 +252,6 @@ class Agent(Workflow):
     def _resumes(self, action: str) -> bool:
         """Return whether an action that a killed process had begun resumes when called again."""
         return False
-
-    def send(
-        self,
-        message: Message | dict[str, Any],
-        *,
-        delay: float | None = None,
-        at: datetime | None = None,
-    ) -> None:
-        """Send a message without waiting. Its result or error comes back as a message.
-
-        Args:
-            message: to an agent, to a group (`#NAME`), or to all agents (`*`)
-            delay: seconds until it is delivered, up to 300 days; over RabbitMQ it waits there
-            at: when it is delivered, in place of `delay`; a datetime without a zone is local time
-
-        Raises:
-            InvalidMessage: the message does not conform to the schema
-            ConfigError: `delay` or `at` is not valid
-            NotInSpace: the agent is in no space
-        """
-        mailbox = self._mailbox
-        if mailbox is None:
-            raise self._not_in_space("send")
-        envelope = self._outgoing(message, mailbox.id)
-        later = delay is not None or at is not None
-        mailbox.send(envelope, delay=seconds_until(delay, at) if later else 0.0)
-
-    def _outgoing(self, message: Message | dict[str, Any], id: str) -> Envelope:
-        """Return a message to send, with what travels beside it."""
-        return in_reply(self, check_message(message, id))
-
-    def request(
-        self, message: Message | dict[str, Any], timeout: float | None = 300, wait: bool = False
-    ) -> Pending[Any]:
-        """Send a message and return its pending value.
-
-        Args:
-            message: to one agent; not to `*`
-            timeout: seconds until the request ends as `RequestTimeout`; None for no limit
-            wait: whether to wait, until the deadline, for an agent that is not there, rather than
-                end as `AgentNotFound`
-
-        Returns:
-            An object to await, or to wait for in a thread with `.result()`. Dropping it cancels.
-
-        Raises:
-            InvalidMessage: the message does not conform to the schema
-            NotInSpace: the agent is in no space
-        """
-        mailbox = self._mailbox
-        if mailbox is None:
-            raise self._not_in_space("request")
-        return mailbox.request(in_reply(self, check_message(message, mailbox.id)), timeout, wait)
-
-    def ask(
-        self,
-        to: str | int,
-        action: str,
-        /,
-        *unnamed: Never,
-        timeout: float | None = 300,
-        **args: Any,
-    ) -> Pending[Any]:
-        """Call an action of another agent with these arguments, by name: a short `request`.
-
-        `timeout` is the request's; `request` calls an action with a parameter of that name.
-        """
-        if unnamed:
-            text = f"ask({to!r}, {action!r}, …) takes the action's arguments by name: a=1"
-            raise DefinitionError(text)
-        mailbox = self._mailbox
-        if mailbox is None:
-            raise self._not_in_space("ask")
-        plain = type(to) is str and 0 < len(to) < 256 and to.isascii()
-        if plain and type(action) is str and 0 < len(action) < 256 and action.isascii():
-            parts = (mailbox.id, to, action, check_args(args), None, None, None, None)
-            return mailbox.request(in_reply(self, tuple.__new__(Envelope, parts)), timeout)
-        return self.request({"to": to, "action": {"name": action, "args": args}}, timeout)
-
-    def _not_in_space(self, what: str) -> NotInSpace:
-        return NotInSpace(f"agent {self.id!r} cannot {what}: it is in no space (or has left it)")
 
     # -- callbacks ---------------------------------------------------------------------------------
     # Each may be `def` or `async def`; `def` ones run in a worker thread.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from base64 import b64encode
 from collections.abc import Callable
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -35,6 +36,10 @@ _SMALLEST_INT = -_LARGEST_INT  # a name of its own: negating so long a number ta
 _INFINITY = float("inf")
 _BELOW_INFINITY = -_INFINITY
 
+# What is converted, besides what JSON has.
+_TYPES = 1
+_BYTES = 2
+
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _AS_TEXT = (PurePath, UUID, Decimal, IPv4Address, IPv6Address)
 
@@ -56,13 +61,14 @@ class NotJSON(MoothallError, ValueError):
         return f"{self.path}: {self.reason}" if self.path else self.reason
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: Any, *, with_bytes: bool = False) -> Any:
     """Return `value` as plain JSON data that shares nothing mutable with it, or raise NotJSON.
 
     Enum members become their value, dataclasses and pydantic models objects, tuples, sets and named
     tuples arrays (sets sorted), dates, times, durations, UUIDs, paths, decimals and IP addresses
-    strings. All else is refused, such as numbers that are not finite, keys that are not strings,
-    lone surrogates, cycles, more than 100 levels and more than about 16 MiB.
+    strings; `with_bytes`, bytes become base64. All else is refused, such as numbers that are not
+    finite, keys that are not strings, lone surrogates, cycles, more than 100 levels and more than
+    about 16 MiB.
     """
     kind = type(value)
     if value is None or kind is bool:
@@ -71,17 +77,17 @@ def to_json(value: Any) -> Any:
         return value
     if kind is str and len(value) < 4096 and value.isascii():
         return value
-    return _copied(value, "", _DEEPEST_VALUE, widen=True)
+    return _copied(value, "", _DEEPEST_VALUE, _TYPES | _BYTES if with_bytes else _TYPES)
 
 
-def copy_json(value: Any, path: str = "") -> Any:
+def copy_json(value: Any, path: str = "", *, with_bytes: bool = False) -> Any:
     """Return a copy of JSON data that shares nothing mutable with it, or raise NotJSON.
 
     Subclasses of the JSON types (an `IntEnum` member, an `OrderedDict`) are reduced to the plain
     type and tuples to lists, as `json.dumps` does it. All else is refused, with the limits of
     `to_json`. `path` is the start of the path that an error names.
     """
-    return _copied(value, path, _DEEPEST_COPY, widen=False)
+    return _copied(value, path, _DEEPEST_COPY, _BYTES if with_bytes else 0)
 
 
 def weight(value: Any) -> int:
@@ -111,7 +117,7 @@ class _Refused(Exception):
         self.way: list[str | int] = []
 
 
-def _copied(value: Any, start: str, levels: int, *, widen: bool) -> Any:
+def _copied(value: Any, start: str, levels: int, widen: int) -> Any:
     if type(value) is dict and len(value) <= 8:
         copy = value.copy()
         for key, item in copy.items():  # a small flat object, as most are; all else is copied below
@@ -137,7 +143,7 @@ def _copied(value: Any, start: str, levels: int, *, widen: bool) -> Any:
         raise NotJSON(start, "nested too deep for the stack that is left") from None
 
 
-def _copy(value: Any, levels: int, room: list[int], widen: bool) -> Any:
+def _copy(value: Any, levels: int, room: list[int], widen: int) -> Any:
     """Copy, reduce or convert anything, at most `levels` deep; `room[0]` bytes are counted down."""
     # By the type, not by isinstance: an object may claim a class that it does not have.
     kind = type(value)
@@ -145,7 +151,7 @@ def _copy(value: Any, levels: int, room: list[int], widen: bool) -> Any:
         return _items(value.copy(), levels, room, widen)
     if value is None or kind is bool:
         return value
-    if widen and issubclass(kind, Enum):
+    if widen & _TYPES and issubclass(kind, Enum):
         return _copy(_read(kind, lambda: value.value), levels, room, widen)
     if issubclass(kind, str):
         return _text(str.__str__(value), room)
@@ -163,7 +169,9 @@ def _copy(value: Any, levels: int, room: list[int], widen: bool) -> Any:
         return _items(_read(kind, lambda: dict(value)), levels, room, widen)
     if issubclass(kind, (list, tuple)):
         return _items(_read(kind, lambda: list(value)), levels, room, widen)
-    if widen:
+    if widen & _BYTES and issubclass(kind, (bytes, bytearray)):
+        return _text(_read(kind, lambda: b64encode(value).decode()), room)
+    if widen & _TYPES:
         if issubclass(kind, _AS_TEXT):
             return _text(_read(kind, lambda: str(value)), room)
         if issubclass(kind, (date, time)):
@@ -187,11 +195,11 @@ def _copy(value: Any, levels: int, room: list[int], widen: bool) -> Any:
     raise _Refused(f"{kind.__name__} is not JSON")
 
 
-def _items(copy: Any, levels: int, room: list[int], widen: bool) -> Any:
+def _items(copy: Any, levels: int, room: list[int], widen: int) -> Any:
     """Replace the items of a dict or list, which no other code holds, by copies; fast if plain."""
     left = room[0] - _CONTAINER_BYTES - _ITEM_BYTES * len(copy)
     if levels == 0:
-        deepest = _DEEPEST_VALUE if widen else _DEEPEST_COPY
+        deepest = _DEEPEST_VALUE if widen & _TYPES else _DEEPEST_COPY
         raise _Refused(f"nested deeper than {deepest} levels, or contains itself")
     if left < 0:
         raise _Refused(_TOO_LARGE)

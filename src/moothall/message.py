@@ -11,7 +11,7 @@ A message is a plain dict::
     }
 
 `args` may be left out; unknown keys are refused. Every value is JSON data and copied, so later
-changes of the sender's dict have no effect.
+changes of the sender's dict have no effect; bytes become base64 text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 from moothall import tracing
 from moothall.arguments import check_seconds
 from moothall.errors import ConfigError, DefinitionError, InvalidId, InvalidMessage
-from moothall.jsonvalue import NotJSON, copy_json
+from moothall.jsonvalue import NotJSON, copy_json, to_json
 
 BROADCAST = "*"
 """The `to` of a message to every agent."""
@@ -246,9 +246,18 @@ def check_args(args: dict[str, Any]) -> dict[str, Any]:
     return args
 
 
+def typed_args(args: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of any type that has a JSON form, as JSON data."""
+    try:
+        made: dict[str, Any] = to_json(args, with_bytes=True)
+        return made
+    except NotJSON as error:
+        raise InvalidMessage(f"action.args.{error.path}", error.reason) from None
+
+
 def _copy(value: Any, path: str) -> Any:
     try:
-        return copy_json(value, path)
+        return copy_json(value, path, with_bytes=True)
     except NotJSON as error:
         raise InvalidMessage(error.path or path, error.reason) from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from moothall.approval import Approver
 from moothall.message import Envelope
@@ -25,6 +25,35 @@ class Pending(Protocol[T_co]):
 
     def done(self) -> bool:
         """Return whether the request has ended."""
+
+
+class TypedPending(Generic[T]):
+    """A request under way whose value is read as the type that the asked action returns."""
+
+    __slots__ = ("_pending", "_read")
+
+    def __init__(self, pending: Pending[Any], read: Callable[[Any], T]) -> None:
+        self._pending = pending
+        self._read = read
+
+    def __await__(self) -> Generator[Any, None, T]:
+        value = yield from self._pending.__await__()
+        return self._read(value)
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait in a thread; return the value, or raise the error that ended the request."""
+        return self._read(self._pending.result(timeout))
+
+    def cancel(self) -> None:
+        """End the request as `RequestCancelled`; the receiver's action is cancelled too."""
+        self._pending.cancel()
+
+    def done(self) -> bool:
+        """Return whether the request has ended."""
+        return self._pending.done()
+
+    def __repr__(self) -> str:
+        return repr(self._pending)
 
 
 class Mailbox(Protocol):

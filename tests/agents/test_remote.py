@@ -15,6 +15,8 @@ from moothall import (
     AgentNotFound,
     AMQPOptions,
     AMQPSpace,
+    Call,
+    Conversation,
     DualActAgent,
     DualActConfig,
     NativeSpace,
@@ -109,6 +111,51 @@ def test_an_answer_is_read_by_the_schema_and_asked_for_once_more(
     faults = [each[-1]["content"] for each in model.received[1:]]
     assert all("Answer with JSON alone" in fault for fault in faults)
     assert reply.detail == "" if reason == "done" else "Answer with JSON alone" in reply.detail
+
+
+def add_numbers(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def read_all(stream: Any) -> list[Any]:
+    return [event async for event in stream]
+
+
+def test_remote_agent_streams_what_the_other_agent_streams(spaces: tuple[Any, Any]) -> None:
+    there, here = spaces
+    turns = [Call("1", "add_numbers", {"a": 1, "b": 2}), "It is three."]
+    worker = there.add(ReActAgent("worker", ScriptedModel(turns), actions=[add_numbers]))
+    shown: list[Any] = []
+    worker.watch(shown.append)
+    remote = RemoteAgent(here.add(Agent("me")), "worker")
+    watched: list[Any] = []
+    remote.watch(watched.append)
+    events = asyncio.run(read_all(remote.stream("How much?", thread="sums", run_id="r")))
+    assert [each.kind for each in events] == [each.kind for each in shown]
+    assert [each.kind for each in watched] == [each.kind for each in events]
+    assert "".join(each.text for each in events if each.kind == "text") == "It is three."
+    (call,) = (each for each in events if each.kind == "call_started")
+    assert (call.agent, call.action, call.args) == ("worker", "add_numbers", {"a": 1, "b": 2})
+    assert {(each.run_id, each.thread) for each in events} == {("r", "sums")}
+    assert events[-1].reply.text == "It is three."
+
+
+def test_remote_agent_streams_a_group_and_a_chat_agent(spaces: tuple[Any, Any]) -> None:
+    there, here = spaces
+    members = [ReActAgent(id, ScriptedModel([f"I am {id}."])) for id in ("Ann", "Bob")]
+    there.add(Conversation(members, max_turns=2, id="team"))
+    there.add(ChattyAI("chatty", ScriptedModel(["Hello there."])))
+    me = here.add(Agent("me"))
+    events = asyncio.run(read_all(RemoteAgent(me, "team").stream("Hi")))
+    assert [each.speaker for each in events if each.kind == "turn_started"] == ["Ann", "Bob"]
+    assert [each.utterance.text for each in events if each.kind == "turn_ended"] == [
+        "I am Ann.",
+        "I am Bob.",
+    ]
+    assert [each.agent for each in events if each.kind == "done"] == ["Ann", "Bob", "team"]
+    events = asyncio.run(read_all(RemoteAgent(me, "chatty").stream("Hi")))
+    assert "".join(each.text for each in events[:-1]) == "Hello there."
 
 
 @pytest.mark.parametrize("far", ("H", "R"))

@@ -639,6 +639,53 @@ def test_agents_that_wait_for_each_other_get_a_deadlock_and_go_on(
     assert me.ask("A", "echo", value="after").result(timeout=WAIT_S) == "after"
 
 
+@pytest.mark.parametrize("timeout", (300, None))
+def test_deadlock_behind_an_agent_that_is_free_itself_is_found(
+    space: Any, timeout: float | None
+) -> None:
+    begun, together = threading.Semaphore(0), Gate()
+
+    async def pass_on(agent: Agent, value: Any) -> Any:
+        return await agent.ask("C", "echo", timeout=timeout, value=value)
+
+    async def ask(agent: Agent, to: str) -> Any:
+        begun.release()
+        await together
+        return await agent.ask(to, "do" if to == "B" else "echo", timeout=timeout, value=agent.id)
+
+    for id, of_id in (("A", ask), ("B", pass_on), ("C", ask)):
+        space.add(Doer(id, of_id, concurrency=4 if id == "B" else 1))
+    me = space.add(Agent("me"))
+    asked = [me.ask("A", "do", value="B"), me.ask("C", "do", value="A")]
+    for _ in asked:
+        assert begun.acquire(timeout=WAIT_S)
+    together.open()
+    ended = [outcome(each) for each in asked]
+    assert sorted(each.startswith("Deadlock") for each in ended) == [False, True]
+
+
+def outcome(request: Any) -> str:
+    try:
+        return str(request.result(timeout=WAIT_S))
+    except ActionError as error:
+        return f"{error.type}: {error.text}"
+
+
+def test_deadlock_that_the_end_of_another_request_leaves_is_found(space: Any) -> None:
+    async def both(agent: Agent, to: str) -> Any:
+        return await asyncio.gather(agent.ask("held", "hold"), agent.ask(to, "echo", value=1))
+
+    held = space.add(Holder("held", concurrency=2))
+    for id in "AB":
+        space.add(Doer(id, both))
+    me = space.add(Agent("me"))
+    asked = [me.ask(id, "do", value=to) for id, to in ("AB", "BA")]
+    held.begun.wait_for(2)
+    held.gate("one").open()
+    ended = [outcome(each) for each in asked]
+    assert sorted(each.startswith("Deadlock") for each in ended) == [False, True]
+
+
 def test_agent_that_waits_for_more_than_a_blocked_one_is_no_deadlock(space: Any) -> None:
     async def first_of_both(agent: Agent, value: Any) -> Any:
         asked = [asyncio.ensure_future(wait(agent.ask(to, "hold"))) for to in ("B", "C")]

@@ -377,3 +377,39 @@ def test_many_lanes_come_and_go_in_order(space: Any, load: Any) -> None:
     for name in laned.begun:
         assert wanted[name[0]].popleft() == name
     assert not any(wanted.values())
+
+
+class Talker(Agent):
+    """Has one lane for all, as an agent with one conversation has."""
+
+    def __init__(self, id: str, together: threading.Barrier) -> None:
+        super().__init__(id)
+        self.together = together
+
+    def _lane(self, message: dict[str, Any], handling: Any) -> str | None:
+        return "all"
+
+    @action
+    def talk(self, to: str) -> Any:
+        self.together.wait(WAIT_S)
+        return self.ask(to, "listen").result(WAIT_S)
+
+    @action
+    async def listen(self) -> str:
+        return self.id
+
+
+def test_lanes_of_agents_that_wait_for_each_other_get_a_deadlock(space: Any) -> None:
+    together = threading.Barrier(2)
+    for id in "AB":
+        space.add(Talker(id, together))
+    me = space.add(Agent("me"))
+    asked = [me.ask(id, "talk", to=to) for id, to in ("AB", "BA")]
+    ended = []
+    for each in asked:
+        try:
+            ended.append(each.result(WAIT_S))
+        except ActionError as error:
+            ended.append(error.type)
+    assert sorted(ended)[1] == "Deadlock"
+    assert me.ask("A", "listen").result(WAIT_S) == "A"

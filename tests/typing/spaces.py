@@ -76,3 +76,19 @@ async def total(agent: Calculator) -> int:
     await agent.add("1", 2)  # error
     result: int = await agent.ask("Calculator", "add", a=1, b=2)
     return result
+
+
+class Plain(Agent):
+    @action
+    def sort(self, names: list[str], reverse: bool = False) -> list[str]:
+        return sorted(names, reverse=reverse)
+
+
+async def typed_answers(agent: Agent) -> None:
+    assert_type(await agent.ask("Calculator", Calculator.add, a=1, b=2), int)
+    assert_type(await agent.ask("Calculator", Calculator.add, timeout=5, a=1, b=2), int)
+    assert_type(agent.ask("plain", Plain.sort, names=["b"]).result(), list[str])
+    assert_type(agent.ask("plain", Plain.sort, timeout=None, names=["b"]).result(5), list[str])
+    await agent.ask("Calculator", Calculator.add, a="1", b=2)  # error
+    await agent.ask("Calculator", Calculator.add, a=1)  # error
+    await agent.ask("Calculator", "add", 1, 2)  # error

@@ -114,7 +114,7 @@ class ChattyAI(Threaded):
         Returns:
             What the agent answers
         """
-        kept = self._kept.take(self._thread_of_message(thread))
+        kept = self._take_thread(self._thread_of_message(thread))
         mine = Replying(self, kept.id, kept.turns)
         try:
             with within(REPLYING, (*REPLYING.get(), mine)):
@@ -152,12 +152,16 @@ class ChattyAI(Threaded):
     async def _answer(self, system: str, prompt: list[dict[str, Any]]) -> str:
         if system:
             prompt.insert(0, {"role": "system", "content": system})
-        if not self._watchers:
+        watchers, listener, id = self._watchers, self._listener(), str(self.id)
+        if not watchers and listener is None:
             return self._text_of(await answer_of(self.model, prompt))
-        watchers, id = self._watchers, str(self.id)
 
         def tell(part: TextPiece | ReasoningPiece) -> None:
-            watchers.tell(replace(part, agent=id))
+            piece = replace(part, agent=id)
+            if watchers:
+                watchers.tell(piece)
+            if listener is not None:
+                listener(piece)
 
         return self._text_of(await heard(self.model, prompt, None, tell))
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from moothall.agent import Agent
@@ -14,7 +18,10 @@ from moothall.reasoning.checked_parts import check_part
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.stream import event_of_json
 from moothall.reasoning.thread import Thread
+from moothall.spaces.delivery import HEARD
+from moothall.threads import within
 
 _MOST_OBSERVED: Final = 100
 
@@ -27,7 +34,7 @@ class RemoteAgent(ConversationalAgent):
     threads. Messages carry text; a schema is used here only, to read the answer: after one that
     does not follow it, the other agent is asked once more, with the fault. The last hundred
     observations since the last reply are sent with the next request. A request that ends without
-    its value raises as `request` does.
+    its value raises as `request` does. `stream` yields the events of the other agent's reply.
 
     Args:
         via: our agent that asks; it must be in a space
@@ -66,8 +73,11 @@ class RemoteAgent(ConversationalAgent):
         if request.thread is not None and await self._has_threads():
             args["thread"] = request.thread
         message = {"to": str(self.id), "action": {"name": "say", "args": args}}
+        hear = self._hears(request)
         for _ in ("first", "again"):
-            value = await self._via.request(message, self._timeout)
+            with within(HEARD, hear):
+                asked = self._via.request(message, self._timeout)
+            value = await asked
             text, fault = json_text(value), ""
             if request.answer is None:
                 break
@@ -82,6 +92,24 @@ class RemoteAgent(ConversationalAgent):
             {"role": "assistant", "content": text},
         ]
         return Reply(text, value, messages, [], Usage(), reason, fault, None, request.run_id)
+
+    def _hears(self, request: ReplyRequest) -> Callable[[dict[str, Any]], None] | None:
+        """Return what takes the events of the other agent, as JSON data, if somebody listens."""
+        emit, loop = request.emit, asyncio.get_running_loop()
+        if emit is None:
+            return None
+
+        def hear(piece: dict[str, Any]) -> None:
+            if (event := event_of_json(piece)) is None:
+                return
+            event = replace(event, **request.of_run)
+            if asyncio._get_running_loop() is loop:
+                emit(event)
+            else:
+                with suppress(RuntimeError):  # the reader's loop has ended
+                    loop.call_soon_threadsafe(emit, event)
+
+        return hear
 
     async def _has_threads(self) -> bool:
         """Return whether the other agent's `say` has the argument `thread`; ask only once."""

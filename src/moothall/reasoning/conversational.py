@@ -511,10 +511,11 @@ class ConversationalAgent(Threaded):
         handling = CURRENT.get()
         if around := outer or getattr(handling, "replies", ()):
             mine.nest(around)
-        threads = self._kept
-        thread = request.state = threads.take(request.thread)
+        thread = request.state = self._take_thread(request.thread)
         if outer or handling is not None or thread.texts is not None or is_adrift():
             note_content(request, self)
+        if request.emit is None and not outer:
+            request.emit = self._listener()
         turns = mine.turns = thread.turns
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
         nested = (outer and any(each.turns is turns and each.open for each in outer)) or (
@@ -561,8 +562,7 @@ class ConversationalAgent(Threaded):
         return approver_of_group(self) if approver is None else approver
 
     async def _observe(self, item: dict[str, Any], thread: str | None) -> None:
-        threads = self._kept
-        state = threads.take(thread)
+        state = self._take_thread(thread)
         try:
             if self._hooks:
                 await observe_with_hooks(self, item, state)

@@ -114,6 +114,7 @@ class Group(RecordedAgent):
         for name, its in theirs.items():
             members[name].load_state_dict(its)
         self._threads = kept
+        self._note_threads(*kept)
 
     def _loaded(self, given: Any, whose: str) -> Any:
         return loaded(self._state_type, given, whose)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Self
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any, Final, Generic, Self, get_args, get_type_hints
 
 from typing_extensions import TypeVar
 
 from moothall.arguments import check_function
 from moothall.errors import DefinitionError
 from moothall.journal.stop_reason import StopReason
-from moothall.models.protocol import Usage
+from moothall.models.protocol import ChatMessage, Usage
 from moothall.reasoning.events import Done, Event
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.state import codec_of, dumped, reply_json, reply_of_json
 from moothall.text import error_message
 from moothall.threads import Channel, failing, settle
 
@@ -24,6 +27,43 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 T = TypeVar("T")
 R_co = TypeVar("R_co", bound=Reply[Any], covariant=True, default=Reply[Any])
+
+
+_KINDS: Final[dict[str, type[Any]]] = {each.kind: each for each in get_args(Event)}
+
+
+def event_json(event: Event) -> dict[str, Any]:
+    """Return an event as JSON data for another process."""
+    if isinstance(event, Done):  # of a participant of a conversation
+        return {"kind": event.kind, "agent": event.agent, "reply": reply_json(event.reply)}
+    parts = {name: value for name, value in dumped(event).items() if not name.startswith("_")}
+    return {"kind": event.kind, **parts}
+
+
+def event_of_json(given: Mapping[str, Any]) -> Event | None:
+    """Return the event in JSON data; None if this program does not know it."""
+    kind = _KINDS.get(str(given.get("kind")))
+    if kind is None:
+        return None
+    try:
+        if kind is Done:
+            return Done(str(given["agent"]), reply_of_json(given["reply"]))
+        parts = {
+            name: codec_of(dict if hint is ChatMessage else hint).load(given[name])
+            for name, hint in _fields_of(kind).items()
+            if name in given
+        }
+        made: Event = kind(**parts)
+        return made
+    except (ValueError, TypeError, LookupError) as error:
+        logger.debug("an event of another agent cannot be read: %s", error)
+        return None
+
+
+@cache
+def _fields_of(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {each.name: hints[each.name] for each in fields(kind) if each.name[0] != "_"}
 
 
 class _Events(Channel[Any]):

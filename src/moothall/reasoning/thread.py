@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import unquote
 
 from moothall.memory.memory import Memory
 from moothall.memory.results import Results
@@ -241,6 +242,11 @@ def thread_of_sender(sender: str, thread: str | None = None) -> str:
     if len(id) > 255 or id.startswith("sha256:"):
         id = f"sha256:{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
     return id
+
+
+def sender_of_thread(id: str) -> str:
+    """Return the sender of a thread; empty if the id does not tell it, since it was too long."""
+    return "" if id.startswith("sha256:") else unquote(id.partition("/")[0])
 
 
 def _quoted(sender: str) -> str:

@@ -14,8 +14,8 @@ from moothall.message import Envelope, Message
 from moothall.models.base import prepare
 from moothall.reasoning.reply_context import own_reply, thread_of_caller
 from moothall.reasoning.reply_request import AnswerSchema, thread_id
-from moothall.reasoning.stream import Watchers
-from moothall.reasoning.thread import Thread, Threads, thread_of_sender
+from moothall.reasoning.stream import Watchers, event_json
+from moothall.reasoning.thread import Thread, Threads, sender_of_thread, thread_of_sender
 from moothall.threads import WORKERS
 
 if TYPE_CHECKING:
@@ -64,6 +64,12 @@ class Threaded(Agent):
         """
         (self._watchers or Watchers()).remove(callback)
 
+    def _listener(self) -> Callable[[Event], None] | None:
+        """Return what passes events on to the sender of the request, if that listens."""
+        handling = CURRENT.get()
+        heard = None if handling is None or handling.agent is not self else handling.heard
+        return None if heard is None else lambda event: heard(event_json(event))
+
     async def prepare(self) -> None:
         """Do now what its first reply would do once: imports, loading weights, opening files.
 
@@ -108,12 +114,27 @@ class Threaded(Agent):
             threads = self.__dict__.setdefault("_threads", Threads(self._together))
         return threads
 
+    def _take_thread(self, id: str | None) -> Thread:
+        """Return a thread for a use, which `_release` ends."""
+        thread = self._kept.take(id)
+        self._note_threads(thread)
+        return thread
+
+    def _note_threads(self, *threads: Thread) -> None:
+        """Let the space tell this agent when the senders of these threads leave."""
+        space = None if self._mailbox is None else self._mailbox.space
+        if (note := getattr(space, "_note_keeper", None)) is not None:
+            for each in threads:
+                if each.id is not None:
+                    note(self, sender_of_thread(each.id))
+
     def _thread_to_steer(self, thread: str | int | None) -> Thread:
         threads = self._kept
         if self.shared or thread == "":
             return threads.default
         if thread is not None:
-            return threads.get(thread_id(thread))
+            self._note_threads(found := threads.get(thread_id(thread)))
+            return found
         under_way = threads.under_way()
         if len(under_way) > 1:
             ids = ", ".join(repr(each.id or "") for each in under_way)

@@ -102,13 +102,13 @@ def or_none(annotation: Any) -> Any:
 # -- forms -----------------------------------------------------------------------------------------
 
 
-def form_of(annotation: Any) -> Form:
-    """Return the form of an annotation; raise what its classes or pydantic raise."""
+def form_of(annotation: Any, *, returned: bool = False) -> Form:
+    """Return the form of given or returned values; raise what their classes or pydantic raise."""
     form = _simple_form(annotation)
     if form is None:
         from moothall.signature.structured import structured_form
 
-        core, adapter = structured_form(annotation)
+        core, adapter = structured_form(annotation, returned)
         form = Form(core, None, adapter)
     return form
 

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from moothall.errors import DefinitionError, InvalidArguments
+from moothall.errors import ActionError, DefinitionError, InvalidArguments
 from moothall.jsonvalue import NotJSON, copy_json, to_json
 from moothall.signature.annotation import (
     Form,
@@ -200,6 +200,37 @@ class Signature:
                 schema["$defs"] = definitions
             self._returned_text = json.dumps(copy_json(opened(schema)))
         return json.loads(self._returned_text) or None
+
+    @functools.cached_property
+    def read_returned(self) -> Callable[[str, Any], Any] | None:
+        """Reads what an action `where` returned, as JSON data, as the annotated type; None for any.
+
+        It raises ActionError if the value is of another type.
+
+        Raises:
+            DefinitionError: values of the annotated type have no JSON form
+        """
+        annotation, _ = split_annotated(Any if self._returns is _NOTHING else self._returns)
+        type_name = spelled(annotation)
+        try:
+            form = form_of(annotation, returned=True)
+        except Exception as error:
+            raise DefinitionError(
+                f"{self._name} returns {type_name}, which has no JSON form: ask for it by its name "
+                f"({error_text(error, 300)})"
+            ) from error
+        if form.schema == {}:
+            return None
+        validator = validator_of({"value": form}, ("value",))
+
+        def read_value(where: str, value: Any) -> Any:
+            try:
+                return read(validator, {"value": value})["value"]
+            except (Mismatch, NotJSON) as error:
+                text = f'"{where}" returned what is not {type_name}: {error}'
+                raise ActionError("TypeError", text, where) from None
+
+        return read_value
 
     @property
     def help(self) -> dict[str, Any]:

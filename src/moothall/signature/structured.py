@@ -11,11 +11,12 @@ import json
 import re
 import sys
 import types
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
 
 import typing_extensions
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, EncodedBytes, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import (
     PydanticCustomError,
@@ -28,20 +29,23 @@ from pydantic_core import (
 from moothall.text import error_text, printable
 
 _REF = "#/$defs/"
-# Dataclasses and TypedDicts without their own configuration use this one.
-_CONFIG = ConfigDict(extra="forbid")
+_STANDARD = str.maketrans("-_", "+/")  # of the alphabet for URLs
+# Dataclasses and TypedDicts without their own configuration use these.
+_GIVEN = ConfigDict(extra="forbid")
+_RETURNED = ConfigDict(extra="ignore")  # a subclass has more fields
 _new_type: Any = NewType  # another name, since type checkers treat NewType specially
 
 
-def structured_form(annotation: Any) -> tuple[Any, TypeAdapter[Any]]:
+def structured_form(annotation: Any, returned: bool = False) -> tuple[Any, TypeAdapter[Any]]:
     """Return the core schema and the adapter of an annotation, or raise what pydantic raises."""
     if sys.version_info < (3, 12):
         annotation = _converted(annotation, {})
     # A TypeAdapter of a class accepts no configuration; one of a NewType does.
-    adapter: TypeAdapter[Any] = TypeAdapter(_new_type("Value", annotation), config=_CONFIG)
+    config = _RETURNED if returned else _GIVEN
+    adapter: TypeAdapter[Any] = TypeAdapter(_new_type("Value", annotation), config=config)
     if not getattr(adapter, "pydantic_complete", True):
         adapter.rebuild(raise_errors=True)
-    validator = SchemaValidator(_with_strict_choices(adapter.core_schema))
+    validator = SchemaValidator(_adapted(adapter.core_schema))
     read = functools.partial(_read, validator)
     core = {"type": "function-plain", "function": {"type": "no-info", "function": read}}
     return core, adapter
@@ -50,7 +54,8 @@ def structured_form(annotation: Any) -> tuple[Any, TypeAdapter[Any]]:
 def _read(validator: SchemaValidator, value: Any) -> Any:
     # From JSON text, a strict validator accepts a string as a date, and an array as a tuple.
     try:
-        return validator.validate_json(to_json(_with_integers(value)), strict=True)
+        # By names, too: models are dumped by those of their fields, whatever their aliases.
+        return validator.validate_json(to_json(_with_integers(value)), strict=True, by_name=True)
     except ValidationError:
         raise
     except Exception as error:  # a user's validator may raise anything
@@ -68,17 +73,28 @@ def _with_integers(value: Any) -> Any:
     return [_with_integers(item) for item in value] if isinstance(value, list) else value
 
 
-def _with_strict_choices(schema: Any) -> Any:
-    """Return a core schema whose literals and enums do not take `true` for 1, nor 1 for `true`."""
+def _adapted(schema: Any, encoded: bool = True) -> Any:
+    """Return a core schema for JSON: bytes are base64, and `true` and 1 are different choices.
+
+    A model says itself how its bytes are `encoded`, and so does pydantic's `Base64Bytes`.
+    """
     if isinstance(schema, list):
-        return [_with_strict_choices(item) for item in schema]
+        return [_adapted(item, encoded) for item in schema]
     if not isinstance(schema, dict):
         return schema
+    if schema.get("type") == "bytes" and encoded:
+        read = {"type": "no-info", "function": _decoded}
+        return {"type": "function-before", "function": read, "schema": schema}
+    function = schema.get("function")
+    called = function.get("function") if isinstance(function, dict) else None
+    owner = getattr(called, "__self__", None)
+    if schema.get("type") == "model" or isinstance(owner, EncodedBytes):
+        encoded = False
     if schema.get("type") == "generator":  # an Iterable, whose items are to be checked now
         schema = schema | {"type": "list"}
     if schema.get("type") == "nullable":  # as a union it says that null was possible, too
         kept = {key: schema[key] for key in ("ref", "metadata") if key in schema}
-        choices = [{"type": "none"}, _with_strict_choices(schema["schema"])]
+        choices = [{"type": "none"}, _adapted(schema["schema"], encoded)]
         return {"type": "union", "mode": "left_to_right", "choices": choices, **kept}
     if schema.get("type") == "literal" and isinstance(schema.get("expected"), list):
         choices = schema["expected"]
@@ -86,7 +102,7 @@ def _with_strict_choices(schema: Any) -> Any:
         choices = [member.value for member in schema["members"]]
     else:
         return {
-            key: item if key == "default" else _with_strict_choices(item)
+            key: item if key == "default" else _adapted(item, encoded)
             for key, item in schema.items()
         }
     numbers = [choice for choice in choices if isinstance(choice, int | float)]
@@ -108,6 +124,13 @@ def _with_strict_choices(schema: Any) -> Any:
     if schema["type"] == "enum":
         return checked | {"type": "function-plain"} | {k: schema[k] for k in schema if k == "ref"}
     return checked | {"type": "function-before", "schema": schema}
+
+
+def _decoded(value: Any) -> bytes:
+    try:
+        return b64decode(value.translate(_STANDARD), validate=True)
+    except (AttributeError, ValueError):
+        raise PydanticCustomError("base64", "Input should be base64 text") from None
 
 
 # -- schemas ---------------------------------------------------------------------------------------
@@ -133,6 +156,20 @@ def schemas(
 class _QuietSchema(GenerateJsonSchema):
     # A default without a JSON form is left out of the schema, without a warning.
     ignored_warning_kinds = {"non-serializable-default", "skipped-choice"}  # noqa: RUF012
+
+    _of_model = False
+
+    def bytes_schema(self, schema: Any) -> dict[str, Any]:
+        if self._of_model:
+            return super().bytes_schema(schema)
+        return {"type": "string", "contentEncoding": "base64"}  # its lengths are the bytes'
+
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        before, self._of_model = self._of_model, True
+        try:
+            return super().model_schema(schema)
+        finally:
+            self._of_model = before
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
         return _closed(schema, super().dataclass_schema(schema))

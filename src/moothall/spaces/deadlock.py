@@ -2,53 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
+from typing import NamedTuple, TypeVar
 
 from moothall.errors import Deadlock
 from moothall.spaces.delivery import CALLBACK, QUEUED, REQUEST, Delivery
 from moothall.spaces.mailbox import Mailbox
 
-Waits = dict[Delivery, list[Delivery]]
-"""By handler, the requests that it has made and that have not started."""
+K = TypeVar("K", bound=Hashable)
+
+Made = dict[Delivery, list[Delivery]]
+"""By handler, the requests that it has made and that have not ended."""
 
 
-def deadlock(mailboxes: Iterable[Mailbox]) -> tuple[Delivery, Deadlock] | None:
-    """Return a request of agents that wait for each other, and its error; None if there is none.
+class Waits(NamedTuple):
+    """Who waits for whom in a process."""
 
-    An agent is blocked if all its places are taken by handlers that wait for requests alone, none
-    of which has started. Blocked agents that wait for blocked agents alone stay so for ever.
-    """
-    waits: Waits = {}
+    requests: Made  # those that a handler awaits
+    behind: Made  # by request that has not started, the handlers of which one must end first
+
+
+def made_here(mailboxes: Iterable[Mailbox]) -> Made:
+    """Return what handlers of a space in one process have requested."""
+    made: Made = {}
     for mailbox in mailboxes:
-        for delivery in mailbox.box:
-            waiting = delivery.kind == REQUEST and delivery.state == QUEUED
-            if waiting and delivery.parent is not None:
-                waits.setdefault(delivery.parent, []).append(delivery)
-    blocked = {mailbox: found for mailbox in mailboxes if (found := _blocking(mailbox, waits))}
-    while free := [
-        mailbox
-        for mailbox, asked in blocked.items()
-        if any(each.mailbox not in blocked for each in asked)
-    ]:
-        for mailbox in free:
-            del blocked[mailbox]
-    if not blocked:
-        return None
-    asked = [each for found in blocked.values() for each in found]
-    ways = ", ".join(dict.fromkeys(f'"{each.parent}" waits for "{each}"' for each in asked[:5]))
-    return asked[-1], Deadlock(
-        f'"{asked[-1]}" cannot start, since agents wait for each other: {ways}; use send, or ask '
-        "within one chain"
-    )
+        for each in (*mailbox.queued(), *mailbox.active):
+            if each.kind == REQUEST:
+                note_request(made, each.parent, each)
+    return made
 
 
-def _blocking(mailbox: Mailbox, waits: Waits) -> list[Delivery]:
-    """Return the requests that all places of an agent wait for; empty if one may become free."""
-    handlers = [each for each in mailbox.active if each.kind != CALLBACK]
-    if mailbox.paused or mailbox.running < mailbox.places:
-        return []
-    found = [waits.get(each, []) for each in handlers]
-    # A handler that awaits more than these may go on.
-    if any(not 0 < each.waiting <= len(asked) for each, asked in zip(handlers, found, strict=True)):
-        return []
-    return [each for asked in found for each in asked]
+def note_request(made: Made, handler: Delivery | None, request: Delivery) -> None:
+    """Add a request to those of the handler that has made it."""
+    if handler is None or request.answered:
+        return
+    made.setdefault(handler, []).append(request)
+    # A handler waits for what an agent does in its name elsewhere as it does for a request.
+    if handler.kind == CALLBACK and handler not in made.get(handler.parent or handler, ()):
+        note_request(made, handler.parent, handler)
+
+
+def waits(mailboxes: Iterable[Mailbox], made: Made) -> Waits:
+    """Return who waits for whom."""
+    behind = {
+        each: mailbox.in_the_way(each)
+        for mailbox in mailboxes
+        for each in mailbox.queued()
+        if each.kind == REQUEST and each.state == QUEUED
+    }
+    # A handler that awaits more than its requests may go on.
+    found = {each: asked for each, asked in made.items() if 0 < each.waiting <= len(asked)}
+    return Waits(found, behind)
+
+
+def stuck(requests: dict[K, list[K]], way: Callable[[K], Iterable[K] | None]) -> dict[K, list[K]]:
+    """Return the handlers that can never go on, with their requests.
+
+    Args:
+        requests: by handler, what it awaits
+        way: the handlers in the way of a request, one of which must end before it starts; empty if
+            it goes on by itself, None if it does not as far as is known
+    """
+    left = dict(requests)
+
+    def goes_on(request: K) -> bool:
+        if request in left:
+            return False
+        handlers = way(request)
+        return handlers is not None and not (handlers and all(each in left for each in handlers))
+
+    while free := [each for each, asked in left.items() if any(map(goes_on, asked))]:
+        for each in free:
+            del left[each]
+    return left
+
+
+def deadlocks(found: Waits) -> Iterable[tuple[Delivery, Deadlock]]:
+    """Yield requests without which all others go on, each with its error."""
+    left = found.requests
+    while left := stuck(left, lambda request: found.behind.get(request, ())):
+        handler, request = next(
+            (handler, each)
+            for handler, asked in left.items()
+            for each in asked
+            if each in found.behind
+        )
+        ways = described(
+            (str(handler), str(each)) for handler, asked in left.items() for each in asked
+        )
+        yield (
+            request,
+            Deadlock(
+                f'"{request}" cannot start, since agents wait for each other: {ways}; use send, or '
+                "ask within one chain"
+            ),
+        )
+        left = {each: asked for each, asked in left.items() if each is not handler}
+
+
+def described(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return who waits for whom, in words: the first five."""
+    ways = dict.fromkeys(f'"{handler}" waits for "{request}"' for handler, request in pairs)
+    return ", ".join([*ways][:5])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from moothall.agent import Agent
@@ -41,6 +42,10 @@ ASKERS: Final[dict[str, Callable[[Question], Awaitable[str]]]] = {}
 """What asks a person behind such a caller a question, by the id of that message."""
 HEARERS: Final[dict[str, Callable[[str], None]]] = {}
 """What is told the progress of an action, by the id of the message that calls it."""
+HEARD: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
+    "moothall_heard", default=None
+)
+"""What takes the pieces that the handler of a request made in this context streams."""
 
 
 class Delivery:
@@ -94,6 +99,8 @@ class Delivery:
     span: Any = None  # of its handling, if that is traced
     replies: tuple[Any, ...] = ()  # those within which it was sent, the outermost first
     read: tuple[str, ...] = ()  # the outside sources that its handling has read
+    # Takes what the handler of a request streams, for its sender, if that listens.
+    heard: Callable[[dict[str, Any]], None] | None = None
     held: tuple[Any, ...] = ()  # what its requester and those before it have reserved of budgets
 
     def __init__(

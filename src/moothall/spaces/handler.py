@@ -233,7 +233,7 @@ def text_of(error: BaseException) -> str:
 def returned(delivery: Delivery, value: Any) -> Any:
     """Return an action's value as JSON data."""
     try:
-        return to_json(value)
+        return to_json(value, with_bytes=True)
     except NotJSON as error:
         if isinstance(value, Later):
             raise ActionError("Later", _NO_WAIT) from None

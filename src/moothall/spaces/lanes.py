@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from moothall.agent import Agent
@@ -37,6 +39,21 @@ class LanedMailbox(Mailbox):
     def places(self) -> int:
         """How many messages may be handled at a time."""
         return self.concurrency + self._side_by_side
+
+    def queued(self) -> Iterable[Delivery]:
+        """Return the messages that wait, and dead ones that are not removed yet."""
+        return chain(self.box, *self._waiting.values())
+
+    def in_the_way(self, delivery: Delivery | None) -> list[Delivery]:
+        """Return the handlers of which one must end before a message, or any other, starts."""
+        lane = None if delivery is None else delivery.lane
+        if lane is None:
+            found = super().in_the_way(delivery)
+            return [*found, *self._busy.values()] if found and delivery is None else found
+        if lane in self._busy:
+            return [self._busy[lane]]
+        full = not self.paused and len(self._busy) >= self._side_by_side
+        return [*self._busy.values()] if full else []
 
     def side_by_side(self, lanes: int) -> None:
         """Set how many lanes run at a time."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from threading import get_ident
@@ -102,6 +102,16 @@ class Mailbox:
     def places(self) -> int:
         """How many messages may be handled at a time."""
         return self.concurrency
+
+    def queued(self) -> Iterable[Delivery]:
+        """Return the messages that wait, and dead ones that are not removed yet."""
+        return self.box
+
+    def in_the_way(self, delivery: Delivery | None) -> list[Delivery]:
+        """Return the handlers of which one must end before a message, or any other, starts."""
+        if self.paused or self.leaving is not None or self.running < self.concurrency:
+            return []
+        return [each for each in self.active if each.kind != CALLBACK and each.lane is None]
 
     # -- what the agent uses, in any thread --------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from moothall.agent import Agent
 from moothall.approval import Approver
@@ -14,6 +15,9 @@ from moothall.spaces.router import Router
 from moothall.spaces.space import MAILBOX, MAILBOX_BYTES, Space
 
 _LONGEST_S: Final = 2_000_000
+
+_MOST_ABSENT: Final = 1_000
+"""How many senders that are no agents here are noted before they are forgotten."""
 
 
 @names_checked
@@ -57,32 +61,45 @@ class NativeSpace(Space):
             )
         self._grace_s = grace
 
-    # Agents that keep something for each sender, and drop it when the sender leaves.
-    _keepers: dict[str, Agent] | None = None
+    # By sender, the agents that keep threads of it, which they drop when it leaves.
+    _keepers: dict[str, WeakValueDictionary[str, Agent]] | None = None
 
     def _add(self, agent: Agent, router: Router) -> Mailbox:
         mailbox = super()._add(agent, router)
-        if hasattr(agent, "_sender_left"):
-            if self._keepers is None:
-                self._keepers = {}
-            self._keepers[mailbox.id] = agent
+        self._note_threads_of(agent)
         return mailbox
 
     def _took(self, mailbox: Mailbox, old: Agent) -> None:
+        self._note_threads_of(mailbox.agent)
+
+    def _note_threads_of(self, agent: Any) -> None:
+        """Note the senders whose threads an agent has already when it comes."""
+        if (threads := getattr(agent, "_threads", None)) is not None:
+            agent._note_threads(*threads)
+
+    def _note_keeper(self, agent: Agent, sender: str) -> None:
+        """Note that an agent keeps a thread of a sender; empty for an unknown one."""
         keepers = self._keepers
-        if keepers is not None and keepers.get(mailbox.id) is old:
-            keepers[mailbox.id] = mailbox.agent
+        if keepers is None:
+            keepers = self._keepers = {}
+        if sender not in keepers:
+            here = {} if self._router is None else self._router.mailboxes
+            if len(keepers) > 2 * len(here) + _MOST_ABSENT:  # threads of a program, not of agents
+                kept = ((id, each) for id, each in list(keepers.items()) if id in here or not id)
+                keepers = self._keepers = dict(kept)
+            keepers[sender] = WeakValueDictionary()
+        keepers[sender][str(agent.id)] = agent
 
     def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
         super()._detach(mailbox, *spared)
         keepers = self._keepers
         if keepers is None or mailbox.router.ending:
             return
-        if keepers.get(mailbox.id) is mailbox.agent:
-            del keepers[mailbox.id]
         # What an agent asked others in the name of who left, they keep in threads of their own.
         left: list[tuple[str, str | None]] = [(mailbox.id, None)]
         for sender, thread in left:
-            for id, keeper in list(keepers.items()):
+            found = {**keepers.get(sender, {}), **keepers.get("", {})}
+            for id, keeper in found.items():
                 dropped = keeper._sender_left(sender, thread)  # type: ignore[attr-defined]
                 left += [(id, each) for each in dropped]
+        keepers.pop(mailbox.id, None)

@@ -17,7 +17,7 @@ from moothall.errors import (
     SpaceClosed,
 )
 from moothall.message import Envelope
-from moothall.spaces.deadlock import deadlock
+from moothall.spaces.deadlock import Waits, deadlocks, made_here, waits
 from moothall.spaces.delivery import (
     ANSWER,
     ASKING,
@@ -42,7 +42,8 @@ UNTIMED_S = 0.025
 """How long requests are open before they get a timer; deadlines are accurate to about this."""
 
 _LOOK_S = 0.25
-"""How long after a request that a handler made has not ended it is asked whether it ever can."""
+_LONGEST_LOOK_S = 32.0
+"""After how long an open request of a handler is asked whether it can end: each time doubled."""
 
 _COUNT_S = 1.0
 """For how long warnings of one kind are counted, after the first is logged."""
@@ -71,7 +72,7 @@ class Outcomes:
         self.deadlines: int = 0  # how many requests have a timer that ends them
         self._untimed: dict[Delivery, float] = {}  # since when
         self._timing = False  # whether `_start_deadlines` is about to be called
-        self._looking = False  # whether `_look_for_deadlock` is about to be called
+        self._look: asyncio.TimerHandle | None = None  # the next call of `_look_for_deadlock`
         self._warned: dict[str, int] = {}  # by kind: the warnings that the log does not have yet
         # The context of the loop's own work, which belongs to no handler.
         self._empty_context = Context()
@@ -253,9 +254,8 @@ class Outcomes:
         """Start the timers of requests that are still open: most end before they need one."""
         self._timing = False
         untimed, self._untimed = self._untimed, {}
-        if not self._looking and any(each.parent is not None for each in untimed):
-            self._looking = True
-            self.loop.call_later(_LOOK_S, self._look_for_deadlock, context=self._empty_context)
+        if any(each.parent is not None for each in untimed):
+            self._look_in(_LOOK_S)
         for delivery, since in untimed.items():
             if delivery.timer is None and delivery.timeout is not None:
                 self.deadlines += 1
@@ -264,15 +264,30 @@ class Outcomes:
                     until, self._expired, delivery, context=self._empty_context
                 )
 
-    def _look_for_deadlock(self) -> None:
-        """End a request of agents that wait for each other, and look again."""
-        self._looking = False
-        found = deadlock(list(self.mailboxes.values()))
-        if found is not None:
-            logger.warning("%s", found[1])
-            self.abort(*found)
-            self._looking = True
-            self.loop.call_soon(self._look_for_deadlock, context=self._empty_context)
+    def _look_in(self, seconds: float) -> None:
+        """Look for agents that wait for each other after so many seconds, or earlier."""
+        until = self.loop.time() + seconds
+        if self._look is not None:
+            if self._look.when() <= until:
+                return
+            self._look.cancel()
+        self._look = self.loop.call_at(
+            until, self._look_for_deadlock, seconds, context=self._empty_context
+        )
+
+    def _look_for_deadlock(self, waited: float) -> None:
+        """End requests of agents that wait for each other; look again while handlers wait."""
+        self._look = None
+        found = self._waits()
+        for request, error in list(deadlocks(found)):
+            logger.warning("%s", error)
+            self.abort(request, error)
+        if found.requests:
+            self._look_in(min(2 * waited, _LONGEST_LOOK_S))
+
+    def _waits(self) -> Waits:
+        mailboxes = list(self.mailboxes.values())
+        return waits(mailboxes, made_here(mailboxes))
 
     def _expired(self, delivery: Delivery) -> None:
         self.abort(delivery, RequestTimeout(f'no answer from "{delivery}" in {delivery.timeout} s'))

@@ -22,7 +22,16 @@ from moothall.errors import (
 )
 from moothall.jsonvalue import weight
 from moothall.message import Envelope, Nested, is_one
-from moothall.spaces.delivery import BROADCAST, ENDED, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
+from moothall.spaces.delivery import (
+    BROADCAST,
+    ENDED,
+    HEARD,
+    MAX_HOPS,
+    QUEUED,
+    REQUEST,
+    SEND,
+    Delivery,
+)
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.outcomes import UNTIMED_S, Outcomes
@@ -98,6 +107,8 @@ class Router(Outcomes):
         delivery = Delivery(envelope, REQUEST, handling, timeout)
         if wait:
             delivery.wait = True
+        if (heard := HEARD.get()) is not None:
+            delivery.heard = heard
         if held := HELD.get():
             delivery.held = tuple(ref for ref in held if (each := ref()) and each.open)
         if get_ident() == self.thread_id:
@@ -210,7 +221,7 @@ class Router(Outcomes):
         if self.meter is not None:
             delivery.since = self.loop.time()
         mailbox.accept(delivery)
-        if delivery.timeout is not None:
+        if delivery.timeout is not None or delivery.parent is not None:
             self._fresh.append(delivery)
         if not mailbox.ready:
             mailbox.ready = True
@@ -320,8 +331,8 @@ class Router(Outcomes):
     @property
     def pending(self) -> int:
         """How many requests have a deadline running."""
-        fresh = sum(not delivery.answered for delivery in self._fresh)
-        return self.deadlines + len(self._untimed) + fresh
+        new = (*self._fresh, *self._untimed)
+        return self.deadlines + sum(not (d.answered or d.timeout is None) for d in new)
 
     def _not_found(self, id: str) -> AgentNotFound:
         return AgentNotFound(f'no agent "{id}" in this space')

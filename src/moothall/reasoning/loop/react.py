@@ -374,6 +374,7 @@ class ReActAgent(RecordedAgent):
         restore_memory(self.memory, found.get("memory"), self.id)
         made.default.memory = self.memory
         self._threads = made
+        self._note_threads(*made)
 
     # -- the loop ----------------------------------------------------------------------------------
 

@@ -43,7 +43,9 @@ from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.receiver import Receiver
 from moothall.spaces.amqp.recorder import InFlight, Recorder, in_flight_of
 from moothall.spaces.amqp.requests import OpenRequests
+from moothall.spaces.amqp.waiting import Waiting
 from moothall.spaces.amqp.wire import Outbound
+from moothall.spaces.deadlock import Waits
 from moothall.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from moothall.spaces.handler import answers
 from moothall.spaces.loop import LoopThread
@@ -53,6 +55,8 @@ from moothall.spaces.router import Router
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _AGAIN_S: Final = 1.0
+_ELSEWHERE_S: Final = 1.0
+"""After how long the other processes are asked whether agents wait for each other."""
 _LAST_S: Final = 5.0
 """How long the end of a space waits for each operation of the broker."""
 
@@ -101,10 +105,12 @@ class AMQPRouter(Router):
             self.settle,
             self.mailboxes,
             cancelled=lambda key, agent: self.receiver.cancel(key, agent),
+            waits=lambda: self.waiting.told(),
         )
         self.recorder: Recorder = Recorder(
             self, broker, inbox, is_idle=lambda: not self._ready, keep_s=keep_s
         )
+        self.waiting: Waiting = Waiting(self.requests, self.mailboxes, self.recorder.known)
         self.receiver: Receiver = Receiver(
             self,
             broker,
@@ -193,7 +199,7 @@ class AMQPRouter(Router):
             self.refuse(delivery, self._too_many_hops(delivery))
             return
         delivery.state = QUEUED
-        if delivery.timeout is not None:
+        if delivery.timeout is not None or delivery.parent is not None:
             self._fresh.append(delivery)
             if not self._pumping:
                 self._schedule()
@@ -378,6 +384,14 @@ class AMQPRouter(Router):
         ours = senders in self.mailboxes if "/" in key else key.startswith(self.broker.process)
         if self.observers and not ours and self.everywhere.is_new(key):
             self._show(delivery.envelope)
+
+    def _waits(self) -> Waits:
+        return self.waiting.now()
+
+    def _look_for_deadlock(self, waited: float) -> None:
+        super()._look_for_deadlock(waited)
+        if waited >= _ELSEWHERE_S:
+            self.thread.spawn(self.waiting.look())
 
     def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         if not isinstance(delivery, InFlight) and delivery.envelope.to in self.mailboxes:

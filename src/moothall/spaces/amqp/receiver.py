@@ -208,6 +208,8 @@ class Receiver:
         delivery = InFlight(inbound.envelope, kind, self.innermost(chain))
         for name, value in inbound.beside.items():
             setattr(delivery, name, value)
+        if delivery.heard is not None:  # a header, so far
+            delivery.heard = partial(self.recorder.tell, delivery)
         delivery.key = inbound.key
         delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)

@@ -177,6 +177,15 @@ class Recorder:
         mailbox.put_back(delivery)
         self.router.loop.call_later(_AGAIN_S, mailbox.pause())
 
+    def tell(self, delivery: InFlight, piece: dict[str, Any]) -> None:
+        """Send the sender of a request a piece of what its handler streams."""
+        if delivery.answered or not delivery.reply_to:
+            return
+        key, agent = delivery.ident
+        body = wire.written(Envelope(agent, delivery.envelope.sender, wire.PIECE, piece))
+        new, to = self.broker.new_key(), delivery.reply_to
+        self.broker.publisher.publish(Outbound(new, wire.PIECE, to, body, correlation_id=key))
+
     # -- ended -------------------------------------------------------------------------------------
 
     def answer(

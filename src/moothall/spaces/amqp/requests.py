@@ -33,6 +33,7 @@ class OpenRequests:
     settle: Callable[[Delivery, Any, RequestError | None], None]
     here: Mapping[str, Mailbox]  # this process's agents by id
     cancelled: Callable[[str, str], None]  # cancels a message, by its key and agent
+    waits: Callable[[], dict[str, Any]]  # who waits for whom in this process
     _asked: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # answers of processes
     _open: dict[str, Outbound] = field(default_factory=dict)
     # The handlers of this process that have made requests, by key.
@@ -113,6 +114,10 @@ class OpenRequests:
         delivery = request.about
         try:
             args = wire.read_json(body)["action"]["args"]
+            if properties.type == wire.PIECE:
+                if delivery.heard is not None and isinstance(args, dict):
+                    delivery.heard(args)
+                return
             value, error = args.get("data"), wire.error_of(properties.headers or {}, args)
         except (Unreadable, KeyError, TypeError, AttributeError) as wrong:
             logger.error("the answer to %s cannot be read: %s", delivery, wrong)
@@ -121,13 +126,13 @@ class OpenRequests:
 
     async def everyone(self, group: str | None = None) -> list[str]:
         """Ask all processes for the ids of their agents, until none answers for a moment."""
-        answers = await self._ask_processes(group=group)
+        answers = await self.ask_processes(group=group)
         return sorted({id for each in answers for id in map(str, each.get("ids", ()))})
 
     async def statistics(self) -> dict[str, dict[str, Any]]:
         """Return the sums of what all processes count of each agent, by its id."""
         found: dict[str, dict[str, Any]] = {}
-        for answer in await self._ask_processes(statistics=True):
+        for answer in await self.ask_processes(statistics=True):
             for id, counted in answer.get("statistics", {}).items():
                 whole = found.setdefault(
                     id, {"waiting": 0, "handling": [], "asking": 0, "processes": 0}
@@ -136,7 +141,8 @@ class OpenRequests:
                     whole[name] += value
         return found
 
-    async def _ask_processes(self, **what: Any) -> list[dict[str, Any]]:
+    async def ask_processes(self, **what: Any) -> list[dict[str, Any]]:
+        """Ask all processes, until none answers for a moment; this one answers, too."""
         key = self.broker.new_key()
         found = self._asked[key] = []
         processes = self.broker.names.processes
@@ -181,6 +187,8 @@ class OpenRequests:
             args: dict[str, Any] = {"ids": here}
             if notice.args.get("statistics"):
                 args["statistics"] = {key: each.statistics() for key, each in self.here.items()}
+            if notice.args.get("waits"):
+                args["waits"] = self.waits()
             self._notify(wire.HERE, to, sender, id=id, args=args)
         elif (found := self._asked.get(id or "")) is not None:
             found.append(notice.args)

@@ -36,8 +36,9 @@ CANCEL: Final = "cancel"  # the sender no longer waits for the request
 QUEUE_LOST: Final = "lost"  # the sender's queue was deleted: send it open requests again
 WHO: Final = "who"  # which agents has each process?
 HERE: Final = "here"  # the agents of a process
+PIECE: Final = "piece"  # what the handler of a request streams before its end
 
-NOTICES: Final = (QUEUE_LOST, WHO, HERE)  # from process to process
+NOTICES: Final = (QUEUE_LOST, WHO, HERE, PIECE)  # from process to process
 _KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, *NOTICES))
 
 LARGEST: Final = 24 * 2**20
@@ -283,6 +284,7 @@ BESIDE: Final = (
     Beside("trail", "call_chain", (REQUEST,), (), _chain, " ".join),
     Beside("timeout", "timeout", (REQUEST,), DEFAULT_TIMEOUT_S, _timeout, json.dumps),
     Beside("deliveries", "deliveries", (SEND, REQUEST, ANSWER), 0, _number, int),
+    Beside("pieces", "heard", (REQUEST,), None, _number, lambda _: 1),
     Beside("original", "original_id", (ANSWER,), None, _text, resent=True),
     Beside("thread", "thread", (SEND, ANSWER), None, _text, resent=True),
     Beside("within", "within", (SEND, REQUEST), None, _text, resent=True),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pika.channel import Channel
 
 from moothall.spaces.amqp.link.connection import LinkLost
-from moothall.spaces.amqp.wire import LARGEST, REQUEST, SEND, Outbound
+from moothall.spaces.amqp.wire import LARGEST, PIECE, REQUEST, SEND, Outbound
 from moothall.spaces.request import settle
 
 Settled = Callable[[Outbound, str], None]
@@ -33,7 +33,7 @@ _AHEAD: Final = 1_000
 _AHEAD_BYTES: Final = 2**24
 """How many may wait before threads wait in `send`: other requests and answers queue behind."""
 
-_REFUSABLE: Final = frozenset((SEND, REQUEST))
+_REFUSABLE: Final = frozenset((SEND, REQUEST, PIECE))
 """Kinds that may be refused. Answers need no limit: messages that were taken limit them."""
 
 _ALL: Final = "*"

@@ -1,0 +1,138 @@
+"""Agents of several processes that wait for each other: a warning names them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from moothall.spaces.amqp.recorder import Ident, InFlight
+from moothall.spaces.amqp.requests import OpenRequests
+from moothall.spaces.deadlock import Made, Waits, described, note_request, stuck, waits
+from moothall.spaces.delivery import Delivery
+from moothall.spaces.mailbox import Mailbox
+
+logger: logging.Logger = logging.getLogger("moothall.amqp")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Waiting:
+    """Looks for agents that wait for each other, here and elsewhere. It runs on the loop."""
+
+    requests: OpenRequests
+    here: Mapping[str, Mailbox]
+    known: Mapping[Ident, InFlight]
+    _suspects: frozenset[str] = frozenset()  # handlers that were found at the last look
+    _warned: frozenset[str] = frozenset()
+    _looking: bool = False
+
+    def now(self) -> Waits:
+        """Return who waits for whom in this process."""
+        made: Made = {}
+        for request in self.requests.deliveries():
+            received = self.known.get((request.key, request.envelope.to))
+            note_request(made, request.parent, received or request)
+        return waits(list(self.here.values()), made)
+
+    def told(self) -> dict[str, Any]:
+        """Return what other processes are told of it: messages by key and agent."""
+        found = self.now()
+        behind = {each: way for each, way in found.behind.items() if each.hops > 1}
+        every = {each for asked in found.requests.values() for each in asked} | {*found.requests}
+        return {
+            "requests": _named(found.requests),
+            "behind": _named(behind),
+            "agents": {
+                id: [_name(each) for each in way]
+                for id, mailbox in self.here.items()
+                if (way := mailbox.in_the_way(None))
+            },
+            "labels": {_name(each): str(each) for each in every},
+        }
+
+    async def look(self) -> None:
+        """Ask the other processes, if handlers here may wait for ever; warn the second time."""
+        found = self.now()
+        maybe = stuck(found.requests, lambda each: found.behind.get(each, _way_elsewhere(each)))
+        blocks = any(
+            each.hops > 1 and way and all(handler in maybe for handler in way)
+            for each, way in found.behind.items()
+        ) or any(each.mailbox is not None and each.mailbox.shared for each in maybe)
+        if not blocks or self._looking:
+            return
+        self._looking = True
+        try:
+            answers = await self.requests.ask_processes(waits=True)
+        finally:
+            self._looking = False
+        whole = _Whole()
+        for answer in answers:
+            whole.add(answer)
+        left = stuck(whole.requests, whole.way)
+        mine = {_name(each) for each in maybe} & left.keys()
+        suspects = frozenset(left) if mine else frozenset()
+        # What was on its way at the first look has arrived before the second.
+        if suspects and suspects == self._suspects and not suspects & self._warned:
+            self._warned = suspects
+            ways = described(
+                (whole.labels.get(handler, handler), whole.labels.get(each, each))
+                for handler, asked in left.items()
+                for each in asked
+            )
+            logger.warning(
+                "agents of several processes wait for each other until a deadline passes: %s; use "
+                "send, or ask within one chain",
+                ways,
+            )
+        self._suspects = suspects
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Whole:
+    """Who waits for whom in all processes."""
+
+    requests: dict[str, list[str]] = field(default_factory=dict)
+    behind: dict[str, list[str]] = field(default_factory=dict)
+    agents: dict[str, list[str]] = field(default_factory=dict)  # the handlers of busy agents
+    free: set[str] = field(default_factory=set)  # the other agents
+    labels: dict[str, str] = field(default_factory=dict)
+
+    def add(self, answer: Mapping[str, Any]) -> None:
+        """Add what a process has told; nothing if it cannot be read."""
+        try:
+            told = answer["waits"]
+            requests, behind, agents = (
+                {str(key): [str(each) for each in found] for key, found in told[part].items()}
+                for part in ("requests", "behind", "agents")
+            )
+            labels = {str(key): str(label) for key, label in told["labels"].items()}
+        except (LookupError, TypeError, AttributeError):
+            return
+        self.requests |= requests
+        self.behind |= behind
+        self.labels |= labels
+        for id, way in agents.items():
+            self.agents[id] = [*self.agents.get(id, ()), *way]  # a shared agent is in several
+        self.free |= {str(id) for id in answer.get("ids", ())} - agents.keys()
+
+    def way(self, request: str) -> Iterable[str]:
+        """Return the handlers in the way of a request."""
+        if request in self.behind:
+            return self.behind[request]
+        to = request.partition("\n")[2]
+        return () if to in self.free else self.agents.get(to, ())
+
+
+def _way_elsewhere(request: Delivery) -> Iterable[Delivery] | None:
+    """Return no handlers for a request that runs here; None for one of another process."""
+    return () if isinstance(request, InFlight) else None
+
+
+def _named(made: Made) -> dict[str, list[str]]:
+    return {_name(each): [_name(other) for other in others] for each, others in made.items()}
+
+
+def _name(delivery: Delivery) -> str:
+    whose = delivery.envelope.to if delivery.mailbox is None else delivery.mailbox.id
+    return f"{delivery.key}\n{whose}"
