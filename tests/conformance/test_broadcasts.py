@@ -24,7 +24,7 @@ class Member(Recorder):
 
     @action
     async def nothing_json(self) -> Any:
-        return b"x"
+        return object()
 
     @action(timeout=0.01)
     async def late(self) -> None:
@@ -90,7 +90,7 @@ def test_each_receiver_answers_a_broadcast(space):
         ("fail", {}, "ValueError: no, says {}"),
         (
             *("nothing_json", {}),
-            'TypeError: "{}.nothing_json" returned what is not a JSON value: bytes is not JSON',
+            'TypeError: "{}.nothing_json" returned what is not a JSON value: object is not JSON',
         ),
         ("late", {}, 'TimeoutError: "{}.late" took longer than 0.01 s'),
         ("forbidden", {}, '"{}.forbidden" not permitted'),

@@ -50,10 +50,11 @@ class LanedMailbox(Mailbox):
         if lane is None:
             found = super().in_the_way(delivery)
             return [*found, *self._busy.values()] if found and delivery is None else found
+        if self.about_to_start():
+            return []
         if lane in self._busy:
             return [self._busy[lane]]
-        full = not self.paused and len(self._busy) >= self._side_by_side
-        return [*self._busy.values()] if full else []
+        return [*self._busy.values()] if len(self._busy) >= self._side_by_side else []
 
     def side_by_side(self, lanes: int) -> None:
         """Set how many lanes run at a time."""

@@ -107,9 +107,13 @@ class Mailbox:
         """Return the messages that wait, and dead ones that are not removed yet."""
         return self.box
 
+    def about_to_start(self) -> bool:
+        """Return whether messages may start without the end of another, such as after a pause."""
+        return self.ready or self.paused > 0 or self.leaving is not None
+
     def in_the_way(self, delivery: Delivery | None) -> list[Delivery]:
         """Return the handlers of which one must end before a message, or any other, starts."""
-        if self.paused or self.leaving is not None or self.running < self.concurrency:
+        if self.about_to_start() or self.running < self.concurrency:
             return []
         return [each for each in self.active if each.kind != CALLBACK and each.lane is None]
 

@@ -53,7 +53,8 @@ def test_wire_read_returns_the_sent_envelope() -> None:
     found = came()
     assert (found.key, found.kind, found.reply_to) == ("key", wire.REQUEST, "me")
     assert found.envelope == MESSAGE
-    assert found.beside == {"hops": 1, "call_chain": (), "timeout": 300, "deliveries": 0}
+    usual = {"hops": 1, "call_chain": (), "timeout": 300, "deliveries": 0, "heard": None}
+    assert found.beside == usual
     assert found.raw[0].headers is None  # most have none
     assert found.raw[0].delivery_mode == 2  # kept by a broker that is stopped
 
@@ -62,7 +63,7 @@ def test_wire_read_returns_the_sent_envelope() -> None:
 @pytest.mark.parametrize("chain", ((), ("one",), ("one", "two")))
 def test_wire_read_returns_hops_and_call_chain(hops: int, chain: tuple[str, ...]) -> None:
     found = came(hops=hops, call_chain=chain, within="r")
-    usual = {"timeout": 300, "deliveries": 0}
+    usual = {"timeout": 300, "deliveries": 0, "heard": None}
     assert found.beside == {"hops": hops, "call_chain": chain, **usual}
     assert found.envelope == MESSAGE._replace(within="r")
 
