@@ -29,7 +29,7 @@ T = TypeVar("T")
 R_co = TypeVar("R_co", bound=Reply[Any], covariant=True, default=Reply[Any])
 
 
-_KINDS: Final[dict[str, type[Any]]] = {each.kind: each for each in get_args(Event)}
+_KINDS: Final[dict[str, Any]] = {each.kind: each for each in get_args(Event)}
 
 
 def event_json(event: Event) -> dict[str, Any]:
