@@ -36,10 +36,7 @@ _SMALLEST_INT = -_LARGEST_INT  # a name of its own: negating so long a number ta
 _INFINITY = float("inf")
 _BELOW_INFINITY = -_INFINITY
 
-# What is converted, besides what JSON has.
-_TYPES = 1
-_BYTES = 2
-
+_TYPES, _BYTES = 1, 2  # what is converted, besides what JSON has
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _AS_TEXT = (PurePath, UUID, Decimal, IPv4Address, IPv6Address)
 
@@ -66,9 +63,8 @@ def to_json(value: Any, *, with_bytes: bool = False) -> Any:
 
     Enum members become their value, dataclasses and pydantic models objects, tuples, sets and named
     tuples arrays (sets sorted), dates, times, durations, UUIDs, paths, decimals and IP addresses
-    strings; `with_bytes`, bytes become base64. All else is refused, such as numbers that are not
-    finite, keys that are not strings, lone surrogates, cycles, more than 100 levels and more than
-    about 16 MiB.
+    strings; `with_bytes`, bytes become base64. All else is refused: infinite numbers, keys that
+    are not strings, lone surrogates, cycles, more than 100 levels, more than about 16 MiB.
     """
     kind = type(value)
     if value is None or kind is bool:

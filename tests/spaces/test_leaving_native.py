@@ -25,7 +25,7 @@ def test_native_space_removal_costs_no_more_beside_many_agents_that_reply() -> N
     assert cost(3_000) < 5 * cost(0)
 
 
-def test_native_space_agent_with_a_loaded_state_forgets_who_leaves() -> None:
+def test_native_space_loaded_state_drops_the_threads_of_a_leaving_agent() -> None:
     def reader(*answers: str) -> ReActAgent:
         return ReActAgent("reader", ScriptedModel([*answers]))
 
