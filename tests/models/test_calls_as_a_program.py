@@ -90,6 +90,8 @@ def test_a_program_answers_with_constants_operations_and_texts(source: str, says
         "a.b = user_id('a')",
         "while True: user_id('a')",
         "answer('a')\nuser_id('a')",
+        "radius = 4\ncurrent = 5",
+        "radius = 4\nanswer(f'{unknown}')",
         "((" * 500,
         "x = " + "(" * 90 + "1" + ")" * 90 + "+1" * 3000,
     ),

@@ -280,3 +280,23 @@ def test_a_small_model_answers_for_each_chunk_and_what_it_does_not_find_is_left_
     assert "Alpha has the number 2" in text
     assert "do not say" not in text
     assert [each.expertise for each in report.objectives] == [0.5]
+
+
+@pytest.mark.parametrize("has_it", (True, False))
+def test_where_a_small_model_finds_no_answer_rules_quote_what_answers(has_it: bool) -> None:
+    async def search(query: str) -> list[Resource]:
+        """Search."""
+        text = "The pump of Zorp exits with status 124 if its time is out."
+        return [Resource("a", "a", True, text if has_it else "It is blue.")]
+
+    def say(messages: list[Any], actions: Any) -> str:
+        if "Question:" in messages[-1]["content"]:
+            return "The sources do not say."
+        return json.dumps({"tasks": [{"tool": "search", "args": {"query": "pump"}}]})
+
+    model = Small(say)
+    question = "With which status does the pump of Zorp exit if its time is out?"
+    report = Researcher("r", model, question, [search], 1).report_sync()
+    assert ("status 124" in report.markdown, bool(report.citations)) == (has_it, has_it)
+    assert ("The sources do not say" in report.markdown) is not has_it
+    assert any("rules quote" in note for note in report.notes) is has_it

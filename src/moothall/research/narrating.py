@@ -89,6 +89,16 @@ async def _whole(researcher: Workbench, left: list[Numbered]) -> None:
             return
         await _improve(researcher, chunk)
         del left[: len(chunk)]
+    if prompts.answers_in_parts(researcher) and _is_unknown(progress.narrative):
+        _quote(researcher)
+
+
+def _quote(researcher: Workbench) -> None:
+    """Quote what the rules find, where a small model finds no answer in the sources."""
+    topics = [each.topic for each in researcher.objectives]
+    if found := rules.quoted(researcher, researcher.known_passages(), topics):
+        researcher.checked(found, by_rules=True)
+        researcher.note("the model found no answer in the sources: rules quote the nearest")
 
 
 async def _improve(researcher: Workbench, chunk: list[Numbered]) -> None:
@@ -119,11 +129,15 @@ async def _improve(researcher: Workbench, chunk: list[Numbered]) -> None:
 
 def _added(before: str, text: str) -> str:
     """Return a narrative with what further passages answer."""
-    if text.startswith(prompts.UNKNOWN.rstrip(".")):
+    if _is_unknown(text):
         return before or text
-    if before.startswith(prompts.UNKNOWN.rstrip(".")):
+    if _is_unknown(before):
         return text
     return "\n\n".join(filter(None, [before, text]))
+
+
+def _is_unknown(text: str) -> bool:
+    return text.startswith(prompts.UNKNOWN.rstrip("."))
 
 
 def _outline_what_is_written(researcher: Workbench) -> None:

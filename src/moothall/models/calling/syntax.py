@@ -103,11 +103,13 @@ class Program:
                     raise
                 # Its calls are made; for the answer, the model is asked again with their results.
                 del self._lines[number]
-                return
+                break
             if isinstance(line, ast.Assign):
                 if len(line.targets) != 1 or not isinstance(line.targets[0], ast.Name):
                     raise WrongProgram("a result must be given one name")
                 known.add(line.targets[0].id)
+        if not any(isinstance(each, ast.Call) for line in self._lines for each in ast.walk(line)):
+            raise WrongProgram("it neither calls a function nor answers")
 
     def proceed(self, results: Iterable[Sequence[Result]]) -> Progress:
         """Go on with the results of the calls so far, in the groups in which they were made."""
