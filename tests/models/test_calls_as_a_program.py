@@ -16,6 +16,7 @@ from moothall.approval import CallbackApprover
 from moothall.errors import ConfigError, ModelError
 from moothall.models import LocalModel, model
 from moothall.models.calling.by_weights import form_of
+from moothall.models.calling.program import ProgramOfCalls
 from moothall.models.calling.syntax import Program, Result, WrongProgram
 
 pytestmark = pytest.mark.xdist_group("local_model")
@@ -193,6 +194,31 @@ def test_after_a_program_without_an_answer_the_model_is_asked(program: LocalMode
     messages = conversation("list_files()", "list_files", {}, "no file")
     reply = run(program.complete(messages, ACTIONS))
     assert reply.usage.output_tokens > 0
+
+
+def test_a_search_for_actions_is_a_program_of_its_own_and_then_what_was_found_is_called(
+    program: LocalModel,
+) -> None:
+    def erase(number: int) -> str:
+        """Erase a number."""
+        return "erased"
+
+    form, shown, replies = ProgramOfCalls(), [], []
+
+    async def answer(messages: list[dict[str, Any]], actions: list[Action] | None) -> Any:
+        shown.append((form.head(actions or [], may_answer=True), form.going_on(messages, actions)))
+        if len(shown) > 1:
+            return "Done."
+        replies.append(await program.complete(messages, actions))
+        return begun('find_actions(words="erase")', "find_actions", {"words": "erase"})
+
+    hidden = [Action("erase", erase, deferred=True)]
+    ReActAgent("a", ScriptedModel(answer), actions=hidden).reply_sync("Erase 4")
+    (reply,), (before, after) = replies, shown
+    assert reply.finish_reason == "length" or bool(reply.text) is not (len(reply.calls) == 1)
+    assert 'find_actions(words="age of an animal")' in before[0]
+    assert "def erase(number: int)" in after[0]
+    assert after[1].endswith("Write the program that does what the user asks for.")
 
 
 def test_each_call_of_a_program_fits_its_schema_and_has_names_with_dots(

@@ -52,6 +52,7 @@ class Action(Options):
     _named_values: bool = False  # whether it takes only values that its description lists
     _resumes: Any = None  # the agent that it asks, whose own record goes on with a call cut off
     _gives_back: bool = True  # whether a result may be made of the arguments
+    _finds: bool = False  # whether a result adds actions that the model can call next
     _server: str = ""  # the server, or the agent elsewhere, that it is of
     _described_by: str = ""  # who wrote its description and schema, if that is not the program
     _description: str | None = None

@@ -30,22 +30,23 @@ _HEAD = """\
 You answer by writing a short program in Python. It may call only the functions below.
 Write one line for each thing that the user asks for, with all arguments by name. A line may use \
 the result of an earlier one. Never make up a value that a function can give.
-The last line may be answer("…"), which tells the user; {name} in answer(f"…") is filled in.
-If no function helps with what the user asks for, write nothing but answer("…").
+The last line may be answer("…"), which tells the user; {{name}} in answer(f"…") is filled in.
+If no function helps with what the user asks for, write nothing but {otherwise}.
 
 Examples, with other functions:
 User: How long is the hull of the Zorp in feet?
 ship = ship_number(name="Zorp")
 metres = hull_length(ship=ship)
-answer(f"The hull of the Zorp is {metres * 3.28} feet long.")
+answer(f"The hull of the Zorp is {{metres * 3.28}} feet long.")
 User: Paint hatch A red and hatch B blue.
 paint(hatch="A", colour="red")
 paint(hatch="B", colour="blue")
 User: How old is the oldest zebra?
-answer("I have no function that knows the age of animals.")
+{example}
 
 The functions:
 """
+_NONE: Final = 'answer("I have no function that knows the age of animals.")'
 _RULES = """
 program: line_first ("\\n" line){0,15}
 line_first: call_first | VAR " = " sum_first
@@ -83,14 +84,24 @@ line: answer("…"), with what the results say, in a sentence. Write more calls 
 asked for something that is still missing."""
 
 
+_FOUND = """\
+What was found can be called now, as the last of the functions. Write the program that does what \
+the user asks for."""
+
+
 class ProgramOfCalls(OneCall):
-    """Calls as a small program of Python."""
+    """Calls as a small program of Python; a search for more functions is a program of its own."""
 
     before_user = ""
 
     def head(self, actions: list[Action], *, may_answer: bool) -> str:
         """Return the part of the prompt that shows the actions, as signatures."""
-        return _HEAD + "\n".join(_Function(name, each).shown for name, each in _named(actions))
+        functions = [_Function(name, each) for name, each in _named(actions)]
+        otherwise, example = 'answer("…")', _NONE
+        for name in (each.name for each in functions if each.action._finds):
+            otherwise, example = f'{name}(words="…")', f'{name}(words="age of an animal")'
+        head = _HEAD.format(otherwise=otherwise, example=example)
+        return head + "\n".join(each.shown for each in functions)
 
     def written(self, message: Mapping[str, Any]) -> str:
         """Return the program of an assistant's message, or its calls as lines."""
@@ -106,23 +117,27 @@ class ProgramOfCalls(OneCall):
     ) -> dict[str, Any] | str:
         """Return the grammar of a program."""
         functions = [_Function(name, each) for name, each in _named(actions)]
+        finders = [n for n, each in enumerate(functions) if each.action._finds]
+        others = [n for n, each in enumerate(functions) if not each.action._finds]
         rules = [_RULES]
         for line, ref in (("_first", "call_first"), ("", "VAR | call")):
             rules.append((_EACH_LINE % ref).replace("@", line))
-            names = " | ".join(f"call{line}_{n}" for n, _ in enumerate(functions))
+            names = " | ".join(f"call{line}_{n}" for n in others or finders)
             rules.append(f"call{line}: {names}")
             rules += [each.rules(line, n) for n, each in enumerate(functions)]
         # A name of a result is none of a function's, so that a function is called, not mentioned.
         taken = [re.escape(each.name) for each in functions if "." not in each.name]
         taken += [ANSWER, "true", "false", "null", *keyword.kwlist]
         rules.append(f"VAR: /[a-z_][a-z0-9_]{{0,30}}/ & ~/{'|'.join(taken)}/")
-        start = "program"
+        starts = [*(f"call_first_{n}" for n in finders), *(["program"] if others else [])]
         if answer is not None:
             # Alone, an answer has no results to fill in.
             filled = " | text | sum" if answer == {"type": "string"} else ""
             rules += [f"said: {_constant(answer)}", f"says: said{filled}"]
-            start = f'"{ANSWER}(" said ")" | program ("\\n{ANSWER}(" says ")")?'
-        return f"%llguidance {{}}\nstart: {start}\n" + "\n".join(rules)
+            ending = f'("\\n{ANSWER}(" says ")")?'
+            starts = [each if each != "program" else f"program {ending}" for each in starts]
+            starts.append(f'"{ANSWER}(" said ")"')
+        return f"%llguidance {{}}\nstart: {' | '.join(starts)}\n" + "\n".join(rules)
 
     def read(
         self, reply: ModelReply, messages: list[dict[str, Any]], actions: list[Action]
@@ -143,7 +158,10 @@ class ProgramOfCalls(OneCall):
             made = _carried_out(ModelReply(), source, results, messages, actions)
         except WrongProgram as error:
             return f"The program stopped: {error}. {_ENDED}"
-        return made if made.calls or made.text else _ENDED
+        if made.calls or made.text:
+            return made
+        finders = [each.name for each in actions if each._finds]
+        return _FOUND if messages[-1].get("name") in finders else _ENDED
 
     def answer_text(self) -> AnswerText:
         """Return a reader of the text of a program that only answers."""

@@ -111,7 +111,7 @@ class Finder:
         words = "a few words on what the action should do, and to what"
         schema = object_schema(words={"type": "string", "description": words})
         self.action: Action = Action._described(FIND, self._find, about, schema, idempotent=True)
-        self.action._gives_back = False
+        self.action._gives_back, self.action._finds = False, True
 
     def _find(self, words: str) -> list[dict[str, str]] | str:
         if self._index is None:
