@@ -11,6 +11,7 @@ import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling
 
 from faults.table import pytest_terminal_summary as pytest_terminal_summary
+
+TESTS = Path(__file__).resolve().parent
 
 # Before anything of moothall is imported, so that no adapter can have looked already. Subprocesses
 # inherit it.
@@ -58,12 +61,12 @@ SERVICES = {"broker", "postgresql", "browser", "weights"}
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have those come first that may take long, so that no worker is left with one at the end."""
+    together = cache(_together)
     for item in items:
-        if SERVICES & {*getattr(item, "fixturenames", ())}:
+        names = getattr(item, "fixturenames", ())
+        if not SERVICES.isdisjoint(names):
             item.add_marker("services")
-        file = Path(item.nodeid.partition("::")[0])
-        of = [each for each in TOGETHER if each in (*file.parts, file.stem)]
-        of += [DEAR[name] for name in getattr(item, "fixturenames", ()) if name in DEAR]
+        of = together(item.path) + [DEAR[name] for name in names if name in DEAR]
         # The long ones are many enough to be worth one for each worker.
         if of and not any(map(item.get_closest_marker, ("xdist_group", "long"))):
             item.add_marker(pytest.mark.xdist_group(of[0]))
@@ -71,6 +74,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(
         key=lambda item: (bool(item.get_closest_marker("xdist_group")), longest(item)), reverse=True
     )
+
+
+def _together(path: Path) -> list[str]:
+    """The groups of a file."""
+    return [each for each in TOGETHER if each in (*path.relative_to(TESTS).parts, path.stem)]
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Have no long text be the name of a test: each process keeps it, and sends it at each step."""
+    return "long" if isinstance(val, str | bytes) and len(val) > 400 else None
 
 
 BATCH = 16
@@ -128,7 +141,7 @@ def import_share(config: pytest.Config, workerid: str, workercount: int, **_: ob
     for file in files[int(workerid.removeprefix("gw")) :: workercount]:
         # What cannot be imported is told where it is collected.
         with suppress(Exception):
-            name = file.resolve().relative_to(Path(__file__).parent).with_suffix("")
+            name = file.resolve().relative_to(TESTS).with_suffix("")
             importlib.import_module(".".join(name.parts))
 
 

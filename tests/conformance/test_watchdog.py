@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 import time
 from typing import Any
 
@@ -17,34 +18,39 @@ class Hog(Agent):
 
     def __init__(self, id: str) -> None:
         super().__init__(id)
-        self.let_go = False
+        self.let_go = threading.Event()
 
-    def spin(self) -> None:
-        end = time.monotonic() + WAIT_S
-        while not self.let_go and time.monotonic() < end:
-            pass
+    def block(self) -> None:
+        self.let_go.wait(WAIT_S)
 
     @action
     async def hog(self) -> str:
-        self.spin()
+        self.block()
+        return "done"
+
+    @action
+    async def hog_that_computes(self) -> str:
+        end = time.monotonic() + WAIT_S
+        while not self.let_go.is_set() and time.monotonic() < end:
+            pass
         return "done"
 
     @action
     async def hog_later(self) -> str:
         await self.ask("other", "echo")
-        self.spin()
+        self.block()
         return "done"
 
     @action
     async def hog_in_a_task(self) -> str:
         async def later() -> None:
-            self.spin()
+            self.block()
 
         await asyncio.create_task(later())
         return "done"
 
 
-@pytest.mark.parametrize("name", ("hog", "hog_later", "hog_in_a_task"))
+@pytest.mark.parametrize("name", ("hog", "hog_that_computes", "hog_later", "hog_in_a_task"))
 def test_the_watchdog_names_the_agent_and_the_action(space: Any, log: Log, name: str) -> None:
     hog = space.add(Hog("hog"))
     space.add(Doer("other"))
@@ -52,7 +58,7 @@ def test_the_watchdog_names_the_agent_and_the_action(space: Any, log: Log, name:
     request = me.ask("hog", name)
     line = log.wait_for("has held the loop")
     assert not request.done()
-    hog.let_go = True
+    hog.let_go.set()
     assert request.result(timeout=WAIT_S) == "done"
     assert line.startswith("WARNING ")
     assert "agent 'hog'" in line
@@ -66,9 +72,7 @@ def test_watchdog_watches_on_after_an_agent_was_made_slowly_on_the_loop(
 ) -> None:
     class Slow(Hog):
         def __init__(self) -> None:
-            end = time.monotonic() + WAIT_S
-            while not made and time.monotonic() < end:
-                pass
+            made.wait(WAIT_S)
             super().__init__("slow")
 
     class Maker(Agent):
@@ -76,10 +80,10 @@ def test_watchdog_watches_on_after_an_agent_was_made_slowly_on_the_loop(
         async def make(self) -> None:
             asyncio.get_running_loop().call_soon(Slow)
 
-    made: list[str] = []
+    made = threading.Event()
     request = space.add(Agent("me")).ask(space.add(Maker("maker")).id, "make")
     assert "something that belongs to no agent" in log.wait_for("has held the loop")
-    made.append("now")
+    made.set()
     assert "something that belongs to no agent" in log.wait_for("released the loop")
     assert request.result(timeout=WAIT_S) is None
 
@@ -88,7 +92,7 @@ def test_the_watchdog_names_the_agent_that_handles_a_broadcast(space: Any, log: 
     hog = space.add(Hog("hog"))
     space.add(Agent("me")).send({"to": "*", "action": {"name": "hog"}})
     line = log.wait_for("has held the loop")
-    hog.let_go = True
+    hog.let_go.set()
     assert "agent 'hog'" in line
     assert '"hog.hog"' in line
 
@@ -99,9 +103,7 @@ def test_the_watchdog_names_a_holder_that_lets_go_by_itself_after_some_seconds(
     class Busy(Agent):
         @action
         async def busy(self) -> None:
-            end = time.monotonic() + 2
-            while time.monotonic() < end:
-                pass
+            threading.Event().wait(2)
 
     space.add(Busy("busy"))
     me = space.add(Agent("me"))
@@ -117,9 +119,7 @@ def test_the_watchdog_is_silent_of_actions_that_wait_or_block_a_thread(
     class Busy(Agent):
         @action
         def busy(self) -> None:
-            end = time.monotonic() + 1.5
-            while time.monotonic() < end:
-                pass
+            threading.Event().wait(1.5)
 
     holder = space.add(Holder("holder"))
     space.add(Busy("busy"))

@@ -192,7 +192,7 @@ def test_a_result_becomes_the_type_that_the_next_parameter_takes(program: LocalM
 
 def test_after_a_program_without_an_answer_the_model_is_asked(program: LocalModel) -> None:
     messages = conversation("list_files()", "list_files", {}, "no file")
-    reply = run(program.complete(messages, ACTIONS))
+    reply = run(program.complete(messages, ACTIONS[1:2]))
     assert reply.usage.output_tokens > 0
 
 
@@ -241,7 +241,7 @@ def test_a_list_of_calls_may_be_several_or_an_answer_from_the_first_token_on(
     weights: Path,
 ) -> None:
     with LocalModel(weights, max_tokens=24, context_tokens=2048, calls="list") as model:
-        reply = run(model.complete(user("Add 2 and 3, and add 4 and 5"), ACTIONS))
+        reply = run(model.complete(user("Add 2 and 3, and add 4 and 5"), ACTIONS[:1]))
     assert reply.calls or reply.text or reply.finish_reason == "length"
 
 

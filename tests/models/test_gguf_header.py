@@ -75,7 +75,10 @@ def test_the_header_says_what_the_model_was_made_for(
     assert context_length(path) == length
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=3 * settings().max_examples,
+)
 @given(st.integers(0, len(GOOD)), st.binary(max_size=12), st.booleans())
 def test_whatever_is_in_a_header_it_is_read(path: Path, at: int, bytes_: bytes, cut: bool) -> None:
     rest = b"" if cut else GOOD[at + len(bytes_) :]

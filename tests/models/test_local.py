@@ -19,6 +19,7 @@ from moothall.models import LocalModel, Model, ModelReply, TextPiece
 # One worker loads the model and has the processor to itself as far as these tests go.
 pytestmark = pytest.mark.xdist_group("local_model")
 
+BRIEF = 6
 STORY = "Tell a very long story about a fox who walks through every town of the world."
 
 
@@ -26,6 +27,13 @@ STORY = "Tell a very long story about a fox who walks through every town of the 
 def local(weights: Path) -> Iterator[LocalModel]:
     """A model that all tests here share, with short answers."""
     with LocalModel(weights, max_tokens=32, context_tokens=2048) as model:
+        yield model
+
+
+@pytest.fixture(scope="module")
+def brief(weights: Path) -> Iterator[LocalModel]:
+    """One whose answers may be cut: a token takes as long as most tests of other models."""
+    with LocalModel(weights, max_tokens=BRIEF, context_tokens=2048) as model:
         yield model
 
 
@@ -38,41 +46,45 @@ def single(weights: Path) -> Iterator[LocalModel]:
 
 class TestLocalModel(ModelConformance):
     @pytest.fixture(autouse=True)
-    def _shared(self, local: LocalModel) -> None:
-        self.local = local
+    def _shared(self, local: LocalModel, brief: LocalModel) -> None:
+        self.local, self.brief = local, brief
 
     def make(self, *answers: Any) -> Model:
-        return self.local
+        plain = all(isinstance(each, str) and not each.startswith(("{", '"')) for each in answers)
+        return self.brief if plain else self.local
+
+    def test_streams_after_a_result(self) -> None:
+        self.brief = self.local  # a choice that is cut is no text
+        super().test_streams_after_a_result()
 
 
 # -- answers ---------------------------------------------------------------------------------------
 
 
-def test_usage_is_the_runtimes_count(local: LocalModel) -> None:
-    short = run(local.complete(user("Say hello")))
-    longer = run(local.complete(user("Say hello " * 50)))
-    assert 0 < short.usage.input_tokens < longer.usage.input_tokens - 50
-    assert 0 < short.usage.output_tokens <= 32
+def test_usage_is_the_runtimes_count(brief: LocalModel) -> None:
+    short = run(brief.complete(user("Say hello")))
+    longer = run(brief.complete(user("Say hello " * 20)))
+    assert 0 < short.usage.input_tokens < longer.usage.input_tokens - 20
+    assert 0 < short.usage.output_tokens <= BRIEF
 
 
-def test_a_message_of_several_texts_is_read_as_their_lines(local: LocalModel) -> None:
+def test_a_message_of_several_texts_is_read_as_their_lines(brief: LocalModel) -> None:
     parts = [{"type": "text", "text": each} for each in ("Name a colour.", "Say it in French.")]
-    in_parts = run(local.complete([{"role": "user", "content": parts}]))
-    assert in_parts == run(local.complete(user("Name a colour.\nSay it in French.")))
+    in_parts = run(brief.complete([{"role": "user", "content": parts}]))
+    assert in_parts == run(brief.complete(user("Name a colour.\nSay it in French.")))
 
 
-def test_an_answer_cut_at_max_tokens_says_so(local: LocalModel) -> None:
-    reply = run(local.complete(user(STORY)))
+def test_an_answer_cut_at_max_tokens_says_so(brief: LocalModel) -> None:
+    reply = run(brief.complete(user(STORY)))
     assert reply.finish_reason == "length"
-    assert reply.usage.output_tokens == 32
+    assert reply.usage.output_tokens == BRIEF
 
 
-def test_a_choice_that_is_cut_is_no_text_and_says_so(weights: Path) -> None:
-    with LocalModel(weights, max_tokens=4, slots=1) as model:
-        reply = run(model.complete(user("Read CHANGELOG"), ACTIONS))
-        assert run(parts_of(model, user("Read CHANGELOG"), ACTIONS)) == [reply]
+def test_a_choice_that_is_cut_is_no_text_and_says_so(brief: LocalModel) -> None:
+    reply = run(brief.complete(user("Read CHANGELOG"), ACTIONS[:1]))
+    assert run(parts_of(brief, user("Read CHANGELOG"), ACTIONS[:1])) == [reply]
     assert (reply.text, reply.calls, reply.finish_reason) == ("", (), "length")
-    assert reply.usage.output_tokens == 4
+    assert reply.usage.output_tokens == BRIEF
 
 
 def test_after_a_result_it_may_answer_and_before_it_may_not(local: LocalModel) -> None:
@@ -193,11 +205,11 @@ def test_seeds_make_a_difference(weights: Path) -> None:
 
 
 def test_local_model_takes_further_settings_of_sampling(weights: Path) -> None:
-    def said(**options: Any) -> str:
-        with LocalModel(weights, max_tokens=12, seed=7, slots=1, **options) as model:
-            return run(model.complete(user("Name a town"))).text
-
-    assert said(temperature=5.0, options={"top_k": 1}) == said(temperature=0.0)
+    hot = LocalModel(weights, max_tokens=12, slots=1, temperature=5.0, options={"top_k": 1})
+    with hot as model:
+        # The first fills what is cached, which may change the rounding of the others.
+        _, one, other = [run(model.complete(user("Name a town"))).text for _ in range(3)]
+    assert one == other
 
 
 @pytest.mark.parametrize(
@@ -215,20 +227,20 @@ def test_local_model_refuses_what_is_no_setting_of_sampling(options: Any, told: 
         LocalModel(options=options)
 
 
-def test_the_marks_of_the_chat_format_are_text_in_a_message(local: LocalModel) -> None:
-    plain = run(local.complete(user("a"))).usage.input_tokens
-    marks = run(local.complete(user("<|im_end|><|im_start|>" * 10))).usage.input_tokens
+def test_the_marks_of_the_chat_format_are_text_in_a_message(brief: LocalModel) -> None:
+    plain = run(brief.complete(user("a"))).usage.input_tokens
+    marks = run(brief.complete(user("<|im_end|><|im_start|>" * 3))).usage.input_tokens
     # As marks they would be one token each.
-    assert marks - plain > 60
+    assert marks - plain > 18
 
 
 # -- not blocking, slots, cancellation -------------------------------------------------------------
 
 
-def test_the_event_loop_runs_on_while_it_generates(local: LocalModel) -> None:
+def test_the_event_loop_runs_on_while_it_generates(brief: LocalModel) -> None:
     async def turns() -> int:
-        await local.complete(user("Say hello"))
-        task = asyncio.create_task(local.complete(user(STORY)))
+        await brief.complete(user("Say hello"))
+        task = asyncio.create_task(brief.complete(user(STORY)))
         count = 0
         while not (await asyncio.wait([task], timeout=0.001))[0]:
             count += 1
@@ -239,7 +251,7 @@ def test_the_event_loop_runs_on_while_it_generates(local: LocalModel) -> None:
 
 def test_first_callers_at_once_share_one_load(weights: Path) -> None:
     async def ask(model: LocalModel) -> list[ModelReply]:
-        return list(await asyncio.gather(*(model.complete(user(f"Say {n}")) for n in range(6))))
+        return list(await asyncio.gather(*(model.complete(user(f"Say {n}")) for n in range(3))))
 
     with LocalModel(weights, slots=2, max_tokens=4) as model:
         replies = run(ask(model))
@@ -252,7 +264,7 @@ def test_a_cancelled_generation_frees_its_slot(single: LocalModel) -> None:
     async def cancel() -> ModelReply:
         await single.complete(user("Say hello"), schema={"const": "hello"})
         task = asyncio.create_task(single.complete(user(STORY)))
-        await asyncio.wait([task], timeout=0.3)
+        await asyncio.wait([task], timeout=0.1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -278,6 +290,7 @@ def test_a_cancelled_caller_in_the_queue_leaves_it(single: LocalModel) -> None:
     assert run(cancel()).text == '"hello"'
 
 
+@pytest.mark.long  # the same of a stream is not
 def test_a_timeout_ends_a_long_prompt(single: LocalModel) -> None:
     async def cancel() -> ModelReply:
         await single.complete(user("Say hello"), schema={"const": "hello"})
@@ -363,43 +376,49 @@ def test_an_answer_that_is_chosen_and_is_no_text_comes_in_one_piece(local: Local
     raise AssertionError("no answer was chosen, so nothing was shown")
 
 
-def test_local_model_goes_on_after_an_answer_with_an_image(local: LocalModel) -> None:
+def test_local_model_goes_on_after_an_answer_with_an_image(brief: LocalModel) -> None:
     drawn = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     said = {"role": "assistant", "content": [{"type": "text", "text": "Here."}, drawn]}
-    assert run(local.complete([*user("Draw"), said, *user("Thanks")])).text
+    assert run(brief.complete([*user("Draw"), said, *user("Thanks")])).text
 
 
-def test_an_error_comes_before_any_piece(local: LocalModel) -> None:
+def test_an_error_comes_before_any_piece(brief: LocalModel) -> None:
     with pytest.raises(ContextOverflow):
-        run(parts_of(local, user("word " * 6000)))
+        run(parts_of(brief, user("word " * 6000)))
     with pytest.raises(ModelError, match="reads text only"):
-        run(parts_of(local, [{"role": "user", "content": [{"type": "image_url"}]}]))
+        run(parts_of(brief, [{"role": "user", "content": [{"type": "image_url"}]}]))
     with pytest.raises(ModelError, match="not a JSON schema"):
-        run(parts_of(local, user("Hi"), schema={"type": "nonsense"}))
-    assert joined(run(parts_of(local, user("Say hello"))))
+        run(parts_of(brief, user("Hi"), schema={"type": "nonsense"}))
+    assert joined(run(parts_of(brief, user("Say hello"))))
 
 
-def test_closed_while_it_streams_its_reader_is_told(weights: Path) -> None:
+def test_closed_while_it_streams_its_reader_is_told_and_it_answers_no_more(weights: Path) -> None:
     model = LocalModel(weights, slots=1, max_tokens=4000)
+    assert (model.loaded, model.closed) == (False, False)
 
     async def close() -> None:
         stream = model.stream(user(STORY))
         await anext(stream)
+        assert (model.loaded, model.closed) == (True, False)
         await asyncio.to_thread(model.close)
         with pytest.raises(ModelError, match="was closed while it was answering"):
             async for _ in stream:
                 pass
 
     run(close())
+    model.close()
+    assert (model.loaded, model.closed) == (False, True)
+    with pytest.raises(ModelError, match="is closed"):
+        run(model.complete(user("Say hello")))
 
 
 # -- bad input -------------------------------------------------------------------------------------
 
 
-def test_a_prompt_too_long_is_an_error_that_counts(local: LocalModel) -> None:
+def test_a_prompt_too_long_is_an_error_that_counts(brief: LocalModel) -> None:
     with pytest.raises(ContextOverflow, match=r"the prompt has 6\d{3} tokens.* holds 2048; noth"):
-        run(local.complete(user("word " * 6000)))
-    assert run(local.complete(user("Say hello"))).text
+        run(brief.complete(user("word " * 6000)))
+    assert run(brief.complete(user("Say hello"))).text
 
 
 def test_a_result_is_of_the_action_that_was_called(local: LocalModel) -> None:
@@ -434,12 +453,12 @@ def test_too_many_actions_overflow_and_fewer_fit(local: LocalModel) -> None:
     ids=("unknown-type", "bad-pattern", "dangling-reference", "impossible", "not-json"),
 )
 def test_a_schema_that_cannot_be_kept_to_is_an_error(
-    local: LocalModel, schema: dict[str, Any], says: str
+    brief: LocalModel, schema: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ModelError, match=says) as caught:
-        run(local.complete(user("Say hello"), schema=schema))
+        run(brief.complete(user("Say hello"), schema=schema))
     assert "\n" not in str(caught.value)
-    assert run(local.complete(user("Say hello"))).text
+    assert run(brief.complete(user("Say hello"))).text
 
 
 @pytest.mark.parametrize(
@@ -453,15 +472,15 @@ def test_a_schema_that_cannot_be_kept_to_is_an_error(
         ("hello", r"messages\[0\] is a str"),
     ),
 )
-def test_a_message_that_is_none_is_named(local: LocalModel, message: Any, says: str) -> None:
+def test_a_message_that_is_none_is_named(brief: LocalModel, message: Any, says: str) -> None:
     with pytest.raises(ModelError, match=says):
-        run(local.complete([message]))
-    assert run(local.complete(user("Say hello"))).text
+        run(brief.complete([message]))
+    assert run(brief.complete(user("Say hello"))).text
 
 
 @pytest.mark.parametrize("text", ("", " ", "\0", "\u202e\ufeff", "{}[]\"'\\", "<think>", "</s>"))
-def test_odd_texts_are_answered(local: LocalModel, text: str) -> None:
-    assert run(local.complete(user(text))).usage.input_tokens > 0
+def test_odd_texts_are_answered(brief: LocalModel, text: str) -> None:
+    assert run(brief.complete(user(text))).usage.input_tokens > 0
 
 
 @pytest.mark.parametrize(
@@ -510,18 +529,6 @@ def test_without_weights_it_says_what_to_run(
 
 
 # -- the end ---------------------------------------------------------------------------------------
-
-
-def test_closed_it_answers_no_more(weights: Path) -> None:
-    model = LocalModel(weights, slots=1, max_tokens=4)
-    assert (model.loaded, model.closed) == (False, False)
-    run(model.complete(user("Say hello")))
-    assert (model.loaded, model.closed) == (True, False)
-    model.close()
-    model.close()
-    assert (model.loaded, model.closed) == (False, True)
-    with pytest.raises(ModelError, match="is closed"):
-        run(model.complete(user("Say hello")))
 
 
 def test_closed_while_it_answers_its_callers_are_told(weights: Path) -> None:
