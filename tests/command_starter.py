@@ -35,7 +35,9 @@ MODULES = (
 )
 
 CODES: list[int] = []
-"""The exit code of a command that has ended."""
+"""The exit code of a program that has ended, unless by an error."""
+PROGRAM = types.ModuleType("__main__")
+"""What a program that is given as text is run in."""
 
 
 def get_ready() -> None:
@@ -125,11 +127,15 @@ def become(order: dict[str, Any]) -> None:
 
 
 def leave() -> None:
-    """End a command when its threads have ended and what is to be called then was called.
+    """End a program when its threads have ended and what is to be called then was called.
 
-    To free each object takes 0.06 s: the memory that holds it is the starter's, and is copied.
+    To free each object takes 0.08 s: the memory that holds it is the starter's, and is copied. The
+    program's own are freed, as some complain.
     """
     if CODES:
+        if threading.active_count() == 1:
+            vars(PROGRAM).clear()
+        gc.collect()
         try:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -157,14 +163,14 @@ if __name__ == "__main__":
     get_ready()
     order = serve(socket.socket(fileno=int(sys.argv[1])))
     become(order)
-    if order["code"] is None:
-        try:
+    try:
+        if order["code"] is None:
             runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
-        except SystemExit as ended:
-            if order["module"] == "moothall" and isinstance(ended.code, int):
-                CODES.append(ended.code)
-            raise
-    else:
-        sys.argv[0], sys.path[0] = "-c", ""
-        main = sys.modules["__main__"] = types.ModuleType("__main__")
-        exec(compile(order["code"], "<string>", "exec"), vars(main))  # noqa: S102
+        else:
+            sys.argv[0], sys.path[0], sys.modules["__main__"] = "-c", "", PROGRAM
+            exec(compile(order["code"], "<string>", "exec"), vars(PROGRAM))  # noqa: S102
+        CODES.append(0)
+    except SystemExit as ended:
+        if isinstance(ended.code, int | None):
+            CODES.append(ended.code or 0)
+        raise

@@ -18,8 +18,6 @@ import importlib
 import os
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +27,7 @@ import click
 import pytest
 
 import moothall
+from commands import run as run_program
 from moothall.cli.main import command as main
 from moothall.models import weights
 
@@ -99,16 +98,14 @@ def program(found: list[Block]) -> str:
 def run(text: str, name: str, folder: Path, **environment: str) -> list[str]:
     """Runs a page, and gives what it should print and does not."""
     found = blocks(text)
-    script = folder / f"page_{name}.py"  # not `mcp.py`, which a page may import
-    script.write_text(program(found))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", script.name],
+    module = f"page_{name}"  # not `mcp`, which a page may import
+    (folder / f"{module}.py").write_text(program(found))
+    done = run_program(
+        module=module,
+        options=("-W", "error"),
         cwd=folder,
         env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
+        timeout=300,
     )
     faults = []
     if done.returncode:

@@ -30,6 +30,9 @@ from moothall.errors import ModelError
 from moothall.models import ModelReply, OpenAIModel, ReasoningPiece, TextPiece, Usage
 from moothall.reasoning.loop.react import ReActAgent
 
+MOST = settings().max_examples
+"""More with the long tests."""
+
 MESSAGE = {
     "role": "assistant",
     "content": "Let me see.",
@@ -178,7 +181,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * MOST)
 @given(st.sampled_from(tuple(places(GOOD))), JSON)
 def test_any_value_in_any_field(asker: Asker, path: tuple[Any, ...], value: Any) -> None:
     asker.check(answer(changed(path, lambda parent, key: parent.__setitem__(key, value))))
@@ -197,7 +200,7 @@ def test_every_field_of_a_stream_wrong_in_turn(asker: Asker, path: tuple[Any, ..
     asker.good()
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * MOST)
 @given(st.sampled_from(tuple(places(STREAM))[1:]), JSON)
 def test_any_value_in_any_field_of_a_stream(
     asker: Asker, path: tuple[Any, ...], value: Any
@@ -211,14 +214,13 @@ WHOLE = b"".join(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in STREAM)
 LINES = st.sampled_from((b"data: ", b"data:", b"event: error\n", b": x\n", b"\n", b"\r", b"\r\n"))
 
 
-@settings(max_examples=200)
+@settings(max_examples=2 * MOST)
 @given(st.lists(LINES | st.binary(max_size=40) | JSON.map(lambda v: json.dumps(v).encode())))
 def test_any_bytes_as_a_stream(asker: Asker, pieces: list[bytes]) -> None:
     asker.check(events(*(piece for piece in pieces if piece)), streamed=True)
     asker.good()
 
 
-@settings(max_examples=100)
 @given(st.lists(st.integers(0, len(WHOLE)), max_size=6).map(sorted))
 def test_a_stream_cut_anywhere_into_packets_is_the_same(asker: Asker, cuts: list[int]) -> None:
     packets = [WHOLE[a:b] for a, b in zip([0, *cuts], [*cuts, len(WHOLE)], strict=True) if a < b]
@@ -226,7 +228,6 @@ def test_a_stream_cut_anywhere_into_packets_is_the_same(asker: Asker, cuts: list
     assert came == asker.ask(answer(GOOD))
 
 
-@settings(max_examples=100)
 @given(st.integers(0, len(WHOLE) - 1))
 def test_a_stream_that_ends_anywhere_is_whole_or_an_error(asker: Asker, end: int) -> None:
     came = asker.stream(events(WHOLE[:end]) if end else events())
@@ -237,14 +238,14 @@ def test_a_stream_that_ends_anywhere_is_whole_or_an_error(asker: Asker, end: int
     asker.good()
 
 
-@settings(max_examples=150)
+@settings(max_examples=2 * MOST)
 @given(st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_body(asker: Asker, body: bytes) -> None:
     asker.check(http(body))
     asker.good()
 
 
-@settings(max_examples=150)
+@settings(max_examples=2 * MOST)
 @given(
     st.integers(100, 999).filter(lambda code: code not in (101, 204, 304) and code >= 200),
     st.binary(max_size=60) | JSON.map(lambda value: json.dumps({"error": value}).encode()),
@@ -257,7 +258,6 @@ def test_any_status(asker: Asker, code: int, body: bytes, wait: str) -> None:
     asker.good()
 
 
-@settings(max_examples=100)
 @given(st.binary(max_size=200) | st.binary(max_size=100).map(b"HTTP/1.1 200 OK\r\n".__add__))
 def test_any_bytes_in_place_of_http(asker: Asker, sent: bytes) -> None:
     asker.check(Answer((sent,), cut=True))

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.crash import crash
@@ -125,7 +125,6 @@ class Program:
 
 
 @given(SCRIPT, st.sampled_from(["Yes.", ""]), st.integers(1, 30))
-@settings(max_examples=60)
 def test_any_run_broken_off_anywhere(
     script: list[list[tuple[str, Any]]], last: str, crash_at: int
 ) -> None:

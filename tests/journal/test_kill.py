@@ -166,14 +166,14 @@ def some_or_every(step: int) -> pytest.MarkDecorator:
 
 
 SOME = {
-    ("react", "before"): 5,
-    ("react", "after"): 5,
-    ("dual", "before"): 11,
-    ("dual", "after"): 11,
-    ("asked", "before"): 6,
-    ("steered", "after"): 6,
-    ("spent", "before"): 9,
-    ("talk", "after"): 9,
+    ("react", "before"): 9,
+    ("react", "after"): 9,
+    ("dual", "before"): 19,
+    ("dual", "after"): 19,
+    ("asked", "before"): 11,
+    ("steered", "after"): 11,
+    ("spent", "before"): 17,
+    ("talk", "after"): 17,
     ("tree", "before"): 19,
 }
 
@@ -257,7 +257,7 @@ def test_deaths_one_after_the_other(
     count(program, runs=runs, deaths=died, in_doubt=doubted)
 
 
-@some_or_every(5)
+@some_or_every(9)
 @pytest.mark.parametrize("program", ("react", "dual", "asked"))
 @pytest.mark.parametrize("repeat", (True, False))
 def test_effects(

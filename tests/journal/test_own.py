@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -54,27 +55,27 @@ def commits(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> i
     return int(ended(folder)["commits"])
 
 
-def test_killed_at_every_commit_nothing_that_ended_is_done_again(
-    processes: Processes, tmp_path: Path, commits: int
+@pytest.mark.parametrize("step", (pytest.param(1, marks=pytest.mark.long), 3))
+def test_killed_at_commits_nothing_that_ended_is_done_again(
+    processes: Processes, tmp_path: Path, commits: int, step: int
 ) -> None:
-    for number in range(1, commits + 1):
-        for when in ("before", "after"):
-            folder = tmp_path / f"{number}-{when}"
-            folder.mkdir()
-            assert processes.run(folder, commit=[number, when]) == KILLED
-            with Journal(folder / "journal") as journal:
-                doubts = journal.in_doubt(RUN) if journal.runs() else []
-                begun = effects(folder)
-                for doubt in doubts:
-                    assert doubt.action == "pay"
-                    how: Any = Done("paid 5") if begun["end pay"] else "repeat"
-                    journal.decide(RUN, {doubt.number: how})
-            assert processes.run(folder) == 0
-            done = effects(folder)
-            ended(folder)
-            assert done["end pay"] == 1
-            # Repeated only where the process died between the effect and its record.
-            assert sum(done[f"end {what}"] for what in ("fetch one", "fetch two", "ask")) <= 5
+    for number, when in [*product(range(1, commits + 1), ("before", "after"))][::step]:
+        folder = tmp_path / f"{number}-{when}"
+        folder.mkdir()
+        assert processes.run(folder, commit=[number, when]) == KILLED
+        with Journal(folder / "journal") as journal:
+            doubts = journal.in_doubt(RUN) if journal.runs() else []
+            begun = effects(folder)
+            for doubt in doubts:
+                assert doubt.action == "pay"
+                how: Any = Done("paid 5") if begun["end pay"] else "repeat"
+                journal.decide(RUN, {doubt.number: how})
+        assert processes.run(folder) == 0
+        done = effects(folder)
+        ended(folder)
+        assert done["end pay"] == 1
+        # Repeated only where the process died between the effect and its record.
+        assert sum(done[f"end {what}"] for what in ("fetch one", "fetch two", "ask")) <= 5
 
 
 @pytest.mark.parametrize("where", ("begin approve", "end approve", "begin hook pre"))

@@ -112,7 +112,7 @@ async def test_labour_firms_lay_off_nobody_for_want_of_sales_in_steps_too_long_t
         assert rows[-1]["unemployment"] > rows[0]["unemployment"]  # in these they could have sold
 
 
-@pytest.mark.parametrize("rows", (True, False))
+@pytest.mark.parametrize("rows", (True, pytest.param(False, marks=pytest.mark.long)))
 async def test_labour_benefits_are_income_of_which_the_jobless_spend(rows: bool) -> None:
     async def income(benefit: int) -> tuple[float, float]:
         city = City.generate(seed=3, citizens=60)
@@ -141,7 +141,7 @@ async def test_labour_benefits_are_income_of_which_the_jobless_spend(rows: bool)
     assert rich > poor
 
 
-@pytest.mark.parametrize("rows", (True, False))
+@pytest.mark.parametrize("rows", (True, pytest.param(False, marks=pytest.mark.long)))
 async def test_labour_benefits_are_cut_evenly_where_the_government_has_too_little(
     rows: bool,
 ) -> None:

@@ -185,10 +185,13 @@ def strangers(port: Port) -> dict[str, dict[str, Any]]:
 
 
 def test_no_route_answers_strangers(port: Port, asked: list[Asking], faults: list[str]) -> None:
-    """Whatever they forge; nor is done what they ask for."""
+    """Whatever they forge; nor is done what they ask for.
+
+    Who says nothing asks for each; the others for every fourth, in turns.
+    """
     runs = port.studio.journal.runs()
-    for name, how in strangers(port).items():
-        for each in asked:
+    for number, (name, how) in enumerate(strangers(port).items()):
+        for each in asked[number % 4 :: 4] if number else asked:
             told = sent(port, each, *how["headers"], hosts=how.get("hosts"))
             assert told.status in (400, 401, 403), (name, each, told.text[:300])
             assert "set-cookie" not in told.headers
@@ -215,7 +218,7 @@ def test_a_route_has_its_own_method_alone(port: Port, asked: list[Asking]) -> No
         if not each.route.path.startswith("/studio/act")
     }
     for path, own in paths.items():
-        for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"} - {own}:
+        for method in {"GET", "POST", "PUT", "DELETE", "OPTIONS"} - {own}:
             body = b"{}" if method in ("POST", "PUT", "PATCH") else None
             told = port.send(path, KNOWN, ("X-HTTP-Method-Override", own), method=method, body=body)
             assert told.status in (404, 405), (method, path)
@@ -246,7 +249,7 @@ def check(told: Answer, asking: Asking) -> None:
     assert not (is_page and "<script>alert" in told.text), asking
 
 
-PARTS = 8
+PARTS = 16
 """A part of the bad requests is sent every time, another one for each place; with `long`, all."""
 
 

@@ -100,7 +100,7 @@ async def test_closed_places_new_homes_and_full_ones_change_both_alike() -> None
         Intervention(60, open=city.by_kind("park")),
         Intervention(80, status={"needs": dict.fromkeys(NEEDS, 5)}, citizens=["7", "8"]),
     ]
-    seen = await all_equal(make, 200, interventions=changes)
+    seen = await all_equal(make, 120, interventions=changes)
     assert any((row["plan_avoid"] > 0).any() for row in seen)
     assert any(row["stuck"].any() for row in seen)
 
@@ -141,7 +141,7 @@ PARAMS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=8, deadline=None, derandomize=True, phases=(Phase.generate,))
+@settings(max_examples=5, deadline=None, derandomize=True, phases=(Phase.generate,))
 @given(data=st.data(), params=PARAMS)
 def test_any_states_and_parameters_live_the_same(data: Any, params: Any) -> None:
     """Needs of 0 and 1000, no home, no work, no money, at work in a restaurant or abroad."""
@@ -184,7 +184,7 @@ async def test_where_places_say_nothing_at_once_it_is_asked_place_by_place() -> 
         table = {"home": home, "work": home[::-1].copy()}
         return Population(table, grid, blocks(), 3), ()
 
-    seen = await all_equal(make, 100)
+    seen = await all_equal(make, 60)
     assert kind
     assert (seen[-1]["place"] >= 0).any()
 

@@ -375,7 +375,7 @@ def test_two_days_of_towns_are_the_same(
     asyncio.run(all_equal(day(seed, rich, params, broke), 200))
 
 
-@pytest.mark.parametrize("step", ("30min", "1h"))
+@pytest.mark.parametrize("step", (pytest.param("30min", marks=pytest.mark.long), "1h"))
 async def test_errands_of_long_steps_are_the_same(step: str) -> None:
     city = City.generate(seed=5, citizens=40)
 

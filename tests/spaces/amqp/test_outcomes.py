@@ -281,7 +281,7 @@ def test_amqp_delivers_any_json_value_unchanged(make_space: MakeSpace) -> None:
     worker = make_space().add(Worker("worker", Notes("/dev/null")))
     me = make_space().add(Agent("me"))
 
-    @settings(max_examples=200, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=2 * settings().max_examples, suppress_health_check=list(HealthCheck))
     @given(JSON)
     def ask(value: Any) -> None:
         found = me.ask(worker.id, "echo", value=value).result(timeout=WAIT_S)

@@ -474,7 +474,7 @@ def test_no_headers_of_any_kind_stop_an_agent(
         space.add(Worker(f"there {number}", Notes("/dev/null")))
     numbers = iter(range(10**9))
 
-    @settings(max_examples=150, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=2 * settings().max_examples, suppress_health_check=list(HealthCheck))
     @given(
         st.dictionaries(NAMES | st.text(max_size=20), FIELDS, max_size=4),
         st.sampled_from(("send", "request", "answer", "cancel", "reply", "other")),
