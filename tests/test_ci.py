@@ -170,7 +170,7 @@ def test_a_run_that_stands_still_is_ended_and_begun_again(tmp_path: Path) -> Non
     tests = """\
 def test_once():
     if len(runs('once')) == 1:
-        while True: pass
+        __import__('threading').Event().wait()
 """
     status, lines = ci(tmp_path, PASSES + tests, "--silence=4")
     assert (status, counts(lines[-1])) == (0, "2 passed")
@@ -179,7 +179,8 @@ def test_once():
 
 @pytest.mark.long
 def test_a_run_that_stands_still_twice_fails(tmp_path: Path) -> None:
-    status, _ = ci(tmp_path, "def test_never():\n    while True: pass\n", "--silence=4")
+    waits = "def test_never():\n    __import__('threading').Event().wait()\n"
+    status, _ = ci(tmp_path, waits, "--silence=4")
     assert status != 0
 
 
