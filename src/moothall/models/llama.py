@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import secrets
 import tempfile
 import threading
@@ -17,7 +18,7 @@ from moothall.errors import ContextOverflow, ModelError, WeightsError
 from moothall.models import weights
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.engine import Engine, Job, patient_threads
-from moothall.models.protocol import ModelReply, TextPiece, Usage
+from moothall.models.protocol import ModelReply, ReasoningPiece, TextPiece, Usage
 from moothall.signature.schema import WrongSchema, checked
 from moothall.text import one_line
 from moothall.threads import renewed
@@ -44,6 +45,7 @@ class Llama(Engine):
     context_tokens: int
     cores: int | None
     pooling: str | None = None
+    thinks: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,7 +102,7 @@ class Llama(Engine):
         # Besides the prompts in its slots it caches as many tokens of others, so a conversation is
         # not read again because others came between. The cache allocates memory as it grows.
         params.cache_ram_mib = 0 if self.slots == 1 else -1
-        params.enable_reasoning = 0
+        params.enable_reasoning = int(self.thinks)
         params.fit_params = params.warmup = False
         params.verbosity = 9 if os.environ.get("MOOTHALL_DEBUG", "") not in ("", "0") else -1
         if self.cores is not None:
@@ -127,8 +129,19 @@ class Llama(Engine):
 class ChatEngine(Llama):
     """Completes chats; a request is a chat's body, and the schema or grammar of the text."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._begins_with_thought = self.thinks
+
     def run(self, job: Job) -> ModelReply | None:
         """Complete a chat under the grammar of its schema."""
+        try:
+            return self._completed(job)
+        except _Thinks:  # whatever it is told, as the template of some weights has it
+            self._begins_with_thought = True
+            return self._completed(job)
+
+    def _completed(self, job: Job) -> ModelReply | None:
         server = self.server()
         body, held_to = job.request
         schema = None if isinstance(held_to, str) else held_to
@@ -137,17 +150,21 @@ class ChatEngine(Llama):
         body["return_progress"] = True
         try:
             if held_to is not None:
-                body["grammar"] = held_to if schema is None else self._grammar(schema)
+                grammar = held_to if schema is None else self._grammar(schema)
+                body["grammar"] = _after_thought(grammar) if self._begins_with_thought else grammar
             data = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
         reader = _Reader(job, AnswerStream(self.name, 0), held=schema is not None)
+        reader.thinks = self._begins_with_thought or held_to is None
         try:
             server.handle_chat_completions(data, reader.take)
         except (RuntimeError, ValueError) as error:
             raise self._refused(str(error)) from error
         if job.cancelled:
             return None
+        if reader.strays_into_thought:
+            raise _Thinks
         if reader.fault is not None:
             raise reader.fault
         if reader.error is not None:
@@ -194,6 +211,8 @@ class _Reader:
     answer: AnswerStream
     held: bool
     strayed: bool = False
+    thinks: bool = True  # whether reasoning may come before the text
+    strays_into_thought: bool = False
     error: dict[str, Any] | None = None
     fault: Exception | None = None
 
@@ -211,7 +230,10 @@ class _Reader:
         if self.job.cancelled or self.error is not None:
             return True
         for piece in self.answer.take(chunk):
-            if self.held and isinstance(piece, TextPiece):
+            if isinstance(piece, ReasoningPiece) and not self.thinks:
+                self.strays_into_thought = True
+                return True
+            if self.held and not self.thinks and isinstance(piece, TextPiece):
                 # The runtime silently drops a grammar that it cannot follow.
                 self.held = False
                 self.strayed = piece.text[0] not in _JSON_STARTS
@@ -219,6 +241,16 @@ class _Reader:
                     return True
             self.job.deliver(piece)
         return False
+
+
+class _Thinks(Exception):
+    """The answer begins with reasoning, where its grammar has none."""
+
+
+def _after_thought(grammar: str) -> str:
+    """Return a grammar that begins after the end of the model's reasoning."""
+    after = re.sub("^start:", "after_thought:", grammar, count=1, flags=re.M)
+    return f'{after}\nstart: thought after_thought\nthought[suffix="</think>"]: /(?s:.*)/\n'
 
 
 def _is_json(text: str) -> bool:

@@ -89,6 +89,8 @@ class LocalModel(InProcess, Answering):
         temperature: 0 takes the likeliest token each time
         seed: the random seed, used at a temperature above 0
         options: more settings of llama.cpp's choice of a token, such as `{"top_p": 0.9}`
+        thinking: whether weights that can reason, such as Qwen3, do so before they answer; it takes
+            a part of `max_tokens`
         calls: how it writes calls: `one`, `list` or `program`; by default as its weights do best
         tool_choice: `auto`; `required`, if it must call an action; `none`, if it may call none; or
             the name of the action that it must call
@@ -119,6 +121,7 @@ class LocalModel(InProcess, Answering):
         threads: int | None = None,
         deterministic: bool = False,
         options: Mapping[str, float] | None = None,
+        thinking: bool = False,
         calls: Calls | None = None,
         tool_choice: str = "auto",
     ) -> None:
@@ -130,6 +133,7 @@ class LocalModel(InProcess, Answering):
         _check_options(options)
         check_text("LocalModel: name=", name, optional=True)
         check_boolean("LocalModel: deterministic=", deterministic)
+        check_boolean("LocalModel: thinking=", thinking)
         check_text("LocalModel: tool_choice=", tool_choice)
         if calls is not None and calls not in FORMS:
             raise none_of("LocalModel: calls=", [*FORMS], calls)
@@ -161,6 +165,7 @@ class LocalModel(InProcess, Answering):
             slots=1 if deterministic else slots,
             context_tokens=context_tokens,
             cores=threads,
+            thinks=thinking,
         )
         self._hold(self._llama)
 
