@@ -5,19 +5,18 @@
 
 A customer asks, and reads events; the last one says why the answer ended:
 
-    curl -N -H 'Authorization: Bearer ada-token' --json '{"text": "Refund order A1."}' http://127.0.0.1:8000/chat
+    curl -N -H 'Authorization: Bearer ada-token' --json '{"text": "Refund order A1.", "run_id": "q1"}' http://127.0.0.1:8000/chat
 
-Staff see what waits, and decide:
+The answer to this one ends as "waiting". Staff see what waits, and decide:
 
     curl -H 'Authorization: Bearer staff-token' http://127.0.0.1:8000/refunds
-    curl -H 'Authorization: Bearer staff-token' --json '{"permit": true}' http://127.0.0.1:8000/refunds/ID
+    curl -H 'Authorization: Bearer staff-token' --json '{"run": "ada/q1", "key": "KEY", "permit": true}' http://127.0.0.1:8000/refunds
 
 A question goes on when its customer has left, and after a crash; asked again with its "run_id", it gives its answer.
 """  # noqa: E501 - commands to copy
 
 import asyncio
 import json
-import secrets
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -27,9 +26,18 @@ import uvicorn
 from fastapi import Body, Depends, FastAPI, Header, HTTPException
 from fastapi.responses import StreamingResponse
 
-from moothall import ACCESS_REQUESTED, Budget, Context, Journal, ReActAgent, SQLiteMemory, action
-from moothall.approval import ApprovalRequest, Refused
-from moothall.errors import RunHeld, RunMismatch
+from moothall import (
+    ACCESS_REQUESTED,
+    Budget,
+    Context,
+    Journal,
+    ReActAgent,
+    Refused,
+    SQLiteMemory,
+    Waiting,
+    action,
+)
+from moothall.errors import NoSuchRun, RunHeld, RunMismatch, StateError
 from moothall.models import Model
 
 ORDERS = {"ada": {"A1": 20}, "bo": {"B7": 180}}
@@ -51,27 +59,11 @@ def refund(order: str, context: Context) -> str:
     return f"{ORDERS[context.deps][order]} paid back"
 
 
-class Staff:
-    """The approver: each request waits until a person of the staff decides about it."""
-
-    def __init__(self) -> None:
-        self.waiting: dict[str, tuple[ApprovalRequest, asyncio.Future[bool]]] = {}
-
-    async def approve(self, request: ApprovalRequest) -> bool | Refused:
-        """Wait for the decision."""
-        id, decided = secrets.token_hex(4), asyncio.get_running_loop().create_future()
-        self.waiting[id] = (request, decided)
-        try:
-            return await decided or Refused("the staff refused it")
-        finally:
-            self.waiting.pop(id, None)
-
-
 class Desk:
     """One agent for all customers. Each has a thread in the memory's file, and a daily budget."""
 
     def __init__(self, model: Model | str, memory: SQLiteMemory, journal: Journal) -> None:
-        self.staff = Staff()
+        self.journal = journal
         whole = Budget(tokens=1_000_000, per="day", journal=journal, name="desk")
         # What a customer has spent today stays, also across a restart.
         self.budgets = {
@@ -85,8 +77,9 @@ class Desk:
             system_prompt="You answer customers of a furniture shop, in one sentence.",
             budget=whole,
             journal=journal,
-            approver=self.staff,
+            approver=Waiting(who="staff"),  # in the journal, so that any process may answer
         )
+        self.whose = {"deps": lambda run: run.thread, "budget": lambda run: self.budgets[run.thread]}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def keep(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -126,9 +119,7 @@ def application(desk: Desk) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await desk.agent.prepare()
-        # What a crash has stopped goes on.
-        whose = {"deps": lambda run: run.thread, "budget": lambda run: desk.budgets[run.thread]}
-        desk.keep(desk.agent.resume_runs(**whose))
+        desk.keep(desk.agent.resume_runs(**desk.whose))  # what a crash has stopped
         yield
 
     def user(authorization: Annotated[str, Header()] = "") -> str:
@@ -160,17 +151,24 @@ def application(desk: Desk) -> FastAPI:
         return StreamingResponse(lines(), media_type="text/event-stream")
 
     @app.get("/refunds", dependencies=[Depends(staff)])
-    async def refunds() -> list[dict[str, Any]]:
+    def refunds() -> list[dict[str, Any]]:
         return [
-            {"id": id, "customer": request.thread, "action": request.action, **request.args}
-            for id, (request, _) in desk.staff.waiting.items()
+            {"run": each.run, "key": each.key, "customer": each.thread, **each.args}
+            for each in desk.journal.waiting(kind="approval")
         ]
 
-    @app.post("/refunds/{id}", dependencies=[Depends(staff)])
-    async def decide(id: str, permit: Annotated[bool, Body(embed=True)]) -> None:
-        if id not in desk.staff.waiting:
-            raise HTTPException(404, "it waits no longer")
-        desk.staff.waiting.pop(id)[1].set_result(permit)
+    @app.post("/refunds", dependencies=[Depends(staff)])
+    async def decide(
+        run: Annotated[str, Body()], key: Annotated[str, Body()], permit: Annotated[bool, Body()]
+    ) -> None:
+        decision = permit or Refused("the staff refused it")
+        try:
+            await asyncio.to_thread(desk.journal.answer, run, key, decision, by="staff")
+        except NoSuchRun as error:
+            raise HTTPException(404, str(error)) from error
+        except StateError as error:  # it was decided otherwise before
+            raise HTTPException(409, str(error)) from error
+        desk.keep(desk.agent.resume_decided(**desk.whose))
 
     return app
 

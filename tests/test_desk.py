@@ -52,9 +52,17 @@ class Client:
                 if found := await answer.json():
                     return list(found)
 
-    async def decides(self, id: str, permit: bool, who: str = "staff") -> int:
-        async with self._call("POST", who, f"/refunds/{id}", {"permit": permit}) as answer:
-            return answer.status
+    async def decides(self, request: Any, permit: bool, who: str = "staff") -> int:
+        decision = {"run": request["run"], "key": request["key"], "permit": permit}
+        async with self._call("POST", who, "/refunds", decision) as answer:
+            return int(answer.status)
+
+    async def reply(self, who: str, text: str, run_id: str) -> Any:
+        """The end of the answer to a question, once it waits for nobody."""
+        while True:
+            end = (await self.asks(who, text, run_id=run_id))[-1]
+            if "error" not in end and end["stop_reason"] != "waiting":
+                return end
 
     def _call(self, method: str, who: str, path: str, body: Any = None) -> Any:
         headers = {"Authorization": f"Bearer {who}-token"}
@@ -81,37 +89,38 @@ async def served(folder: Path, model: Model) -> AsyncIterator[Client]:
 async def test_a_refund_waits_for_the_staff_and_for_nobody_else(
     tmp_path: Path, permit: bool
 ) -> None:
-    async with served(tmp_path, ScriptedModel(REFUND)) as client:
-        asked = asyncio.create_task(client.asks("ada", "Refund A1.", run_id="r"))
+    script = [*REFUND[:1], "I shall see.", REFUND[1]]
+    async with served(tmp_path, ScriptedModel(script)) as client:
+        events = await client.asks("ada", "Refund A1.", run_id="r")
+        assert events[-1]["stop_reason"] == "waiting"
         (request,) = await client.waiting()
-        assert {**request, "id": ""} == {
-            "id": "",
-            "customer": "ada",
-            "action": "refund",
-            "order": "A1",
-        }
+        seen = {"run": "ada/r", "customer": "ada", "order": "A1"}
+        assert {**request, "key": ""} == {**seen, "key": ""}
+        meanwhile = await client.asks("ada", "How long does it take?")  # the customer may go on
+        assert meanwhile[-1]["stop_reason"] == "done"
         assert await client.waiting("ada") == [403]
-        assert await client.decides(request["id"], True, "ada") == 403
-        assert await client.decides(request["id"], permit) == 200
-        assert await client.decides(request["id"], permit) == 404
-        events = await asked
-        assert [each["action"] for each in events if "action" in each] == ["refund"]
-        assert events[-1]["stop_reason"] == "done"
-        again = await client.asks("ada", "Refund A1.", run_id="r")  # no second refund
-        assert again[-1] == {"text": "You have your money back.", "stop_reason": "done"}
+        assert await client.decides(request, True, "ada") == 403
+        assert await client.decides(request, permit) == 200
+        assert await client.decides(request, not permit) == 409
+        assert await client.decides({**request, "run": "no"}, permit) == 404
+        end = {"text": "You have your money back.", "stop_reason": "done"}
+        assert await client.reply("ada", "Refund A1.", "r") == end
+        assert await client.reply("ada", "Refund A1.", "r") == end  # no second refund
         assert "error" in (await client.asks("ada", "Another.", run_id="r"))[0]
 
 
 @awaited
-async def test_a_refund_goes_on_when_its_customer_has_left(tmp_path: Path) -> None:
+async def test_a_refund_that_waits_outlives_its_customers_tab_and_the_process(
+    tmp_path: Path,
+) -> None:
     async with served(tmp_path, ScriptedModel(REFUND)) as client:
         async with client.chat("ada", "Refund A1.", run_id="r") as answer:
             await answer.content.readline()
         (request,) = await client.waiting()
-        assert await client.decides(request["id"], True) == 200
-        while "error" in (events := await client.asks("ada", "Refund A1.", run_id="r"))[0]:
-            pass  # it is still being answered
-        assert events[-1]["stop_reason"] == "done"
+    async with served(tmp_path, ScriptedModel(REFUND)) as client:
+        assert await client.waiting() == [request]
+        assert await client.decides(request, True) == 200
+        assert (await client.reply("ada", "Refund A1.", "r"))["stop_reason"] == "done"
 
 
 @awaited

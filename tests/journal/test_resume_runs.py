@@ -13,6 +13,7 @@ import pytest
 
 from journal.crash import crash, on_a_loop
 from moothall import (
+    ACCESS_REQUESTED,
     Agent,
     Budget,
     Context,
@@ -23,9 +24,10 @@ from moothall import (
     NativeSpace,
     ReActAgent,
     ScriptedModel,
+    Waiting,
 )
 from moothall.action import action
-from moothall.errors import DefinitionError, RunHeld, RunMismatch
+from moothall.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
 from moothall.models.protocol import Call
 from moothall.reasoning.recorded_agent import RecordedAgent
 
@@ -176,6 +178,36 @@ async def test_a_decided_run_goes_on_beside_one_of_which_nothing_is_recorded(
         journal.decide("r1", "repeat")
         (one,) = await agent.resume_decided()
         assert (one.run.id, one.outcome) == ("r1", "resumed")
+
+
+@on_a_loop
+async def test_a_run_that_goes_on_once_it_is_decided_has_its_deps_and_its_budget(
+    tmp_path: Path,
+) -> None:
+    paid = []
+
+    @action(access_policy=ACCESS_REQUESTED)
+    def pay(context: Context) -> str:
+        """Pay."""
+        paid.append((context.deps, context.budget))
+        return "paid"
+
+    script = [{"name": "pay"}, "Paid."]
+    with Journal(tmp_path / "journal") as journal:
+        model = ScriptedModel(script)
+        agent = ReActAgent("till", model, actions=[pay], journal=journal, approver=Waiting())
+        await agent.reply("Pay.", run_id="r", thread="ada", deps="ada's purse")
+        (wait,) = journal.waiting()
+        journal.answer("r", wait.key, True)
+        budget = Budget(model_calls=2)
+        with pytest.raises(ConfigError, match="resume_decided: deps="):
+            await agent.resume_decided(deps="ada's purse")  # type: ignore[arg-type]
+        (one,) = await agent.resume_decided(
+            deps=lambda run: f"{run.thread}'s purse", budget=lambda run: budget
+        )
+    assert one.outcome == "resumed"
+    assert paid == [("ada's purse", budget)]
+    assert budget.spent.model_calls == 2
 
 
 @on_a_loop

@@ -125,28 +125,26 @@ class RecordedAgent(ConversationalAgent):
             DefinitionError: the agent has no journal, or an argument is not valid
             JournalError: the journal cannot be read
         """
-        journal = self._journal_to_resume()
-        check_integer(f"agent {self.id!r}: resume_runs: concurrency=", concurrency)
-        for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
-            check_function(f"agent {self.id!r}: resume_runs: {name}=", fn, "run", optional=True)
+        journal = self._journal_to_resume("resume_runs", concurrency, deps, budget, which)
         found = await asyncio.to_thread(journal._to_resume, self._kind, str(self.id))
         mine = [each for each in found if which is None or which(each)]
-        return await self._resume_all(mine, deps, budget, concurrency)
+        return await self._resume_all(journal, mine, deps, budget, concurrency)
 
     async def resume_decided(
-        self, *, which: Callable[[Outline], bool] | None = None, concurrency: int = 16
+        self,
+        *,
+        deps: Callable[[Outline], Any] | None = None,
+        budget: Callable[[Outline], Budget | None] | None = None,
+        which: Callable[[Outline], bool] | None = None,
+        concurrency: int = 16,
     ) -> list[ResumedRun]:
         """Resume the runs that can go on since: a person has decided, or what they waited for came.
 
         The reply to a message goes to its sender, as a `say` that is not answered. A server calls
-        this every few seconds. What could not be resumed is tried again after a minute.
-
-        Args:
-            which: returns whether a run is to be resumed; all are, if it is left out
-            concurrency: how many runs are resumed at a time
+        this every few seconds. What could not be resumed is tried again after a minute. Arguments
+        and errors are those of `resume_runs`.
         """
-        journal = self._journal_to_resume()
-        check_integer(f"agent {self.id!r}: resume_decided: concurrency=", concurrency)
+        journal = self._journal_to_resume("resume_decided", concurrency, deps, budget, which)
         now = time.monotonic()
         due = [id for id in journal._waits_for.due(str(self.id)) if self._again.get(id, now) <= now]
         mine = [
@@ -155,7 +153,7 @@ class RecordedAgent(ConversationalAgent):
             if (run.kind, run.held) == (self._kind, False) and run.state in ("waiting", "stopped")
         ]
         mine = [run for run in mine if which is None or which(run)]
-        found = await self._resume_all(mine, None, None, concurrency)
+        found = await self._resume_all(journal, mine, deps, budget, concurrency)
         self._again = {r.run.id: now + _AGAIN_S for r in found if r.outcome != "resumed"}
         for each in found:
             reply = each.reply
@@ -165,13 +163,14 @@ class RecordedAgent(ConversationalAgent):
 
     async def _resume_all(
         self,
+        journal: Journal,
         runs: list[Outline],
         deps: Callable[[Outline], Any] | None,
         budget: Callable[[Outline], Budget | None] | None,
         concurrency: int,
     ) -> list[ResumedRun]:
         """Resume runs: those of a thread one after the other, those of others side by side."""
-        found, journal = dict[str, ResumedRun](), self._journal_to_resume()
+        found: dict[str, ResumedRun] = {}
         room = asyncio.Semaphore(concurrency)
 
         async def resume(some: list[Outline]) -> None:
@@ -190,11 +189,15 @@ class RecordedAgent(ConversationalAgent):
                 group.create_task(resume(some))
         return [found[run.id] for run in runs]
 
-    def _journal_to_resume(self) -> Journal:
-        """Return its journal; DefinitionError if it has none."""
+    def _journal_to_resume(
+        self, method: str, concurrency: int, deps: object, budget: object, which: object
+    ) -> Journal:
+        """Return its journal; DefinitionError if it has none, or an argument is not valid."""
         if self._journal is None:
-            text = f"agent {self.id!r} has no journal=, so there is no run to resume"
-            raise DefinitionError(text)
+            raise DefinitionError(f"agent {self.id!r} has no journal=, so no run can be resumed")
+        check_integer(f"agent {self.id!r}: {method}: concurrency=", concurrency)
+        for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
+            check_function(f"agent {self.id!r}: {method}: {name}=", fn, "run", optional=True)
         return self._journal
 
     def _tell_sender(self, run: Outline, text: str) -> None:
