@@ -2,8 +2,9 @@
 
     python -m benchmarks [--quick] [--minutes N] [NAME ...]
 
-A benchmark that takes longer than its minutes is ended: its stacks say where it stood, and the
-next one begins.
+A benchmark that uses more than its minutes of the processor, or none for so long, is ended: its
+stacks say where it stood, and the next one begins. However busy the machine is, others get to
+their end.
 Peers are measured in the same run where they are installed: pip install 'moothall[bench]'.
 """
 
@@ -16,6 +17,8 @@ import subprocess
 import sys
 from contextlib import suppress
 
+import psutil
+
 NAMES = (
     *("imports", "messages", "turn", "sub_agents", "conversation", "society", "population"),
     *("agreement", "notes"),
@@ -25,6 +28,8 @@ NAMES = (
 )
 
 
+STANDS_STILL = 0.01
+"""Which share of a processor a benchmark uses at least, unless it waits for what never comes."""
 STACKS_S = 10
 """Seconds for a benchmark that is ended to print where it stood."""
 
@@ -33,14 +38,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     parser.add_argument(
-        "--minutes", type=float, help="the most that each may take; 20 by default, 10 if quick"
+        "--minutes",
+        type=float,
+        help="of the processor, the most that each may use; 40 by default, 20 if quick",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(NAMES))
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(NAMES)}")
-    minutes = options.minutes or (10 if options.quick else 20)
+    minutes = options.minutes or (20 if options.quick else 40)
     failed = []
     for name in options.names or NAMES:
         print(f"benchmarks.{name} ...", file=sys.stderr)
@@ -57,16 +64,43 @@ def run(name: str, args: list[str], minutes: float) -> str:
     command = [sys.executable, "-X", "faulthandler", "-m", f"benchmarks.{name}", *args]
     with subprocess.Popen(command, process_group=0) as process:  # which has all that it starts
         try:
-            code = process.wait(60 * minutes)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGABRT)  # prints the stacks of its threads
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(STACKS_S)
-            return f"took over {minutes:g} minutes; more: --minutes {4 * minutes:g} {name}"
+            if fault := ended(process, 60 * minutes):
+                process.send_signal(signal.SIGABRT)  # prints the stacks of its threads
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(STACKS_S)
+                return f"{fault} {minutes:g} minutes; more: --minutes {4 * minutes:g} {name}"
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    return f"failed (exit code {code})" if code else ""
+    return f"failed (exit code {process.returncode})" if process.returncode else ""
+
+
+def ended(process: subprocess.Popen[bytes], most_s: float) -> str:
+    """Wait for its end; return what it did for so many seconds if it does not come to it."""
+    before = 0.0
+    while True:
+        try:
+            process.wait(most_s)
+        except subprocess.TimeoutExpired:
+            used = used_s(process.pid)
+            if used > most_s:
+                return "used the processor for over"
+            if used - before < STANDS_STILL * most_s:
+                return "stood still for"
+            before = used
+        else:
+            return ""
+
+
+def used_s(pid: int) -> float:
+    """Seconds of the processor of a process and of all that it has started."""
+    used = 0.0
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        for each in (parent, *parent.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                used += sum(each.cpu_times()[:4])  # its own, and those of its children that ended
+    return used
 
 
 if __name__ == "__main__":
