@@ -79,7 +79,10 @@ class Desk:
             journal=journal,
             approver=Waiting(who="staff"),  # in the journal, so that any process may answer
         )
-        self.whose = {"deps": lambda run: run.thread, "budget": lambda run: self.budgets[run.thread]}
+        self.whose = {
+            "deps": lambda run: run.thread,
+            "budget": lambda run: self.budgets[run.thread],
+        }
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def keep(self, work: Coroutine[Any, Any, Any]) -> None:
