@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import inspect
 import re
@@ -17,6 +18,7 @@ from moothall import (
     Action,
     Agent,
     AMQPSpace,
+    Block,
     Budget,
     CallbackApprover,
     ChosenBy,
@@ -25,7 +27,9 @@ from moothall import (
     ConfigError,
     Conversation,
     DefinitionError,
+    DualActAgent,
     DualActConfig,
+    FallbackModel,
     FileError,
     Goal,
     HandOver,
@@ -33,6 +37,7 @@ from moothall import (
     Journal,
     LocalModel,
     Memory,
+    MoothallError,
     NativeSpace,
     OpenAIModel,
     ReActAgent,
@@ -50,8 +55,17 @@ from moothall import (
     show,
     workflow,
 )
+from moothall.a2a import A2AAgent
 from moothall.doors import asgi
+from moothall.mcp import MCPAgent
 from moothall.reasoning.loop import parts
+from moothall.society import Experiment
+
+
+class Own:
+    def greet(self, name: str) -> str:
+        """Greet."""
+        return f"Hello, {name}"
 
 
 def agent(**options: Any) -> Any:
@@ -78,6 +92,17 @@ def agent(**options: Any) -> Any:
         (lambda: Budget().child(second=5), "Budget.child has no argument second="),  # type: ignore[call-arg]
         (lambda: NativeSpace(aprover=None), "did you mean 'approver'?"),  # type: ignore[call-arg]
         (lambda: Society(3, sed=1), "did you mean 'seed'?"),  # type: ignore[call-arg]
+        (lambda: Budget(100), "Budget: write a name before 100, such as tokens= or usd="),  # type: ignore[misc]
+        (
+            lambda: agent(budget=0.5),
+            "needs an object with reserve, deadline, such as Budget(usd=1)",
+        ),
+        (lambda: agent(temperature=0), "such as reply(…, options={'temperature': …})"),
+        (
+            lambda: agent().run("x"),
+            "agent 'a': run() is a step of its blocks: ask it by reply(text)",
+        ),
+        (lambda: agent(actions=[Own.greet]), "self is missing: give the method of an object"),
         (lambda: OpenAIModel("x", temprature=1), "did you mean 'temperature'?"),  # type: ignore[call-arg]
         (lambda: agent().register_hook("pre_act", "x", print), "did you mean 'pre_acting'?"),
     ),
@@ -113,6 +138,25 @@ def test_own_broadcasts_are_received_or_not(given: Any) -> None:
 def test_a_wrong_public_name_is_told_with_the_one_that_is_near() -> None:
     with pytest.raises(AttributeError, match="did you mean 'ReActAgent'"):
         moothall.ReactAgent  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_attributes_of_other_libraries_are_told_with_ours() -> None:
+    for name, here in (("invoke", "reply_sync(text)"), ("astream", "stream(text)")):
+        with pytest.raises(AttributeError) as raised:
+            getattr(agent(), name)
+        assert f"has no attribute '{name}': {name} is {here} here" in str(raised.value)
+    reply = agent().reply_sync("x")
+    with pytest.raises(AttributeError, match="Reply has no attribute 'output': output is value"):
+        _ = reply.output
+    assert not hasattr(reply, "xyzzy")
+    assert copy.deepcopy(reply) == reply
+
+
+@pytest.mark.parametrize("url", ("sqlite:///r.db", "postgresql+psycopg://h/d", "redis://h"))
+@pytest.mark.parametrize("make", (Journal, SQLiteMemory))
+def test_a_url_where_a_file_is_named_is_told(make: Any, url: str) -> None:
+    with pytest.raises(MoothallError, match="it is a URL: name a file"):
+        make(url)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +288,40 @@ WITH_A_FUNCTION: dict[str, tuple[Callable[[Any], Any], str]] = {
     "until": (lambda fn: Conversation([agent()], until=fn), "must be a function of (state)"),
     "intercept": (lambda fn: Society().intercept(fn), "a function of (message)"),
     "caller": (lambda fn: asgi(agent(), budget=fn), "budget= must be a function of (caller)"),
+    "script": (ScriptedModel, "a reply must be a function of (messages, actions)"),
+    "scripted": (lambda fn: ScriptedModel(["x", fn]), "must be a function of (messages, actions)"),
+    "memory": (lambda fn: agent(memory=fn), "memory= must be a function of (thread)"),
+    "tokens": (lambda fn: SQLiteMemory("m.db", count=fn), "count= must be a function of (text)"),
+    "when": (lambda fn: FallbackModel([ScriptedModel()], when=fn), "must be a function of (error)"),
+    "guidance": (lambda fn: agent(blocks=[guided(fn)]), "must be a function of (context)"),
+    "facts": (lambda fn: Society(facts=fn), "facts= must be a function of (clock)"),
+    "decision": (lambda fn: pair().set_decision_func(fn), "of (conclusion, original_input)"),
+    "conclusion": (lambda fn: pair().set_conclusion_extractor(fn), "a function of (reply)"),
+    "metric": (lambda fn: experiment(metrics=[{"name": "m", "by": fn}]), "function of (society)"),
+    "progress": (lambda fn: experiment().run_sync(jobs=0, progress=fn), "function of (progress)"),
 }
+NO_ARGUMENTS: dict[str, Callable[[Any], Any]] = {
+    "api_key": lambda fn: OpenAIModel("m", "http://127.0.0.1:9/v1", fn),
+    "headers": lambda fn: OpenAIModel("m", "http://127.0.0.1:9/v1", headers=fn),
+    "headers of MCP": lambda fn: MCPAgent("m", "http://127.0.0.1:9/mcp", headers=fn),
+    "headers of A2A": lambda fn: A2AAgent("m", "http://127.0.0.1:9/", headers=fn),
+}
+
+
+def guided(fn: Any) -> Any:
+    block = Block()
+    block.guidance = fn
+    return block
+
+
+def pair() -> Any:
+    return DualActAgent(human=agent(), reactive=agent())
+
+
+def experiment(**more: Any) -> Any:
+    town = {"citizens": 2, "step": "6h"}
+    given: dict[str, Any] = {"metrics": ["home"], "workflow": [{"run": "6h"}], **more}
+    return Experiment(name="e", society=town, **given)
 
 
 @pytest.mark.parametrize("takes", (nothing, many))
@@ -255,6 +332,14 @@ def test_a_function_with_other_parameters_than_it_is_called_with_is_refused_as_i
     with pytest.raises(ConfigError, match=re.escape(says)) as raised:
         make(takes)
     assert f"got {takes.__name__}(" in str(raised.value)
+
+
+@pytest.mark.parametrize("make", NO_ARGUMENTS.values(), ids=NO_ARGUMENTS)
+def test_a_function_that_wants_what_nobody_gives_is_refused_as_it_is_given(
+    make: Callable[[Any], Any],
+) -> None:
+    with pytest.raises(ConfigError, match=r"must be a function of \(\), got many\("):
+        make(many)
 
 
 def test_functions_that_fit_are_taken_whatever_they_are() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, TypeVar
 
@@ -28,6 +28,8 @@ _ELSEWHERE = {
     "tools": "actions",
 }
 """Argument names of other libraries, and the names here."""
+_OF_REQUESTS = ("max_output_tokens", "max_tokens", "seed", "stop", "temperature", "top_p")
+"""Fields of requests to models, which agents do not have."""
 
 
 def names_checked(called: T) -> T:
@@ -49,6 +51,7 @@ def names_checked(called: T) -> T:
                 raise
             of_class = function.__name__ == "__init__"
             misuse = unknown_argument(type(self) if of_class else function, given)
+            misuse = misuse or _unnamed(type(self) if of_class else function, function, args)
             if misuse is None:
                 raise
             raise misuse from None
@@ -72,11 +75,41 @@ def unknown_argument(
     method = _method_with(called, unknown)
     if here in known:
         near = f": {unknown}= is {here}= here"
+    elif unknown in _OF_REQUESTS and "model" in known:
+        near = f": a reply or its model has it, such as reply(…, options={{{unknown!r}: …}})"
     elif method:
         near = f": its {method}({unknown}=…) has"
     else:
         near = nearest(unknown, known)
     return DefinitionError(f"{called.__qualname__} has no argument {unknown}={near}")
+
+
+def _unnamed(
+    called: Any, function: Callable[..., Any], given: Sequence[object]
+) -> DefinitionError | None:
+    """Return the error for arguments without names where they need them; None if there are none."""
+    _, *parameters = inspect.signature(function).parameters.values()
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return None
+    places = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    if len(given) <= len(places):
+        return None
+    names = _parameters(function)[0][len(places) :]
+    for each in parameters:
+        if each.kind is each.VAR_KEYWORD:  # `**limits: Unpack[Limits]`: those are what it is about
+            options = str(each.annotation).removeprefix("Unpack[").removesuffix("]")
+            described = function.__globals__.get(options)
+            names = [*getattr(described, "__annotations__", ()), *names]
+    such = f", such as {' or '.join(f'{name}=' for name in names[:2])}" if names else ""
+    return DefinitionError(
+        f"{called.__qualname__}: write a name before {given[len(places)]!r:.80}{such}"
+    )
+
+
+def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
+    """Return the error for a missing attribute; `elsewhere` has other libraries' names for ours."""
+    here = f": {name} is {elsewhere[name]} here" if name in elsewhere else ""
+    return AttributeError(f"{type(owner).__name__} has no attribute {name!r}{here}")
 
 
 def _method_with(called: Any, name: str) -> str | None:
@@ -133,12 +166,12 @@ def check_boolean(name: str, value: object) -> None:
 
 
 def check_function(name: str, value: Any, *takes: str, optional: bool = False) -> None:
-    """Raise ConfigError unless a value can be called, with these arguments if they are named."""
+    """Raise ConfigError unless a value can be called with these arguments, which are named."""
     if value is None and optional:
         return
     if not callable(value):
         raise ConfigError(f"{name} must be a function, got {excerpt(value)}")
-    if takes and not can_take(value, len(takes)):
+    if not can_take(value, len(takes)):
         called = getattr(value, "__qualname__", type(value).__qualname__)
         got = f"{called}{inspect.signature(value)}"
         raise ConfigError(f"{name} must be a function of ({', '.join(takes)}), got {got:.200}")

@@ -17,7 +17,7 @@ from moothall.a2a.wire import COMPLETED, INPUT_REQUIRED, block_part, data_part, 
 from moothall.action import Action, action
 from moothall.approval import ApprovalRequest, Question
 from moothall.approval.approval import answer, approve
-from moothall.arguments import check_seconds, names_checked
+from moothall.arguments import check_function, check_seconds, names_checked
 from moothall.errors import ModelError, NobodyToAsk
 from moothall.http.addresses import hosts_of
 from moothall.journal.stop_reason import StopReason
@@ -106,7 +106,9 @@ class A2AAgent(ConversationalAgent):
         where = f"agent {id!r}"
         self.url: str = check_base_url(url, f"{where}: url=")
         check_seconds(f"{where}: timeout_s=", timeout_s)
-        if not callable(headers):
+        if callable(headers):
+            check_function(f"{where}: headers=", headers)
+        else:
             check_headers(headers or {}, where)
         self._timeout_s = float(timeout_s)
         hosts = hosts_of(allow_hosts, f"{where}: allow_hosts=")

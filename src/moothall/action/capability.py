@@ -86,6 +86,10 @@ class Action(Options):
         self._parameters = parameters
         if parameters is None:
             named = check_parameters(function, bound_to_self=False, where=where)
+            if named and named[0].name == "self":
+                raise DefinitionError(
+                    f"{where}: self is missing: give the method of an object, such as thing.{name}"
+                )
             check_guard(where, given, [each.name for each in named])
         else:
             self._check_parameters(parameters)
@@ -140,7 +144,10 @@ class Action(Options):
             text = f"an action must be a function, an @action method or an Action, got {source!r}"
             raise DefinitionError(text)
         options: Any = {**getattr(source, "__moothall_action__", {})}
-        named = options.pop("name", None) or getattr(source, "__name__", None)
+        plain: Any = source
+        while isinstance(plain, functools.partial):
+            plain = plain.func
+        named = options.pop("name", None) or getattr(plain, "__name__", None)
         made = cls(named or type(source).__name__, source, **options)
         if isinstance(source, types.FunctionType):
             source.__dict__["__moothall_made__"] = made

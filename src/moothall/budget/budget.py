@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, Unpack
 
-from moothall.arguments import check_boolean, unknown_argument
+from moothall.arguments import check_boolean, names_checked, unknown_argument
 from moothall.budget.account import Account, Accounts
 from moothall.budget.amounts import (
     KINDS,
@@ -37,6 +37,7 @@ class Clock(Protocol):
         ...
 
 
+@names_checked
 class Budget:
     """What a run may spend, shared by all users of this object, on any thread and event loop.
 

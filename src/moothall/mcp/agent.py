@@ -19,7 +19,7 @@ from moothall.action import (
     Action,
 )
 from moothall.agent import Agent
-from moothall.arguments import check_boolean, check_seconds, names_checked
+from moothall.arguments import check_boolean, check_function, check_seconds, names_checked
 from moothall.errors import (
     ActionError,
     ConfigError,
@@ -119,6 +119,8 @@ class MCPAgent(Agent):
         self._target = checked_target(target, where)
         self._env = checked_texts(env, "env", where)
         self._headers: Headers | dict[str, str]
+        if callable(headers):
+            check_function(f"{where}: headers=", headers)
         self._headers = headers if callable(headers) else checked_headers(headers, where)
         self._auth = auth
         if isinstance(self._target, str) and env:

@@ -73,7 +73,7 @@ class TokenBoundedMemory(Memory):
         check_integer(f"{type(self).__name__}: max_tokens=", max_tokens)
         check_boolean(f"{type(self).__name__}: clear=", clear)
         check_integer(f"{type(self).__name__}: reply_tokens=", reply_tokens, optional=True)
-        check_function(f"{type(self).__name__}: count=", count, optional=True)
+        check_function(f"{type(self).__name__}: count=", count, "text", optional=True)
         self.max_tokens = max_tokens
         self.reply_tokens = reply_tokens
         self.clear: bool = clear

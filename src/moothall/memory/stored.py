@@ -56,7 +56,7 @@ class StoredMemory(Memory):
     ) -> None:
         check_boolean(f"{type(self).__name__}: clear=", clear)
         check_integer(f"{type(self).__name__}: tokens=", tokens, optional=True)
-        check_function(f"{type(self).__name__}: count=", count, optional=True)
+        check_function(f"{type(self).__name__}: count=", count, "text", optional=True)
         if embedder is not None and not isinstance(embedder, Embedder):
             raise ConfigError(
                 f"embedder= must have name, dimensions and embed(texts), got {embedder!r}"

@@ -139,10 +139,12 @@ def check_spelling(name: str) -> tuple[str, str]:
     """Return a name's kind of model and the rest; raise ModelError if no model can have it."""
     kind, colon, rest = name.partition(":")
     if kind == "hf" or _OF_THE_HUB.fullmatch(name):
+        provider, _, listed = name.partition("/")
+        near = f" (did you mean '{provider}:{listed}'?)" if provider in PROVIDERS else ""
         raise ModelError(
-            f"there is no model {name!r:.200}: a model of the Hugging Face hub runs behind a server"
-            " (such as `vllm serve ORG/NAME`), or here from a GGUF file (`moothall models fetch "
-            f"hf:ORG/NAME/FILE.gguf`); {_there_is()}"
+            f"there is no model {name!r:.200}{near}: a model of the Hugging Face hub runs behind a "
+            "server (such as `vllm serve ORG/NAME`), or here from a GGUF file "
+            f"(`moothall models fetch hf:ORG/NAME/FILE.gguf`); {_there_is()}"
         )
     if kind not in _NEEDS or bool(rest) != bool(colon) or (not rest and kind != "local"):
         provider = None if colon else _OF_PROVIDERS.get(kind.partition("-")[0])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from moothall.action import Action
+from moothall.arguments import check_function
 from moothall.errors import DefinitionError, ModelError
 from moothall.threads import is_async
 
@@ -33,13 +34,22 @@ class Participant(Protocol):
         ...
 
 
+_SUCH = {
+    "budget": "Budget(usd=1)",
+    "environment": "Environment()",
+    "memory": "Memory(), or the path of a file",
+    "model": "ScriptedModel([…]), or the name of a model",
+}
+
+
 def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> None:
     """Refuse an object without these attributes early; it would fail during a reply."""
     missing = [name for name in names if not hasattr(part, name)]
     if missing or isinstance(part, type):
         given = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
+        such = f", such as {_SUCH[what]}" if what in _SUCH else ""
         raise DefinitionError(
-            f"agent {id!r}: {what}= needs an object with {', '.join(names)}, not {given}"
+            f"agent {id!r}: {what}= needs an object with {', '.join(names)}{such}, not {given}"
         )
 
 
@@ -58,7 +68,9 @@ def memory_part(memory: Any, id: object) -> Any:
         from moothall.memory.sqlite import SQLiteMemory
 
         return SQLiteMemory(memory)
-    if not makes_memories(memory):
+    if makes_memories(memory):
+        check_function(f"agent {id!r}: memory=", memory, "thread")
+    else:
         check_memory_part(memory, "memory", id)
     return memory
 

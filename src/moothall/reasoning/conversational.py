@@ -13,8 +13,8 @@ from typing_extensions import TypeVar
 from moothall import tracing
 from moothall.action import Action, action
 from moothall.agent import CURRENT, leads_to
-from moothall.arguments import check_boolean, check_integer
-from moothall.errors import ConfigError
+from moothall.arguments import check_boolean, check_integer, no_attribute
+from moothall.errors import ConfigError, DefinitionError
 from moothall.jsonvalue import readable
 from moothall.message import REPLYING
 from moothall.provenance import with_sources
@@ -76,6 +76,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+_ELSEWHERE = {
+    **dict.fromkeys(("acall", "ainvoke", "arun", "chat"), "await reply(text)"),
+    **dict.fromkeys(("invoke", "kickoff", "run_sync"), "reply_sync(text)"),
+    **dict.fromkeys(("astream", "run_stream", "run_streamed"), "stream(text)"),
+}
+"""What asks an agent in other libraries, and what does here."""
+
+
 class ConversationalAgent(Threaded):
     """An agent that replies: one reply at a time in each thread, several threads concurrently.
 
@@ -109,6 +117,19 @@ class ConversationalAgent(Threaded):
     """Whether its replies can be recorded."""
     _elsewhere: bool = False
     """Whether another agent answers for it, in another place."""
+
+    if not TYPE_CHECKING:  # a checker refuses both
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name, _ELSEWHERE)
+
+        def run(self, *given: object) -> Any:
+            """Run one step of its blocks."""
+            if given:
+                raise DefinitionError(
+                    f"agent {self.id!r}: run() is a step of its blocks: ask it by reply(text)"
+                )
+            return super().run()
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from moothall.agent import Agent
-from moothall.arguments import check_integer, check_text
+from moothall.arguments import check_function, check_integer, check_text
 from moothall.clock import DAY_S
 from moothall.errors import ConfigError, DuplicateAgent
 from moothall.society.arrays import sha256_of
@@ -46,6 +46,8 @@ def check_parts(limits: Mapping[str, Any], **parts: Any) -> None:
         is_one = not isinstance(part, type) and any(hasattr(part, each) for each in methods)
         if part is not None and not is_one:
             raise ConfigError(f"{name}= must be {what}, got {part!r:.80}")
+        if "__call__" in methods and callable(part):
+            check_function(f"{name}=", part, "clock")
 
 
 def steps_of(length: int, days: float | None, steps: int | None) -> int:

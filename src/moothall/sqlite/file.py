@@ -7,6 +7,7 @@ Forking while other threads are inside SQLite is not supported: a child inherits
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -46,6 +47,9 @@ _FAULTS: Final = {
     sqlite3.SQLITE_CANTOPEN: "it, or the files beside it, -wal and -shm, cannot be opened: change "
     "their permissions, or copy all of them to a folder that may be written to",
 }
+
+
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 class SQLiteFile(Generic[E]):
@@ -104,6 +108,11 @@ class SQLiteFile(Generic[E]):
     def look(self, may_read: bool = False) -> str:
         """Check the path before anything is created; return why it is read-only, or "" if not."""
         path, folder = self.path, self.path.parent
+        if _URL.match(self.name):
+            raise self.error(
+                "it is a URL: name a file, such as 'runs.db'. In PostgreSQL, a journal is "
+                "Journal('postgresql://…'), a memory PostgresMemory('postgresql://…')"
+            )
         if not folder.is_dir():
             raise self.error(f"there is no folder {str(folder)!r}: make it first")
         if path.exists() and not path.is_file():

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from moothall.arguments import check_boolean, check_integer
+from moothall.arguments import check_boolean, check_function, check_integer
 from moothall.errors import ConfigError, ModelError
 from moothall.http import BrokenOff, Client, HTTPError, Response, tried
 from moothall.http.network import check_allowed
@@ -81,8 +81,12 @@ class HTTPModel(RemoteModel):
         check_boolean(f"{kind}: batch=", batch)
         if batch and self.rate_limit is not None:
             raise ConfigError(f"{kind}: batches have limits of their own: leave out rate_limit=")
-        if headers is not None and not callable(headers):
+        if callable(headers):
+            check_function(f"{kind}: headers=", headers)
+        elif headers is not None:
             check_headers(headers, kind)
+        if callable(key):
+            check_function(f"{kind}: api_key=", key)
         self._given_key, self._given_headers = key, headers
         check_integer(f"{kind}: connections=", connections)
         self._client = Client(

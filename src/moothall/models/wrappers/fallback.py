@@ -69,7 +69,7 @@ class FallbackModel(Answering):
                 f"FallbackModel takes a list of models, not one {type(models).__name__}"
             )
         check_text("FallbackModel: name=", name, optional=True)
-        check_function("FallbackModel: when=", when, optional=True)
+        check_function("FallbackModel: when=", when, "error", optional=True)
         self._when = when or _may_help
         self.models: tuple[Model, ...] = tuple(named(each) for each in models)
         if not self.models:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from moothall.arguments import check_integer, check_text
+from moothall.arguments import check_function, check_integer, check_text
 from moothall.errors import ConfigError, DefinitionError, ModelError
 from moothall.models.base import Answering, Request, in_pieces
 from moothall.models.protocol import Call, ModelReply, StreamPart, TextPiece
@@ -70,6 +70,9 @@ class ScriptedModel(Answering):
         self._max_tokens = max_tokens
         self.received: list[list[dict[str, Any]]] = []
         self._replies: list[Any] = [replies] if callable(replies) else list(replies)
+        for each in self._replies:
+            if callable(each) and not isinstance(each, type):
+                check_function("ScriptedModel: a reply", each, "messages", "actions")
         self._skipped = 0
 
     @property

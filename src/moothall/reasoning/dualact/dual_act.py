@@ -8,7 +8,8 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
-from moothall.errors import ConfigError, StateError
+from moothall.arguments import check_function
+from moothall.errors import StateError
 from moothall.reasoning.checked_parts import Participant
 from moothall.reasoning.dualact.config import DualActConfig, as_config, review_rule
 from moothall.reasoning.dualact.dual_act_state import DualActReply, Progress
@@ -145,7 +146,7 @@ class DualActAgent(Group):
         Raises:
             ConfigError: it is not a function
         """
-        self._decide_by = _checked("a decision function", fn)
+        self._decide_by = _checked("a decision function", fn, "conclusion", "original_input")
 
     def set_conclusion_extractor(self, fn: ConclusionExtractor | None) -> None:
         """Set a function, sync or async, that makes the conclusion from R's reply; None resets it.
@@ -155,7 +156,7 @@ class DualActAgent(Group):
         Raises:
             ConfigError: it is not a function
         """
-        self._extract_by = _checked("a conclusion extractor", fn)
+        self._extract_by = _checked("a conclusion extractor", fn, "reply")
 
     @property
     def _member_agents(self) -> list[Any]:
@@ -384,7 +385,6 @@ class DualActAgent(Group):
                     request.tell(kind, str(self.id), n, each, past=True)
 
 
-def _checked(what: str, fn: F) -> F:
-    if fn is not None and not callable(fn):
-        raise ConfigError(f"{what} must be a function, got {fn!r:.80}")
+def _checked(what: str, fn: F, *takes: str) -> F:
+    check_function(what, fn, *takes, optional=True)
     return fn

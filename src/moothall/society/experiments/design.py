@@ -277,7 +277,7 @@ class Design(Part):
         asked = dict.fromkeys(name for each in self.surveys() for name in each.metrics)
         for index, metric in enumerate(self.metrics):
             if metric.by is not None:
-                self._function(("metrics", index, "by"), metric.by)
+                self._function(("metrics", index, "by"), metric.by, "society")
             elif "." in metric.name and metric.name not in asked:
                 what = f"no survey measures it; {there(asked or ['none'])}"
                 raise FieldError((("metrics", index, "name"), what))
@@ -297,7 +297,7 @@ class Design(Part):
 
     def _check_chart(self, where: Where, name: str, chart: Chart, measured: Iterable[str]) -> None:
         if is_of_file(name):
-            self._function(where, name)
+            self._function(where, name, "results", "axes")
             if chart.metrics:
                 raise FieldError(((*where, "metrics"), "the function chooses what it draws"))
         elif not chart.metrics:
@@ -319,9 +319,9 @@ class Design(Part):
             made.append((where, what))
         return FieldError(*made)
 
-    def _function(self, where: Where, source: Source) -> Callable[..., Any]:
+    def _function(self, where: Where, source: Source, *takes: str) -> Callable[..., Any]:
         try:
-            return function_of(source, self.folder)
+            return function_of(source, self.folder, *takes)
         except ConfigError as error:
             raise FieldError((where, str(error))) from None
 

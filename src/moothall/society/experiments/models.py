@@ -7,6 +7,7 @@ import contextlib
 import functools
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model
 
+from moothall.arguments import check_function
 from moothall.block import Block
 from moothall.budget import Budget
 from moothall.clock import Clock
@@ -236,7 +238,7 @@ _NEIGHBOURS: dict[str, dict[str, ModuleType]] = {}
 def importable(folder: Path) -> Iterator[None]:
     """Make the files of a folder importable meanwhile, as those beside a script are."""
     root = str(folder.resolve())
-    if root in sys.path:
+    if any(os.path.realpath(each) == root for each in sys.path):  # "" in a notebook
         yield
         return
     before = set(sys.modules)
@@ -258,9 +260,14 @@ def _lies_in(root: str, name: str) -> bool:
     return Path(file).relative_to(root).parts[0].partition(".")[0] == name.partition(".")[0]
 
 
-def function_of(source: Source, folder: Path) -> Callable[..., Any]:
-    """Return a function; the file below `folder` that has it is run once, as an import does."""
+def function_of(source: Source, folder: Path, *takes: str) -> Callable[..., Any]:
+    """Return a function; the file below `folder` that has it is run once, as an import does.
+
+    With `takes`, it must be a function of these arguments.
+    """
     if not isinstance(source, str):
+        if takes:
+            check_function("it", source, *takes)
         return source
     if source == TOWN:
         return town
@@ -273,6 +280,8 @@ def function_of(source: Source, folder: Path) -> Callable[..., Any]:
     found: Any = getattr(_module(path, name, root), attribute, None)
     if not callable(found) or is_async(found):
         raise ConfigError(f"{name!r} has no plain function {attribute!r}")
+    if takes:
+        check_function(repr(source), found, *takes)
     return found  # type: ignore[no-any-return]
 
 

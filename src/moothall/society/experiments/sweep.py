@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall import errors
-from moothall.arguments import check_integer
+from moothall.arguments import check_function, check_integer
 from moothall.errors import ConfigError, FileError, MoothallError, StateError
 from moothall.society.experiments.cell import Cell, kind_of
 from moothall.society.experiments.design import Design
@@ -67,6 +67,7 @@ async def sweep(
 ) -> Path:
     """Run all cells that have not ended, and join all parts; return the file of the results."""
     check_integer("jobs", jobs, 0, None)
+    check_function("progress=", progress, "progress", optional=True)
     arrow()
     cells = design.cells()
     if jobs:

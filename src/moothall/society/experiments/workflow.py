@@ -88,8 +88,10 @@ class Asked(Part):
     @field_validator("by")
     @classmethod
     def _known(cls, given: Source | None, info: ValidationInfo) -> Source | None:
-        if isinstance(given, str) and not given.startswith("status.") and info.context is not None:
-            function_of(given, info.context)  # the experiment's folder; a cell's process has none
+        if isinstance(given, str) and given.startswith("status."):
+            return given
+        if given is not None and info.context is not None:  # a cell's process has no folder
+            function_of(given, info.context, "respondent")
         return given
 
     @model_validator(mode="after")
@@ -113,8 +115,8 @@ class Surveyed(Part):
     @field_validator("citizens")
     @classmethod
     def _known(cls, given: Any, info: ValidationInfo) -> Any:
-        if isinstance(given, str) and info.context is not None:
-            function_of(given, info.context)
+        if (isinstance(given, str) or callable(given)) and info.context is not None:
+            function_of(given, info.context, "respondent")
         return given
 
     @model_validator(mode="after")
