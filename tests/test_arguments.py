@@ -18,7 +18,6 @@ from moothall import (
     Action,
     Agent,
     AMQPSpace,
-    Block,
     Budget,
     CallbackApprover,
     ChosenBy,
@@ -293,7 +292,6 @@ WITH_A_FUNCTION: dict[str, tuple[Callable[[Any], Any], str]] = {
     "memory": (lambda fn: agent(memory=fn), "memory= must be a function of (thread)"),
     "tokens": (lambda fn: SQLiteMemory("m.db", count=fn), "count= must be a function of (text)"),
     "when": (lambda fn: FallbackModel([ScriptedModel()], when=fn), "must be a function of (error)"),
-    "guidance": (lambda fn: agent(blocks=[guided(fn)]), "must be a function of (context)"),
     "facts": (lambda fn: Society(facts=fn), "facts= must be a function of (clock)"),
     "decision": (lambda fn: pair().set_decision_func(fn), "of (conclusion, original_input)"),
     "conclusion": (lambda fn: pair().set_conclusion_extractor(fn), "a function of (reply)"),
@@ -306,12 +304,6 @@ NO_ARGUMENTS: dict[str, Callable[[Any], Any]] = {
     "headers of MCP": lambda fn: MCPAgent("m", "http://127.0.0.1:9/mcp", headers=fn),
     "headers of A2A": lambda fn: A2AAgent("m", "http://127.0.0.1:9/", headers=fn),
 }
-
-
-def guided(fn: Any) -> Any:
-    block = Block()
-    block.guidance = fn
-    return block
 
 
 def pair() -> Any:

@@ -17,9 +17,7 @@ from moothall.action import (
 )
 from moothall.action.registry import Offering
 from moothall.agent import CURRENT, Agent
-from moothall.arguments import check_function
 from moothall.context import Context, SystemPrompt
-from moothall.dispatch import named
 from moothall.environment import AnyEnvironment
 from moothall.errors import ConfigError, DefinitionError, InvalidId
 from moothall.goal import Goal
@@ -204,9 +202,6 @@ def register_blocks(registry: ActionRegistry, blocks: Sequence[Any]) -> None:
     for block in offering:
         registry.register(block)
     said = [getattr(each, "guidance", "") for each in others]
-    for block, each in zip(others, said, strict=True):
-        if not isinstance(each, str):
-            check_function(f"guidance of the block {named(block)!r}", each, "context")
     if texts := [each for each in said if isinstance(each, str) and each]:
         registry.guidance = (*registry.guidance, *texts)
 

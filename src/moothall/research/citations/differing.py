@@ -40,6 +40,8 @@ def _remark(one: str, other: str) -> str:
     least, most = sorted((len(mine), len(others)))
     if shared < 2 or shared < _SHARED * least or shared < _OF_LONGER * most:
         return ""
+    if _names(one) ^ _names(other) and _names(one) - _names(other) and _names(other) - _names(one):
+        return ""  # each is about something of its own
     for said_one in ours.quantities:
         same = [q for q in theirs.quantities if q.dimension == said_one.dimension]
         if same and len(same) == len(ours.quantities) and all(
