@@ -120,6 +120,16 @@ def test_sentences_of_different_sources_that_differ_stand_side_by_side_in_a_repo
         ("The bridge was opened in 1931.", "The town was founded in 1210.", ""),
         ("Lyon has 12 stations.", "Lyon has 900 trams and many buses.", ""),
         (
+            "The wind farm Borkum has 32 turbines. It went into operation in 2021.",
+            "The wind farm Sandbank has 72 turbines. It went into operation in 2017.",
+            "",
+        ),
+        (
+            "On 1 April the billing service was unavailable for 25 minutes.",
+            "On 30 October the webshop service was unavailable for 12 minutes.",
+            "",
+        ),
+        (
             "“If a shell is begun with the option --login, it reads the startup files.”",
             "“If a shell is begun with the option --login, it does not read the startup files. It "
             "reads ENV.”",

@@ -40,15 +40,15 @@ def _remark(one: str, other: str) -> str:
     least, most = sorted((len(mine), len(others)))
     if shared < 2 or shared < _SHARED * least or shared < _OF_LONGER * most:
         return ""
-    if _names(one) ^ _names(other) and _names(one) - _names(other) and _names(other) - _names(one):
-        return ""  # each is about something of its own
+    apart = mine - others and others - mine  # as two farms, of which each has its own figures
     for said_one in ours.quantities:
         same = [q for q in theirs.quantities if q.dimension == said_one.dimension]
-        if same and len(same) == len(ours.quantities) and all(
+        if not apart and same and len(same) == len(ours.quantities) and all(
             not _equal(said_one.value, q.value) for q in same
         ):  # fmt: skip
             return "they state different numbers"
-    if ours.dates and theirs.dates and not any(a.fits(b) for a in ours.dates for b in theirs.dates):
+    dated = ours.dates and theirs.dates and not apart
+    if dated and not any(a.fits(b) for a in ours.dates for b in theirs.dates):
         return "they state different dates"
     if not (_is_one(one) and _is_one(other)):  # what denies one sentence may not deny the next
         return ""
