@@ -22,6 +22,7 @@ from moothall import (
     CallbackApprover,
     ChosenBy,
     CitizenMemory,
+    City,
     Clock,
     ConfigError,
     Conversation,
@@ -67,6 +68,13 @@ class Own:
         return f"Hello, {name}"
 
 
+class Old:
+    name, context_tokens = "old", None
+
+    async def complete(self, prompt: Any) -> str:
+        return "Hello."
+
+
 def agent(**options: Any) -> Any:
     return ReActAgent("a", ScriptedModel(["x"]), **options)
 
@@ -101,6 +109,9 @@ def agent(**options: Any) -> Any:
             lambda: agent().run("x"),
             "agent 'a': run() is a step of its blocks: ask it by reply(text)",
         ),
+        (lambda: City.generate(200), "City.generate: write a name before 200, such as seed="),  # type: ignore[misc,call-arg]
+        (lambda: Researcher("r", None, tools=["docs"]), "for a folder, search_folder('docs')"),
+        (lambda: ReActAgent("a", Old()), "must have complete(messages, actions=None, schema=None)"),
         (lambda: agent(actions=[Own.greet]), "self is missing: give the method of an object"),
         (lambda: OpenAIModel("x", temprature=1), "did you mean 'temperature'?"),  # type: ignore[call-arg]
         (lambda: agent().register_hook("pre_act", "x", print), "did you mean 'pre_acting'?"),

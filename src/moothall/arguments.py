@@ -177,14 +177,17 @@ def check_function(name: str, value: Any, *takes: str, optional: bool = False) -
         raise ConfigError(f"{name} must be a function of ({', '.join(takes)}), got {got:.200}")
 
 
-def can_take(function: Callable[..., Any], count: int) -> bool:
-    """Return whether a function can be called with so many arguments, as far as is known."""
+def can_take(function: Callable[..., Any], count: int, **named: object) -> bool:
+    """Return whether a function can be called with so many arguments, as far as is known.
+
+    `named` are further ones, by their names.
+    """
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # of a builtin nobody knows the parameters
         return True
     try:
-        signature.bind(*range(count))
+        signature.bind(*range(count), **named)
     except TypeError:
         return False
     return True

@@ -129,11 +129,26 @@ ANSWERS: dict[str, tuple[Any, str]] = {
         ModelReply(finish_reason="length"),
         f"{EMPTY} (It was cut at its length limit.)",
     ),
-    "no answer": (lambda _: None, "the model gave no answer but NoneType"),
-    "a bare text": (lambda _: "3", "the model gave no answer but str"),
-    "a dict": (lambda _: {"text": "3"}, "the model gave no answer but dict"),
-    "a text of bytes": (ModelReply(text=b"3"), "the model gave no answer but ModelReply"),  # type: ignore[arg-type]
-    "calls of another type": (ModelReply(calls=7), "the model gave no answer but ModelReply"),  # type: ignore[arg-type]
+    "no answer": (
+        lambda _: None,
+        "the model gave no answer but NoneType: complete must return a ModelReply",
+    ),
+    "a bare text": (
+        lambda _: "3",
+        "the model gave no answer but str: complete must return a ModelReply",
+    ),
+    "a dict": (
+        lambda _: {"text": "3"},
+        "the model gave no answer but dict: complete must return a ModelReply",
+    ),
+    "a text of bytes": (
+        ModelReply(text=b"3"),
+        "the model gave no answer but ModelReply: complete must return a ModelReply",
+    ),  # type: ignore[arg-type]
+    "calls of another type": (
+        ModelReply(calls=7),
+        "the model gave no answer but ModelReply: complete must return a ModelReply",
+    ),  # type: ignore[arg-type]
 }
 
 

@@ -92,6 +92,14 @@ def test_a_passage_of_each_kind_of_file_is_cited_where_it_is(docs: Path, index: 
     assert cited("giraffe") == ("zoo.py#L4", "zoo.py – weigh")
 
 
+def test_folder_leaves_out_what_an_open_office_program_keeps_beside_a_file(
+    docs: Path, index: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (docs / "~$plan.xlsx").write_bytes(b"\x05Ada Stone")
+    assert search_folder(docs, index=index).execute(query="cats")
+    assert "plan.xlsx" not in caplog.text
+
+
 def test_folder_changed_file_is_found_as_it_is_now(docs: Path, index: Path) -> None:
     search = search_folder(docs, index=index)
     assert names(search, "fish") == ["cats.md"]

@@ -139,8 +139,8 @@ def check_spelling(name: str) -> tuple[str, str]:
     """Return a name's kind of model and the rest; raise ModelError if no model can have it."""
     kind, colon, rest = name.partition(":")
     if kind == "hf" or _OF_THE_HUB.fullmatch(name):
-        provider, _, listed = name.partition("/")
-        near = f" (did you mean '{provider}:{listed}'?)" if provider in PROVIDERS else ""
+        of, _, listed = name.partition("/")
+        near = f" (did you mean '{of}:{listed}'?)" if of in PROVIDERS else ""
         raise ModelError(
             f"there is no model {name!r:.200}{near}: a model of the Hugging Face hub runs behind a "
             "server (such as `vllm serve ORG/NAME`), or here from a GGUF file "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from moothall.action import Action
-from moothall.arguments import check_function
+from moothall.arguments import can_take, check_function
 from moothall.errors import DefinitionError, ModelError
 from moothall.threads import is_async
 
@@ -110,6 +111,12 @@ def check_model(model: object, id: object) -> None:
     """Refuse what is neither a model nor the name of one, without importing or loading a model."""
     if not isinstance(model, str):
         check_part(model, ("complete",), "model", id)
+        complete: Any = getattr(model, "complete", None)
+        if not can_take(complete, 1, actions=None):
+            raise DefinitionError(
+                f"agent {id!r}: its model must have complete(messages, actions=None, "
+                f"schema=None), got complete{inspect.signature(complete)}"
+            )
         return
     from moothall.models.names import check_name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
@@ -63,6 +64,9 @@ def registry_of(given: Any, id: str | int) -> ActionRegistry:
         raise ConfigError(f"agent {id!r}: tools= must be a list of actions, got {given!r:.80}")
     else:
         for each in given:
+            if isinstance(each, str | os.PathLike):
+                folder = f"search_folder({os.fspath(each)!r:.80})"
+                raise ConfigError(f"agent {id!r}: tools= must be actions: for a folder, {folder}")
             registry.register(each)
     check_actions(registry.get_actions(), id)
     return registry

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from moothall.arguments import no_attribute
 from moothall.errors import FileError, StateError, UnknownPrice
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Usage
@@ -48,6 +49,20 @@ ENDED: Final[dict[str, str]] = {
 QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
 
 
+_ELSEWHERE: Final = {
+    "answer": "markdown",
+    "content": "markdown",
+    "references": "citations",
+    "save": "markdown, html() or docx(path)",
+    "sources": "citations",
+    "text": "markdown",
+    "to_docx": "docx(path)",
+    "to_html": "html()",
+    "to_markdown": "markdown",
+}
+"""Attributes that somebody may look for, and what they are."""
+
+
 @dataclass(frozen=True)
 class Report:
     """The result of research.
@@ -70,6 +85,11 @@ class Report:
         cost: what they cost in US dollars; None if a price is not known
         notes: what rules replaced of a model's work, and what was left out
     """
+
+    if not TYPE_CHECKING:  # a checker refuses what is not there
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name, _ELSEWHERE)
 
     markdown: str
     citations: list[Citation]

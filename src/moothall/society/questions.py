@@ -206,7 +206,10 @@ class Experiments(Steps):
             ids = sorted({str(id) for id in several(citizens, "citizens")}, key=id_order)
             for id in ids:
                 if id not in known:
-                    raise ConfigError(f"there is no citizen {id!r:.80} to ask")
+                    such = next(iter(known), 1)
+                    raise ConfigError(
+                        f"there is no citizen {id!r:.80} to ask: give an id, such as {such}"
+                    )
         return {id: mailboxes.get(id) for id in ids}
 
     def intervene(self, intervention: Intervention) -> None:
@@ -264,7 +267,9 @@ class Experiments(Steps):
         self, survey: Survey, citizens: Whom, run_id: str | None, model: Any
     ) -> list[SurveyAnswer]:
         if not isinstance(survey, Survey):
-            raise ConfigError(f"survey takes a Survey, got {survey!r:.80}")
+            raise ConfigError(
+                f'survey takes a Survey, such as Survey("mood", [Question(…)]), got {survey!r:.80}'
+            )
         async with self._between:
             mailboxes = await self._chosen(citizens)
             program = {

@@ -420,3 +420,14 @@ def test_code_that_fails_when_it_is_imported_is_told(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("1 / 0\n")
     with pytest.raises(ConfigError, match=r"society\.make: 'm\.py' cannot be run: ZeroDivision"):
         of_yaml(tmp_path, GOOD.replace("step: 6h", "make: m.py:f"))
+
+
+def hungry(society: Any) -> int:
+    return sum(each.status["needs"]["hunger"] < 300 for each in society.agents)
+
+
+def test_a_metric_may_be_a_function_which_gives_it_its_name() -> None:
+    made = Experiment(name="e", metrics=["home", hungry], **RUN)
+    assert [(each.name, each.by) for each in made.metrics] == [("home", None), ("hungry", hungry)]
+    with pytest.raises(ConfigError, match="a lambda has no name"):
+        Experiment(name="e", metrics=[lambda society: 1], **RUN)

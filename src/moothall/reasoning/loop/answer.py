@@ -228,7 +228,8 @@ def read_answer(
     """Read a model's answer; `ids` are those of the reply's calls so far."""
     if not is_answer(answer):
         made = answer.made if isinstance(answer, NoAnswer) else type(answer).__name__
-        return Answer("", [], f"the model gave no answer but {shorten(made)}")
+        why = f"the model gave no answer but {shorten(made)}: complete must return a ModelReply"
+        return Answer("", [], why)
     text, calls = getattr(answer, "text", None), answer.calls
     text = readable(text) if text and not text.isspace() else ""
     if not calls:

@@ -14,6 +14,7 @@ from moothall.errors import ConfigError, StateError
 from moothall.goal import Goal
 from moothall.memory.given import GivenMemory
 from moothall.memory.memory import Memory
+from moothall.models.base import Answering
 from moothall.reasoning.charging import budget_of
 from moothall.reasoning.checked_parts import (
     MemoryPart,
@@ -168,7 +169,7 @@ class ReActAgent(RecordedAgent):
         **options: Unpack[ReplyingOptions],
     ) -> None:
         super().__init__(id, **options)
-        if isinstance(model, type) or not hasattr(model, "complete"):
+        if not isinstance(model, Answering):
             check_model(model, id)
         # Store only what differs from the class: a society holds very many agents.
         self._model = model

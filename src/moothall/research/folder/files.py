@@ -81,7 +81,8 @@ def not_read(path: str) -> str:
 
 
 def _is_indexed(name: str) -> bool:
-    return not name.startswith(".") and name not in _SKIPPED
+    # "~$plan.docx" is there while Word or Excel has plan.docx open.
+    return not name.startswith((".", "~$")) and name not in _SKIPPED
 
 
 def read_file(folder: Folder, path: str) -> FileRead | None:

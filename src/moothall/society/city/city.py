@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from moothall.arguments import check_integer
+from moothall.arguments import check_integer, names_checked
 from moothall.clock import DAY_S
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
@@ -90,6 +90,7 @@ class City(NumberedPlaces):
         self._nearest = Nearest(rows, self._hang_rows, self._access_rows, self._spots)
 
     @classmethod
+    @names_checked
     def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
         """Return a plausible town for 10 … 10,000,000 citizens: the same for the same arguments.
 

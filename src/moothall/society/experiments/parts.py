@@ -47,7 +47,14 @@ class Metric(Part):
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, given: Any) -> Any:
-        return metric_of(given) if isinstance(given, str) else given
+        if isinstance(given, str):
+            return metric_of(given)
+        if callable(given):
+            name = getattr(given, "__name__", "")
+            if not name.isidentifier():
+                raise ValueError('a lambda has no name: write {"name": "…", "by": …}')
+            return {"name": name, "by": given}
+        return given
 
 
 class Chart(Part):
