@@ -357,3 +357,25 @@ def test_other_files_and_other_values_are_refused(tmp_path: Path) -> None:
     )
     assert high["opinions"] == {"a": -1000, "b": 1000}
     assert high["profile"]["interests"] == {"a": 0, "b b": 1000}
+
+
+@pytest.mark.parametrize(
+    ("encoding", "between"),
+    (("utf-8-sig", ";"), ("utf-16", "\t"), ("utf-8", ","), ("utf-16-le", "")),
+)
+def test_a_table_is_read_as_a_spreadsheet_of_any_country_saves_it(
+    tmp_path: Path, encoding: str, between: str
+) -> None:
+    file = tmp_path / "people.csv"
+    rows = ("id", "name", "interests"), ("1", "Jürgen", '"music:800;sport:5"'), ("2", "Bo", "")
+    text = "\r\n".join((between or ";").join(row) for row in rows)
+    file.write_text("\ufeff" * (not between) + text, encoding=encoding)
+    first, second = read_people(file)
+    assert (first["name"], second["name"]) == ("Jürgen", "Bo")
+    assert first["profile"]["interests"] == {"music": 800, "sport": 5}
+
+
+def test_a_table_in_another_encoding_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("id,name\n1,Jürgen\n", encoding="cp1252")
+    with pytest.raises(ConfigError, match=r"people.csv is not in UTF-8: .* 'CSV UTF-8'"):
+        read_people(tmp_path / "people.csv")

@@ -1,14 +1,19 @@
-"""numpy, which societies compute with, and packages of other extras, loaded on first use."""
+"""numpy, which societies compute with, packages of other extras, and rows of CSV files."""
 
 from __future__ import annotations
 
+import codecs
+import csv
 import hashlib
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from moothall.errors import MissingExtra
+from moothall.errors import ConfigError, MissingExtra
 
-__all__ = ["larger", "np", "package", "sha256_of", "smaller"]
+__all__ = ["csv_rows", "larger", "np", "package", "sha256_of", "smaller"]
 
 MissingExtra.unless("moothall.society", "society", "numpy")
 import numpy as np  # noqa: E402 - an error names the extra
@@ -33,3 +38,24 @@ def larger(a: Any, b: Any) -> Any:
 def sha256_of(array: Any) -> str:
     """Return the hash of an array's values."""
     return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+@contextmanager
+def csv_rows(file: Path) -> Iterator[Any]:
+    """Open a CSV file as spreadsheets write it: with commas, semicolons or tabs; UTF-8 or UTF-16.
+
+    Raises:
+        ConfigError: it is in another encoding
+    """
+    with file.open("rb") as opened:
+        first = opened.readline(1 << 16)
+    marked = first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = "utf-16" if marked else "utf-8-sig"
+    delimiter = max(",;\t", key=first.decode(encoding, "replace").count)
+    try:
+        with file.open(encoding=encoding, newline="") as lines:
+            yield csv.reader(lines, delimiter=delimiter, strict=True)
+    except UnicodeDecodeError:
+        raise ConfigError(
+            f"{file.name} is not in UTF-8: save it so; Excel calls it 'CSV UTF-8'"
+        ) from None

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moothall.arguments import check_integer, check_text
 from moothall.errors import ConfigError
-from moothall.society.arrays import np, package
+from moothall.society.arrays import csv_rows, np, package
 from moothall.society.city.places import SteppedPlaces
 from moothall.society.city.routes import dijkstra
 from moothall.society.kernel.draw import Draws, belows, uniforms
@@ -316,8 +316,7 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
                 *(table[name].to_pylist() for name in _ends(names, file)), strict=True
             )
             return _of_rows(rows, file, edge_seconds)
-        with file.open(encoding="utf-8", newline="") as lines:
-            read = csv.reader(lines)
+        with csv_rows(file) as read:
             names = next(read, [])
             at = [names.index(name) for name in _ends(names, file)]
             width = len(names)
@@ -325,7 +324,7 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
             return _of_rows(rows, file, edge_seconds)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
+    except csv.Error as error:
         raise ConfigError(f"{file} is not CSV: {error}") from None
     except ValueError as error:
         if isinstance(error, ConfigError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import math
 import re
@@ -14,7 +13,7 @@ from typing import Any, Final
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError, MoothallError
 from moothall.message import address
-from moothall.society.arrays import package
+from moothall.society.arrays import csv_rows, package
 from moothall.society.blocks.needs import NEEDS
 from moothall.text import error_text, excerpt
 
@@ -53,7 +52,8 @@ def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
       that is nearly one of the above is refused as a slip
 
     Args:
-        path: a `.csv` (UTF-8, with a header) or `.parquet` file
+        path: a `.parquet` file, or a `.csv` one with a header, in UTF-8, or UTF-16 with its mark;
+            with commas, semicolons or tabs
         city: the city that must have `home`, `work` and `school`; None skips this check
 
     Raises:
@@ -197,8 +197,7 @@ def _weights(value: Any, low: int, high: int, at: str) -> Iterator[tuple[str, in
 
 
 def _csv(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    with file.open(encoding="utf-8-sig", newline="") as opened:
-        lines = csv.reader(opened, strict=True)
+    with csv_rows(file) as lines:
         columns = [column.strip() for column in next(lines, [])]
         rows: list[dict[str, Any]] = []
         for cells in filter(None, lines):
