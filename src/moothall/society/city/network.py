@@ -317,7 +317,7 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
             )
             return _of_rows(rows, file, edge_seconds)
         with csv_rows(file) as read:
-            names = next(read, [])
+            names = list[str](next(read, []))
             at = [names.index(name) for name in _ends(names, file)]
             width = len(names)
             rows = ([row[each] for each in at] if len(row) == width else row for row in read if row)
