@@ -46,7 +46,7 @@ def fetch(name: str = DEFAULT.name, progress: Progress | None = None) -> Path:
             _from_hub(source, path, report)
     except OSError as error:
         text = f"{error.filename or path}: cannot be written: {error.strerror or error}"
-        if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             text += "; set MOOTHALL_HOME to a folder that can be"
         raise WeightsError(text) from error
     return path

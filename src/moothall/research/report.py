@@ -50,17 +50,9 @@ QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
 
 
 _ELSEWHERE: Final = {
-    "answer": "markdown",
-    "content": "markdown",
-    "references": "citations",
-    "save": "markdown, html() or docx(path)",
-    "sources": "citations",
-    "text": "markdown",
-    "to_docx": "docx(path)",
-    "to_html": "html()",
-    "to_markdown": "markdown",
-}
-"""Attributes that somebody may look for, and what they are."""
+    **dict.fromkeys(("answer", "content", "save", "text", "to_markdown"), "markdown"),
+    **{"sources": "citations", "to_docx": "docx(path)", "to_html": "html()"},
+}  # what somebody may look for, and what it is
 
 
 @dataclass(frozen=True)
