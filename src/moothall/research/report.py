@@ -49,12 +49,6 @@ ENDED: Final[dict[str, str]] = {
 QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
 
 
-_ELSEWHERE: Final = {
-    **dict.fromkeys(("answer", "content", "save", "text", "to_markdown"), "markdown"),
-    **{"sources": "citations", "to_docx": "docx(path)", "to_html": "html()"},
-}  # what somebody may look for, and what it is
-
-
 @dataclass(frozen=True)
 class Report:
     """The result of research.
@@ -81,7 +75,8 @@ class Report:
     if not TYPE_CHECKING:  # a checker refuses what is not there
 
         def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, _ELSEWHERE)
+            here = {"sources": "citations", "to_docx": "docx(path)", "to_html": "html()"}
+            raise no_attribute(self, name, {"content": "markdown", "text": "markdown"} | here)
 
     markdown: str
     citations: list[Citation]
