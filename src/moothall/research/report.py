@@ -75,8 +75,7 @@ class Report:
     if not TYPE_CHECKING:  # a checker refuses what is not there
 
         def __getattr__(self, name: str) -> Any:
-            here = {"sources": "citations", "to_docx": "docx(path)", "to_html": "html()"}
-            raise no_attribute(self, name, {"content": "markdown", "text": "markdown"} | here)
+            raise no_attribute(self, name, {"sources": "citations", "text": "markdown"})
 
     markdown: str
     citations: list[Citation]
