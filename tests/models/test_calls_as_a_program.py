@@ -203,10 +203,11 @@ def test_a_search_for_actions_is_a_program_of_its_own_and_then_what_was_found_is
         """Erase a number."""
         return "erased"
 
-    form, shown, replies = ProgramOfCalls(), [], []
+    form, shown, replies, offered = ProgramOfCalls(), [], [], []
 
-    async def answer(messages: list[dict[str, Any]], actions: list[Action] | None) -> Any:
-        shown.append((form.head(actions or [], may_answer=True), form.going_on(messages, actions)))
+    async def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
+        offered[:] = actions
+        shown.append((form.head(actions, may_answer=True), form.going_on(messages, actions)))
         if len(shown) > 1:
             return "Done."
         replies.append(await program.complete(messages, actions))
@@ -219,6 +220,8 @@ def test_a_search_for_actions_is_a_program_of_its_own_and_then_what_was_found_is
     assert 'find_actions(words="age of an animal")' in before[0]
     assert "def erase(number: int)" in after[0]
     assert after[1].endswith("Write the program that does what the user asks for.")
+    nothing = conversation('find_actions(words="x")', "find_actions", {"words": "x"}, "No match.")
+    assert form.going_on(nothing, offered) is None  # the result says what to do
 
 
 def test_each_call_of_a_program_fits_its_schema_and_has_names_with_dots(

@@ -160,8 +160,9 @@ class ProgramOfCalls(OneCall):
             return f"The program stopped: {error}. {_ENDED}"
         if made.calls or made.text:
             return made
-        finders = [each.name for each in actions if each._finds]
-        return _FOUND if messages[-1].get("name") in finders else _ENDED
+        if not any(each._finds and each.name == messages[-1].get("name") for each in actions):
+            return _ENDED
+        return _FOUND if isinstance(results[-1][-1].value, list) else None
 
     def answer_text(self) -> AnswerText:
         """Return a reader of the text of a program that only answers."""
