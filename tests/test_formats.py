@@ -84,8 +84,9 @@ def test_an_exported_run_is_imported(tmp_path: Path) -> None:
         assert journal.replay("bread-1").text == "You have bread."
 
 
-def test_a_memory_is_read_and_recalled(tmp_path: Path) -> None:
-    with SQLiteMemory(copied("memory-2.db", tmp_path), thread="anna") as memory:
+@pytest.mark.parametrize("name", ("memory-2.db", "memory-3.db"))
+def test_a_memory_is_read_and_recalled(tmp_path: Path, name: str) -> None:
+    with SQLiteMemory(copied(name, tmp_path), thread="anna") as memory:
         assert [each["content"] for each in memory.messages()] == ["Buy bread.", "You have bread."]
         assert memory.recall("bread")[0]["content"] in {"Buy bread.", "You have bread."}
 

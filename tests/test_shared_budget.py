@@ -461,6 +461,49 @@ def test_shared_budget_dropped_reservation_stays_reserved(journal: Journal) -> N
     assert Budget(actions=3, journal=journal, name="a").left.actions == 1
 
 
+def test_budget_is_told_to_get_low_once_for_each_limit_and_period(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[tuple[str, str, float]] = []
+
+    def made() -> Budget:
+        return Budget(
+            tokens=10,
+            per="day",
+            journal=journal,
+            name="a",
+            on_low=lambda *about: told.append(about),
+        )
+
+    first, second = made(), made()  # as of two processes
+    first.reserve(tokens=7).settle()
+    assert told == []
+    second.reserve(tokens=1).settle()
+    assert told == [("budget 'a'", "tokens", 0.8)]
+    assert "budget 'a': 80 % of its 10 tokens are spent" in caplog.text
+    first.reserve(tokens=1).settle()
+    made().reserve(tokens=1).settle()
+    assert len(told) == 1
+    journal.budgets.limit("a", tokens=100)
+    made().reserve(tokens=70).settle()
+    assert told[1:] == [("budget 'a'", "tokens", 0.8)]
+    journal.budgets.reset("a")
+    made().reserve(tokens=90).settle()
+    assert len(told) == 3
+
+
+def test_budget_whose_hook_fails_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(budget: str, limit: str, share: float) -> None:
+        raise ValueError("nobody hears it")
+
+    budget = Budget(actions=2, name="a", on_low=fails)
+    budget.child(name="b").reserve(actions=2).settle()
+    assert budget.spent.actions == 2
+    assert "on_low= failed" in caplog.text
+    with pytest.raises(DefinitionError, match="on_low= must be a function of"):
+        Budget(on_low=lambda: None)  # type: ignore[arg-type, misc]
+
+
 class FullDisk:
     """A journal that does what it is told, and then cannot write it down."""
 

@@ -91,6 +91,33 @@ def test_runs_delete_thread_removes_a_persons_runs_memory_and_inbox(folder: Path
     inbox.close()
 
 
+def test_person_is_deleted_everywhere_and_nobody_whose_name_begins_so(folder: Path) -> None:
+    theirs = ("anna", "anna/orders", "openai-anna/resp_1", "mcp-anna/5f", "clerk/anna", "a2a-anna")
+    others = ("joanna", "anna-b", "mcp-anna-b/5f", "clerk/anna-b", "annabel/anna2")
+    with Journal(folder / "runs.db") as journal:
+        for thread in (*theirs[2:], *others):
+            reply(journal, f"of {thread}", SECRET if thread in theirs else "", thread)
+        for name in ("anna-b", "anna/calls"):
+            Budget(tokens=9, journal=journal, name=name).reserve(tokens=5).settle()
+    stored = ("--person", "anna", "--memory", "memory", "--inbox", "inbox", "--json")
+    done = moothall("runs", "delete", *stored, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    deleted = json.loads(done.stdout)
+    assert sorted(deleted["threads"]) == sorted(theirs)
+    assert len(deleted["runs"]) == 6
+    assert deleted["budgets"] == ["service/anna", "anna/calls"]
+    assert (deleted["memory"], deleted["inbox"]) == ({"memory": 6}, {"inbox": 2})
+    for path in folder.iterdir():
+        assert SECRET.encode() not in path.read_bytes(), path
+    with Journal(folder / "runs.db") as journal:
+        assert journal.threads() == sorted(others)
+        assert [each.name for each in journal.budgets.list()] == ["anna-b", "service"]
+    with SQLiteMemory(folder / "memory") as memory:
+        assert set(memory.threads()) == {"default", *others}
+    done = moothall("runs", "delete", "--person", "", cwd=folder)
+    assert (done.returncode, "must be a name" in done.stderr) == (2, True)
+
+
 def test_runs_are_deleted_by_their_ids_or_not_at_all(folder: Path) -> None:
     done = moothall("runs", "delete", "one", "four", cwd=folder)
     assert done.returncode == 2
@@ -255,3 +282,13 @@ def test_budgets_are_shown_and_changed(folder: Path) -> None:
     assert "has no budget 'other'; it has 'service'" in done.stderr
     done = moothall("budgets", "limit", "service", cwd=folder)
     assert done.returncode == 2
+
+
+def test_old_conversations_of_memories_are_forgotten(folder: Path) -> None:
+    done = moothall("memory", "prune", "memory", "--older", "1h", cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "memory: 0 conversations forgotten\n")
+    done = moothall("memory", "prune", "memory", "--older", "0s", "--json", cwd=folder)
+    found = json.loads(done.stdout)["memory"]["memory"]
+    assert sorted(found) == ["anna", "anna/orders", "default"]
+    assert SECRET.encode() not in (folder / "memory").read_bytes()
+    assert moothall("memory", "prune", "nothing", "--older", "1h", cwd=folder).returncode == 2

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,21 @@ def made(request: pytest.FixtureRequest, path: Path) -> Made:
         return lambda *of, **options: SQLiteMemory(path, *of, **options)
     url = request.getfixturevalue("postgresql").url(f"m{secrets.token_hex(6)}")
     return lambda *of, **options: PostgresMemory(url, *of, **options)
+
+
+def test_conversations_are_forgotten_by_age(made: Made) -> None:
+    memory = made("anna")
+    memory.add_memory(user("a lamp"))
+    bo = memory.thread("bo")
+    bo.add_memory(user("a chair"))
+    assert memory.prune(timedelta(hours=1)) == []
+    assert memory.threads() == ["anna", "bo"]
+    assert memory.prune(0) == ["anna", "bo"]
+    assert (memory.threads(), memory.recall("lamp", everywhere=True)) == ([], [])
+    memory.add_memory(user("a lamp again"))  # a conversation that was forgotten begins anew
+    assert (memory.prune(3600), contents(memory.items)) == ([], ["a lamp again"])
+    with pytest.raises(DefinitionError, match="older_than= must be"):
+        memory.prune(-1)
 
 
 def contents(items: list[dict[str, Any]]) -> list[Any]:

@@ -31,6 +31,7 @@ class Account:
     taken: list[int] = field(default_factory=_zeros)  # what is spent or reserved
     spent: list[int] = field(default_factory=_zeros)
     over: list[int] = field(default_factory=_zeros)  # what was spent beyond its reservations
+    low: int = 0  # the kinds of which four fifths are spent, as bits: each is told once
     fault: int | None = None  # the first kind of which more was spent than reserved
     begun: float | None = None
     before: float = 0.0  # seconds that were spent in another process
@@ -61,13 +62,21 @@ class Account:
                     self.period = period
                 return
             self.taken, self.spent, self.over = _zeros(), _zeros(), _zeros()
-            self.fault, self.begun, self.before = None, None, 0.0
+            self.fault, self.begun, self.before, self.low = None, None, 0.0, 0
         self.period = period
 
     def elapsed(self, now: float) -> float:
         """Return the seconds that have passed."""
         begun = self.begun
         return self.before if begun is None else self.before + max(now - begun, 0.0)
+
+    def gets_low(self, kind: int) -> bool:
+        """Return whether four fifths of a limit are spent now, and were not when it was asked."""
+        limit = self.limits[kind]
+        if not limit or self.low & 1 << kind or self.spent[kind] * 5 < limit * 4:
+            return False
+        self.low |= 1 << kind
+        return True
 
 
 Accounts: TypeAlias = tuple[Account, ...]

@@ -6,7 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, Unpack
 
-from moothall.arguments import check_boolean, names_checked, unknown_argument
+from moothall.arguments import (
+    check_boolean,
+    check_function,
+    names_checked,
+    unknown_argument,
+)
 from moothall.budget.account import Account, Accounts
 from moothall.budget.amounts import (
     KINDS,
@@ -68,6 +73,10 @@ class Budget:
             all the same, so more than a limit may be spent
         per: "day" or "month": the limits are renewed at midnight UTC, or on the first of the
             month. What was reserved before counts in the period in which it was reserved.
+        on_low: called once four fifths of a limit are spent, of this budget or a part of it, which
+            the log says too: with what budget it is, the limit's name and the share, as 0.8. Once
+            for each limit and period, among all processes that share the budget; in the thread that
+            spends
 
     Raises:
         DefinitionError: a limit is not a number from 0 on, `per` is another word, or there is a
@@ -84,6 +93,7 @@ class Budget:
         journal: HasBooks | Books | None = None,
         release_dead: bool = False,
         per: Per | None = None,
+        on_low: Callable[[str, str, float], object] | None = None,
         **limits: Unpack[Limits],
     ) -> None:
         counted, seconds = _checked(Budget, limits, per)
@@ -99,6 +109,7 @@ class Budget:
         self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
         utc = time.time if clock is None else clock.now
         check_boolean("Budget: release_dead=", release_dead)
+        check_function("Budget: on_low=", on_low, "budget", "limit", "share", optional=True)
         if journal is None:
             if release_dead:
                 raise DefinitionError("Budget: release_dead= needs a journal=, which has who died")
@@ -114,6 +125,7 @@ class Budget:
             )
         else:
             self._ledger = SharedLedger(title, utc, books, self._now, release_dead)
+        self._ledger.on_low = on_low
         account = self._ledger.open_account(Account(title, counted, seconds, per=per), None, name)
         # Its own account first, then its parents', up to the root.
         self._accounts: Accounts = (account,)

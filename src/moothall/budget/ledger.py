@@ -7,12 +7,13 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import NoReturn, TypeVar, Unpack
+from typing import NoReturn, TypeAlias, TypeVar, Unpack
 
 from moothall.budget.account import Account, Accounts, add, begin, left, refuse_if_closed, take
 from moothall.budget.amounts import KINDS, MEASURED, NOTHING, Amounts, checked_amounts, in_words
 from moothall.budget.limits import RESERVED, Held, Measured
 from moothall.errors import BudgetExceeded, DefinitionError
+from moothall.text import log_failure
 from moothall.threads import WaitingLine, guard, in_child
 
 logger: logging.Logger = logging.getLogger("moothall.budget")
@@ -26,7 +27,7 @@ HELD: ContextVar[tuple[weakref.ref[Reservation], ...]] = ContextVar("moothall_he
 class Ledger:
     """Changes the accounts of a budget and all its descendants, under one lock."""
 
-    __slots__ = ("__weakref__", "_held", "_lock", "_open", "_utc", "has_periods", "line")
+    __slots__ = ("__weakref__", "_held", "_lock", "_open", "_utc", "has_periods", "line", "on_low")
 
     def __init__(self, title: str, utc: Callable[[], float]) -> None:
         self._utc = utc  # seconds since 1970
@@ -34,6 +35,7 @@ class Ledger:
         self._lock = guard()
         self._open = [0]  # reservations
         self._held: dict[int, weakref.ref[Reservation]] = {}
+        self.on_low: Callable[[str, str, float], object] | None = None
         self.line: WaitingLine = WaitingLine()  # for what open reservations hold
         weakref.finalize(self, _log_open, title, self._open)
         in_child(self._forget_open)
@@ -91,8 +93,10 @@ class Ledger:
 
     def settle(self, reservation: Reservation, spent: Amounts) -> None:
         """End a reservation."""
-        closed = self.change(reservation._accounts, partial(end, reservation, spent))
+        closed, low = self.change(reservation._accounts, partial(end, reservation, spent))
         self.line.wake_first()
+        for account, kind in low:
+            self._tell_low(account, kind)
         for account, kind in closed:
             logger.warning(
                 "%s: %s were spent where %s had been reserved; no further calls start",
@@ -100,6 +104,16 @@ class Ledger:
                 in_words(kind, spent[kind]),
                 RESERVED[kind].digits(reservation._amounts[kind]),
             )
+
+    def _tell_low(self, account: Account, kind: int) -> None:
+        spent, limit, of = account.spent[kind], account.limits[kind] or 1, RESERVED[kind]
+        share, most = spent / limit, in_words(kind, limit)
+        logger.warning("%s: %.0f %% of its %s are spent", account.title, 100 * share, most)
+        if self.on_low is not None:
+            try:
+                self.on_low(account.title, of.name, share)
+            except Exception as error:
+                log_failure(logger, f"{account.title}: on_low= failed", error)
 
     def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
         """Count what another process has spent, then raise if it exceeds a limit."""
@@ -251,8 +265,12 @@ def callers(ledger: Ledger) -> list[Reservation]:
     return [each for each in found if each and each.open and each._ledger is ledger]
 
 
-def end(reservation: Reservation, spent: Amounts) -> list[tuple[Account, int]]:
-    """Count what a reservation spent; return the accounts that it closes, with the kind."""
+Kinds: TypeAlias = list[tuple[Account, int]]
+"""Accounts, each with a kind of what they limit."""
+
+
+def end(reservation: Reservation, spent: Amounts) -> tuple[Kinds, Kinds]:
+    """Count what a reservation spent; return the accounts that it closes, and that get low."""
     if not reservation.open:
         raise DefinitionError(
             f"{reservation!r} was settled or released before, and each is so once: reserve anew"
@@ -261,7 +279,8 @@ def end(reservation: Reservation, spent: Amounts) -> list[tuple[Account, int]]:
     reservation._spent = spent
     reservation._ledger._open[0] -= 1
     reservation._ledger._held.pop(id(reservation), None)
-    closed = []
+    closed: Kinds = []
+    low: Kinds = []
     accounts = reservation._accounts if reservation._terms is None else reservation._counting()
     for kind in KINDS:
         beyond = spent[kind] - reservation._amounts[kind]
@@ -270,12 +289,14 @@ def end(reservation: Reservation, spent: Amounts) -> list[tuple[Account, int]]:
         for account in accounts:
             account.spent[kind] += spent[kind]
             account.taken[kind] += beyond
+            if account.gets_low(kind):
+                low.append((account, kind))
             if beyond > 0:
                 account.over[kind] += beyond
                 if account.limits[kind] is not None:
                     account.fault = kind if account.fault is None else account.fault
                     closed.append((account, kind))
-    return closed
+    return closed, low
 
 
 def _log_open(title: str, open: list[int]) -> None:

@@ -232,7 +232,7 @@ class SharedAccount(Account):
                 raise ValueError(f"fault is {fault!r:.80}")
             if not is_period(period):
                 raise ValueError(f"period is {period!r:.80}")
-            self.fault = fault
+            self.fault, self.low = fault, int(state.get("low", 0))
             if period != self.period:
                 self.period, self.begun = period, None
             if begun is None:
@@ -275,6 +275,8 @@ class SharedAccount(Account):
         state: dict[str, Any] = {name: getattr(self, name) for name in _COUNTS}
         state |= {"fault": self.fault, "begun": self._begun}
         state["stated"] = dict(zip(STATED, self._stated, strict=True))
+        if self.low:
+            state["low"] = self.low
         if self._held:
             state["held"] = self._held
         if self._set:

@@ -66,7 +66,7 @@ def reset(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
     account = _account(key, state)
     account = _without_dead(account, is_alive)
     account.taken, account.spent = account.reserved(), [0 for _ in KINDS]
-    account.over, account.fault = [0 for _ in KINDS], None
+    account.over, account.fault, account.low = [0 for _ in KINDS], None, 0
     account._begun = account.begun = None
     account.period = ""  # the next use states it, whatever the clock was before
     return _state(account, state)
@@ -86,6 +86,7 @@ def limited(key: str, state: dict[str, Any], limits: dict[str, Any]) -> dict[str
         account._set.pop(name, None)
         if limits[name] is not None:
             account._set[name] = given[name] or 0
+    account.low = 0  # by the new limits, it may get low again
     return _state(account, state)
 
 

@@ -78,6 +78,7 @@ class _Runs(click.Group):
 @click.option("--since", metavar="TIME", type=Moment(), help="Only runs worked on since.")
 @click.option("--until", metavar="TIME", type=Moment(), help="Only runs begun until then.")
 @click.option("--text", metavar="WORDS", help="Only runs with these words in task or reply.")
+@click.option("--recorded", metavar="WORDS", help="Only runs that have these words in any step.")
 @click.option("--decided-by", metavar="NAME", help="Only runs with a decision of this person.")
 @click.option("--needs-me", is_flag=True, help="Only runs that wait for a person.")
 @click.option(

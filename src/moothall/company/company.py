@@ -46,10 +46,8 @@ logger: logging.Logger = logging.getLogger("moothall.company")
 
 _DECIDED_S: Final = 3.0
 """Seconds between two searches for runs that a person has decided about."""
-
 _STOPPED_S: Final = 1.0
 """Seconds between two searches for firings whose process died, or that a person decided about."""
-
 _LOOK_S: Final = 0.01
 _STREAMS_S: Final = 1.0
 """Seconds that idle streams may stay open at the end."""
@@ -93,6 +91,7 @@ class Company:
         }
         self._on_given_up = self._hook(settings.on_given_up, "on_given_up")
         self._on_waiting = self._hook(settings.on_waiting, "on_waiting")
+        self._on_low = self._hook(settings.on_budget_low, "on_budget_low")
         self._space = CompanySpace(settings, folder, self._lost_too_long)
         self.space: Any = self._space.space
         self._supervisor = Supervisor(
@@ -237,7 +236,7 @@ class Company:
             await asyncio.to_thread(self._check)
             # Before anything begins: a second process of the same file has done nothing.
             self._bind()
-            await self._space.open(self.name)
+            await self._space.open(self.name, self._budget_is_low)
             self._start()
             await self._settled()
             self._refuse([*self._mistaken.values()])
@@ -343,11 +342,11 @@ class Company:
         for task in self._tasks:
             task.cancel()
         if self._scheduler is not None and self._scheduler.firing:
-            await asyncio.wait(self._scheduler.firing, timeout=left())
+            await asyncio.wait(self._scheduler.firing.values(), timeout=left())
         while self._served is not None and self._served.busy and left():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)  # calls end without an event
         self._leave()
-        for firing in list(() if self._scheduler is None else self._scheduler.firing):
+        for firing in list(() if self._scheduler is None else self._scheduler.firing.values()):
             firing.cancel()
             with suppress(asyncio.CancelledError, MoothallError):
                 await firing
@@ -449,11 +448,7 @@ class Company:
         self._metrics.gave_up()
         agent = self._agents.pop(name, None)
         await self._space.report_given_up(name, str(error))
-        if self._on_given_up is not None:
-            try:
-                await called(self._on_given_up, self._parts()[name])
-            except Exception as wrong:
-                log_failure(logger, "on_given_up failed", wrong)
+        await self._tell(self._on_given_up, "on_given_up", self._parts()[name])
         if self.settings.given_up == "exit":
             self._end(error)
         elif agent is not None:
@@ -469,7 +464,19 @@ class Company:
             self._failed = error
         self._over.set()
 
-    def _hook(self, reference: str | None, key: str) -> Callable[[Any], Any] | None:
+    def _budget_is_low(self, *about: Any) -> None:
+        """Call the hook for a budget that gets low; callable in any thread."""
+        told = self._tell(self._on_low, "on_budget_low", *about)
+        asyncio.run_coroutine_threadsafe(told, self._loop)
+
+    async def _tell(self, hook: Callable[..., Any] | None, key: str, *about: Any) -> None:
+        if hook is not None:
+            try:
+                await called(hook, *about)
+            except Exception as wrong:
+                log_failure(logger, f"{key} failed", wrong)
+
+    def _hook(self, reference: str | None, key: str) -> Callable[..., Any] | None:
         if reference is None:
             return None
         found = AgentSource(reference, f"{key}:", self._folder).found()
@@ -527,7 +534,7 @@ class Company:
             waiting = True  # at the start, what waited may have gone on before the last end
             while True:
                 try:
-                    await scheduler.resume(self._calls, waiting)
+                    scheduler.resume(self._calls, waiting)
                     waiting = False
                 except MoothallError as error:
                     logger.error("firings that stopped cannot be looked up: %s", error)

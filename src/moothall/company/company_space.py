@@ -123,8 +123,9 @@ class CompanySpace:
             **{"on_connection": self._on_connection, **more},
         )
 
-    async def open(self, name: str) -> None:
-        """Open the journal and the budgets."""
+    async def open(self, name: str, on_low: Callable[[str, str, float], object]) -> None:
+        """Open the journal and the budgets, which call `on_low` when they get low."""
+        self._on_low = on_low
         given = self._settings.journal
         if given is not None:
             from moothall.journal import Journal
@@ -146,7 +147,8 @@ class CompanySpace:
     def _budget(self, given: BudgetSettings, name: str) -> Budget:
         """Return a budget of its own, shared by the journal if there is one."""
         limits, back = given.limits(), given.release_dead
-        return Budget(**limits, name=name, journal=self.journal, release_dead=back)
+        more: dict[str, Any] = {"release_dead": back, "on_low": self._on_low}
+        return Budget(**limits, name=name, journal=self.journal, **more)
 
     # -- agents enter and leave --------------------------------------------------------------------
 

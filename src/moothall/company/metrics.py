@@ -189,11 +189,14 @@ class Metrics:
         label = ("budget", "unit")
         spent = GaugeMetricFamily("moothall_budget_spent", "Spent of a budget.", labels=label)
         left = GaugeMetricFamily("moothall_budget_left", "Left of a limit.", labels=label)
+        share = GaugeMetricFamily("moothall_budget_share", "Spent of a limit, of 1.", labels=label)
         for name, budget in self._budgets().items():
             used, rest = budget.spent, budget.left
+            for unit, part in budget.shares().items():
+                share.add_metric((name, unit), part)
             for limit in RESERVED:
                 unit = limit.name
                 spent.add_metric((name, unit), float(getattr(used, unit)))
                 if (value := getattr(rest, unit)) is not None:
                     left.add_metric((name, unit), float(value))
-        yield from (spent, left)
+        yield from (spent, left, share)

@@ -72,12 +72,17 @@ class Call:
         return {**self.args, **({} if self.time_as is None else {self.time_as: stamp(at)})}
 
 
+def paused_id(name: str) -> str:
+    """Return the id of the run that says that a schedule is paused."""
+    return f"{name}@paused"
+
+
 class LeftOpen(MoothallError):
     """A firing's reply took too long; its run, and the firing, go on after the next start."""
 
 
 @dataclass
-class _Fired:
+class Fired:
     """The state of a firing's run."""
 
     outcome: str = ""
@@ -109,7 +114,7 @@ class Scheduler:
     repeats: Callable[[Call], bool]
     fired: Callable[[str, str], None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    firing: set[asyncio.Task[None]] = field(default_factory=set)
+    firing: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # by the run's id
     _late: set[str] = field(default_factory=set)  # firings that the next start resumes
 
     async def keep(self, call: Call) -> None:
@@ -139,6 +144,8 @@ class Scheduler:
         self, call: Call, last: datetime, times: Sequence[datetime], now: datetime
     ) -> datetime:
         """Fire at some times up to now; return up to when a schedule has fired, or let times go."""
+        if self._is_paused(call):
+            return max(last, now)
         for at in times:
             await self.fire(call, at)
             last = at
@@ -153,13 +160,27 @@ class Scheduler:
 
         If this is cancelled, the firing goes on, as one of `firing`.
         """
-        task = asyncio.create_task(self._fire(call, at))
-        self.firing.add(task)
-        task.add_done_callback(self.firing.discard)
-        await asyncio.shield(task)
+        await asyncio.shield(self._begun(call, at))
 
-    async def _fire(self, call: Call, at: datetime) -> None:
+    def _begun(self, call: Call, at: datetime) -> asyncio.Task[None]:
+        """Begin a firing, unless it is under way."""
         run_id = f"{call.name}@{stamp(at)}"
+        task = self.firing.get(run_id)
+        if task is None:
+            of_it = [t for id, t in self.firing.items() if id.rpartition("@")[0] == call.name]
+            task = self.firing[run_id] = asyncio.create_task(self._fire(call, at, of_it[-1:]))
+            task.add_done_callback(lambda done: self._ended(run_id, done))
+        return task
+
+    def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
+        del self.firing[run_id]
+        if not task.cancelled():
+            task.exception()  # it is logged
+
+    async def _fire(self, call: Call, at: datetime, before: Sequence[asyncio.Task[None]]) -> None:
+        run_id = f"{call.name}@{stamp(at)}"
+        if before:  # those of one schedule do not overlap
+            await asyncio.wait(before)
         try:
             outcome = await self._run(call, run_id, call.args_at(at))
         except RunHeld:
@@ -187,16 +208,15 @@ class Scheduler:
         if outcome is not None:
             self.fired(call.name, outcome)
 
-    async def resume(self, calls: Mapping[str, Call], waiting: bool = False) -> None:
-        """Resume firings whose process died, and firings that a person has decided about.
+    def resume(self, calls: Mapping[str, Call], waiting: bool = False) -> None:
+        """Begin firings whose process died, that a person has decided about, or wants.
 
         With `waiting` also those whose reply waited and does so no longer.
         """
         states = (*CUT_OFF, *(("waiting",) if waiting else ()))
         for run in self.journal.runs(state=states, kind=KIND, needs_person=True):
-            name, _, time = run.id.rpartition("@")
-            call = calls.get(name)
-            if call is None or run.id in self._late:
+            call = calls.get(run.agent)
+            if call is None or run.id in self._late or run.id in self.firing:
                 continue
             entries = self.journal.entries(run.id)
             if self.journal.in_doubt(run.id) and not self.repeats(call):
@@ -204,7 +224,9 @@ class Scheduler:
             over = [entry.data["reason"] for entry in entries if entry.kind == "over"]
             if over[-1:] not in ([], ["waiting"]) or (over and self._waits(run.id)):
                 continue
-            await self.fire(call, datetime.fromisoformat(time))
+            at = _time_of(run.id)
+            if at is not None and run.id == f"{call.name}@{stamp(at)}":  # not a note about it
+                self._begun(call, at)
 
     async def finish(self, calls: Mapping[str, Call], run_id: str) -> None:
         """Make the call of a firing again whose reply has waited: its run has gone on."""
@@ -224,7 +246,7 @@ class Scheduler:
         about = f"{call.to}.{call.action}"
         program = {"to": call.to, "action": call.action}
         async with recorded(
-            self.journal, run_id, KIND, call.name, _Fired, task=about, program=program
+            self.journal, run_id, KIND, call.name, Fired, task=about, program=program
         ) as record:
             if record.over is not None and record.over["reason"] != "waiting":
                 return None
@@ -264,6 +286,12 @@ class Scheduler:
             except RunHeld:
                 await asyncio.sleep(_HELD_S)
 
+    def _is_paused(self, call: Call) -> bool:
+        try:
+            return self.journal.run(paused_id(call.name)).state == "waiting"
+        except NoSuchRun:
+            return False
+
     async def _known_since(self, call: Call) -> datetime:
         """Return the last time that the journal has of a schedule; note it, if it has none."""
         now = self.now()
@@ -286,7 +314,7 @@ class Scheduler:
         since = self.now()
         run_id = f"{call.name}@since {stamp(since)}"
         async with recorded(
-            self.journal, run_id, KIND, call.name, _Fired, task="the schedule begins"
+            self.journal, run_id, KIND, call.name, Fired, task="the schedule begins"
         ) as record:
             await record.end("done", text="")
         return since

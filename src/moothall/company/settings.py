@@ -241,6 +241,7 @@ class Settings(_Part):
     on_given_up: StrictStr | None = None
     approver: StrictStr | None = None
     on_waiting: StrictStr | None = None
+    on_budget_low: StrictStr | None = None
     remind: Wait | None = None
     expire: Wait | None = None
     drain: Seconds = 30.0

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from moothall.arguments import check_integer
 from moothall.database import Database
@@ -87,23 +87,24 @@ class Deletions:
         self._holders = Holders(file, runs)
         self._pace = Pace(file)
 
-    def delete(self, ids: Sequence[str], thread: str | None) -> Deleted:
-        """Delete runs by id, and all of a thread; none if another process works on one."""
-        if thread is not None and (not isinstance(thread, str) or not thread):
-            raise ConfigError(f"thread= must be the id of a conversation, got {thread!r:.80}")
+    def delete(self, ids: Sequence[str], given: str | Iterable[str] | None) -> Deleted:
+        """Delete runs by id, and all of threads; none if another process works on one."""
+        several = isinstance(given, Iterable) and not isinstance(given, str)
+        threads: Any = () if given is None else given if several else (given,)
+        threads = [*threads]
+        for thread in threads:
+            if not isinstance(thread, str) or not thread:
+                raise ConfigError(f"thread= must be the id of a conversation, got {thread!r:.80}")
         numbers: dict[int, str] = {}
         left: dict[str, str] = {}
-        folders: list[str] = []
         with self._file.reading() as db:
             for id in ids:
                 numbers[self._file.number(db, id)] = id
-            if thread is not None:
-                query = (
-                    f"SELECT number, id FROM runs WHERE NOT deleted AND {OF_THREAD} ORDER BY number"
-                )
+            query = f"SELECT number, id FROM runs WHERE NOT deleted AND {OF_THREAD} ORDER BY number"
+            for thread in threads:
                 numbers |= dict(db.execute(query, threads_of(thread)))
-                left = _on_behalf(db, thread)
-                folders = _folders(db, numbers)
+                left |= _on_behalf(db, thread)
+            folders = _folders(db, numbers) if threads else []
         held: list[int] = []
         try:
             for number, id in numbers.items():

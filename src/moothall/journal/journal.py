@@ -156,6 +156,12 @@ class Journal:
             query, values = wanted.sums(partial(self._taken, db))
             return Sums(*db.execute(query, values).fetchone())
 
+    def threads(self) -> list[str]:
+        """Return the ids of the conversations that runs belong to, in order."""
+        query = "SELECT DISTINCT thread FROM runs WHERE thread IS NOT NULL AND NOT deleted"
+        with self._file.reading() as db:
+            return sorted(thread for (thread,) in db.execute(query))
+
     def run(self, run_id: str) -> Outline:
         """Return the outline of a run.
 
@@ -369,7 +375,7 @@ class Journal:
 
     # -- deleting ----------------------------------------------------------------------------------
 
-    def delete(self, *run_ids: str, thread: str | None = None) -> Deleted:
+    def delete(self, *run_ids: str, thread: str | Iterable[str] | None = None) -> Deleted:
         """Delete runs: their entries, and the values that no other run has.
 
         They cannot be found from the first moment on. Their bytes are overwritten beside writers,
@@ -379,7 +385,8 @@ class Journal:
 
         Args:
             run_ids: the ids of the runs
-            thread: all runs of this conversation too, and of the threads `THREAD/…` of that sender
+            thread: all runs of this conversation too, and of the threads `THREAD/…` of that
+                sender; or of several
 
         Returns:
             What was deleted.

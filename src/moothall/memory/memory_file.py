@@ -73,6 +73,11 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             PRIMARY KEY (thread, run)
         ) WITHOUT ROWID""",
     ),
+    (
+        # When something was added last; for what is there already, now.
+        "ALTER TABLE threads ADD COLUMN changed REAL NOT NULL DEFAULT 0",
+        "UPDATE threads SET changed = CAST(strftime('%s', 'now') AS REAL)",
+    ),
 )
 
 

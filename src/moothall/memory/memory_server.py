@@ -62,6 +62,10 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             PRIMARY KEY (thread, run)
         )""",
     ),
+    (
+        "ALTER TABLE threads ADD COLUMN changed DOUBLE PRECISION NOT NULL DEFAULT 0",
+        "UPDATE threads SET changed = CAST(EXTRACT(EPOCH FROM now()) AS DOUBLE PRECISION)",
+    ),
 )
 # A rare word counts more than a frequent one, and one that a short message has often counts most.
 _FOUND: Final = """

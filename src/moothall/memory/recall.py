@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 import math
+import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter, mul
@@ -183,6 +184,7 @@ def insert(file: MemoryTables, db: Database, thread: int, row: tuple[str | None,
         "INSERT INTO memories (thread, role, item) VALUES (?, ?, ?)", (thread, role, text)
     )
     file.add_words(db, thread, number, found)
+    db.execute("UPDATE threads SET changed = ? WHERE number = ?", (time.time(), thread))
 
 
 def found_text(item: dict[str, Any]) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any, Final, Literal, Self
 
 from moothall import tracing
-from moothall.arguments import check_boolean, check_function, check_integer
+from moothall.arguments import check_boolean, check_function, check_integer, check_seconds
 from moothall.database import Database
 from moothall.errors import ConfigError, DefinitionError, StateError
 from moothall.jsonvalue import copy_json
@@ -272,6 +274,35 @@ class StoredMemory(Memory):
         with self._file.writing(lock=self._file.lock(self._id)) as db:
             if self._recall.forget_after(db, self._id, 0):
                 self._file.tidy(db)
+
+    def prune(self, older_than: float | timedelta) -> list[str]:
+        """Forget the threads to which nothing was added for so long, as `forget` does.
+
+        Args:
+            older_than: in seconds or as a timedelta; a thread that an older moothall wrote counts
+                from when this one opened the file first
+
+        Returns:
+            Their ids, in the order in which they began.
+
+        Raises:
+            ConfigError: it is not a time from 0 on
+            MemoryFileError: the file cannot be written
+        """
+        if isinstance(older_than, timedelta):
+            older_than = older_than.total_seconds()
+        check_seconds("older_than=", older_than, zero=True)
+        before, gone = time.time() - older_than, list[str]()
+        for id in self.threads():
+            with self._file.writing(lock=self._file.lock(id)) as db:
+                query = "SELECT 1 FROM threads WHERE id = ? AND changed < ?"
+                if db.execute(query, (id, before)).fetchone():
+                    self._recall.forget_after(db, id, 0)
+                    gone.append(id)
+        if gone:
+            with self._file.writing() as db:
+                self._file.tidy(db)
+        return gone
 
     def compact(self) -> bool:
         """Write the file anew: smaller, and with nothing of what was forgotten.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-from contextlib import ExitStack, closing
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
+from moothall.cli.operate.erasing import EXISTING, OLDER, delete, tell
 from moothall.cli.shared_options import (
     journal_option,
     json_data_option,
@@ -20,138 +17,11 @@ from moothall.cli.shared_options import (
 )
 from moothall.cli.values import Age, FileToWrite, Whole
 from moothall.errors import ConfigError, MoothallError, TelemetryError
-from moothall.journal import Deleted, Journal
 from moothall.journal.moving import restored
 from moothall.journal.stop_reason import ENDED
 from moothall.postgres import is_url
 from moothall.telemetry import export_otlp
 from moothall.text import counted, escaped
-
-if TYPE_CHECKING:
-    from moothall.memory.stored import StoredMemory
-    from moothall.spaces.amqp.inbox import Inbox
-
-
-class _Memory(click.Path):
-    """The path of a memory that exists, or the URL of a server's."""
-
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False, exists=True)
-
-    def convert(
-        self,
-        value: str | os.PathLike[str],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> str:
-        """Return it as it was given."""
-        return str(value if is_url(value) else super().convert(value, param, ctx))
-
-
-_EXISTING: Final = click.Path(dir_okay=False, exists=True)
-
-_OLDER: Final = (
-    "another process reads an older state, which SQLite keeps beside the file, in -wal: try again "
-    "when that has ended"
-)
-
-
-@click.command(short_help="Delete runs, or what is stored of a person.")
-@click.argument("run_ids", metavar="[ID]...", nargs=-1)
-@journal_option("The journal.")
-@click.option(
-    "--thread", metavar="T", help="All runs of this conversation, and of those below it, T/…."
-)
-@click.option(
-    "--memory",
-    metavar="PATH",
-    type=_Memory(),
-    multiple=True,
-    help="Memory, a file or a URL, in which thread T is forgotten too.",
-)
-@click.option(
-    "--inbox",
-    metavar="PATH",
-    type=_EXISTING,
-    multiple=True,
-    help="Inbox file in which what agent T sent and got is deleted too.",
-)
-@json_data_option
-def delete(
-    run_ids: tuple[str, ...],
-    journal: str | None,
-    thread: str | None,
-    memory: tuple[str, ...],
-    inbox: tuple[str, ...],
-    as_json: bool,
-) -> int:
-    """Delete the runs with these IDs, or of a conversation.
-
-    The runs' entries go, and the values that no other run has. They are overwritten in the file.
-    Nothing is deleted if a process works on one of the runs. An agent that replies to others has a
-    conversation with each of them, named by its id: --thread, with --memory and --inbox, deletes
-    what is stored of a person. The notes that agents kept in it go with its runs, which name their
-    folders. Stop the process that uses an inbox first.
-
-    \b
-    Examples:
-      moothall runs delete 79a0b5265e6033b5
-      moothall runs delete --thread anna --memory clerk.memory --inbox clerk.inbox
-
-    \b
-    Exit codes: 0 done, 1 failed, or a process
-    works on a run, 2 wrong usage, 130 interrupted.
-    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    if not run_ids and thread is None:
-        raise click.UsageError("give the IDs of runs, or --thread T")
-    if thread is None and (memory or inbox):
-        raise click.UsageError("--memory and --inbox are for --thread")
-    from moothall.notes import forget_thread  # the agents take long to import
-
-    with opened(journal) as found, ExitStack() as files:
-        # A file that is none of its kind is an error before anything is deleted.
-        memories = [files.enter_context(_memory(path, str(thread))) for path in memory]
-        inboxes = {path: files.enter_context(closing(_inbox(path))) for path in inbox}
-        deleted = found.delete(*run_ids, thread=thread)
-        forgotten = {each.path: _forget(each, str(thread)) for each in memories}
-        emptied = {path: _empty(each, str(thread)) for path, each in inboxes.items()}
-        notes = {path: forget_thread(path, str(thread)) for path in deleted.folders}
-        _tell(deleted, found, as_json, {"memory": forgotten, "inbox": emptied, "notes": notes})
-    if not as_json:
-        for path, count in forgotten.items():
-            click.echo(f"{escaped(path)}: {counted(count, 'conversation')} forgotten")
-        for path, count in emptied.items():
-            click.echo(f"{escaped(path)}: {counted(count, 'message')} deleted")
-        for path, count in notes.items():
-            click.echo(f"{escaped(path)}: {counted(count, 'note')} deleted")
-    return 0
-
-
-def _memory(path: str, thread: str) -> StoredMemory:
-    from moothall.memory import PostgresMemory, SQLiteMemory
-
-    return PostgresMemory(path, thread) if is_url(path) else SQLiteMemory(path, thread)
-
-
-def _inbox(path: str) -> Inbox:
-    from moothall.spaces.amqp.inbox import Inbox
-
-    return Inbox(path)
-
-
-def _forget(memory: StoredMemory, thread: str) -> int:
-    """Forget a thread in a memory, and those below it; return how many."""
-    found = [id for id in memory.threads() if id == thread or id.startswith(f"{thread}/")]
-    for id in found:
-        memory.thread(id).forget()
-    if not memory.compact():
-        click.echo(f"moothall: {escaped(memory.path)}: {_OLDER}", err=True)
-    return len(found)
-
-
-def _empty(inbox: Inbox, thread: str) -> int:
-    """Delete what the sender of a thread has sent and got; return how many messages."""
-    return inbox.delete(thread.partition("/")[0].replace("%2F", "/").replace("%25", "%"))
 
 
 @click.command(short_help="Delete old runs.")
@@ -179,27 +49,8 @@ def prune(journal: str | None, older: float, keep: int, as_json: bool) -> int:
       moothall runs prune --older 12h --keep 1000 --journal runs.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with opened(journal) as found:
-        _tell(found.prune(older, keep=keep), found, as_json)
+        tell(found.prune(older, keep=keep), found, as_json)
     return 0
-
-
-def _tell(
-    deleted: Deleted, journal: Journal, as_json: bool, more: dict[str, object] | None = None
-) -> None:
-    if as_json:
-        click.echo(json.dumps({**asdict(deleted), **(more or {})}, indent=2))
-        return
-    for id, why in deleted.left.items():
-        click.echo(f"left: {escaped(id)}: {escaped(why)}")
-    click.echo(f"{counted(len(deleted.runs), 'run')} deleted")
-    if not deleted.overwritten:
-        why = "the file is large or in use, so it was not written anew: copies"
-        if is_url(journal.path):
-            why = "the server keeps its files as they are: copies"
-        click.echo(
-            f"moothall: {why} of some rows may be left in it until `moothall runs compact`",
-            err=True,
-        )
 
 
 @click.command(short_help="Write the journal anew, without what was deleted.")
@@ -218,7 +69,7 @@ def compact(journal: str | None) -> int:
         whole = found.compact()
         click.echo(f"{before:,} bytes before, {found.size():,} now")
     if not whole:
-        click.echo(f"moothall: {_OLDER}", err=True)
+        click.echo(f"moothall: {OLDER}", err=True)
     return 0 if whole else 1
 
 
@@ -272,7 +123,7 @@ def export(
 
 
 @click.command("import", short_help="Add a run from a file.")
-@click.argument("path", metavar="PATH", type=_EXISTING)
+@click.argument("path", metavar="PATH", type=EXISTING)
 @journal_option("The journal; made if there is none.")
 @click.option("--run-id", metavar="ID", help="Another id for the run.")
 def import_(path: str, journal: str | None, run_id: str | None) -> int:
@@ -332,7 +183,7 @@ def backup(path: str, journal: str | None) -> int:
 
 
 @click.command(short_help="Put a backup in the journal's place.")
-@click.argument("path", metavar="PATH", type=_EXISTING)
+@click.argument("path", metavar="PATH", type=EXISTING)
 @journal_option("The journal.")
 def restore(path: str, journal: str | None) -> int:
     """Put a copy of the backup PATH in the journal's place.

@@ -19,7 +19,7 @@ from moothall.text import escaped, escaped_json
 _SHOWN: Final = 12
 """So many characters of a hash are shown in a list; as few as tell it apart name it."""
 
-_as_option = click.option(
+as_option = click.option(
     "--as", "name", metavar="NAME", help="Who answers; by default the user of this system."
 )
 
@@ -56,7 +56,7 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
 @click.argument("key")
 @click.argument("value", required=False)
 @journal_option("The journal.")
-@_as_option
+@as_option
 def answer(run_id: str, key: str, value: str | None, journal: str | None, name: str | None) -> None:
     """Give RUN what it waits for under KEY, as `moothall waiting` lists it.
 
@@ -80,7 +80,7 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, name: 
                 # The first answer counts, so a slip of the pen must not be one.
                 if value.lstrip()[:1] in ("{", "[", '"'):
                     raise click.UsageError(f"VALUE is no JSON, but begins so: {error}") from None
-        found.answer(run_id, key, given, by=_name(name))
+        found.answer(run_id, key, given, by=user_name(name))
     click.echo(f"answered: {escaped(key)} of run {escaped(run_id)}")
 
 
@@ -137,7 +137,7 @@ def show(group: str | None, hash: str, journal: str | None) -> None:
 @approvals.command(short_help="Permit a call.")
 @click.argument("hash")
 @click.option("--args", "changed", metavar="JSON", help="Permit it with these arguments instead.")
-@_as_option
+@as_option
 @journal_option("The journal.")
 @click.pass_obj
 def permit(
@@ -156,7 +156,7 @@ def permit(
 @approvals.command(short_help="Refuse a call.")
 @click.argument("hash")
 @click.option("--reason", metavar="TEXT", default="", help="Why; the model is told.")
-@_as_option
+@as_option
 @journal_option("The journal.")
 @click.pass_obj
 def refuse(
@@ -173,7 +173,7 @@ def _decide(journal: str | None, hash: str, decision: Any, name: str | None, don
             raise click.UsageError(
                 f"{wait.key} is {wait}: give `moothall answer {wait.run} {wait.key} VALUE`"
             )
-        found.answer(wait.run, wait.key, decision, by=_name(name))
+        found.answer(wait.run, wait.key, decision, by=user_name(name))
     click.echo(f"{done}: {wait}")
 
 
@@ -186,7 +186,8 @@ def _found(journal: Journal, hash: str) -> Wait:
     return waits[0]
 
 
-def _name(given: str | None) -> str:
+def user_name(given: str | None) -> str:
+    """Return a name that was given, or that of the user of this system."""
     if given is not None:
         return given
     try:

@@ -1,0 +1,225 @@
+"""`moothall runs delete`: runs, and what is stored of a conversation or of a person."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from moothall.cli.shared_options import journal_option, json_data_option, opened
+from moothall.journal import Deleted, Journal
+from moothall.postgres import is_url
+from moothall.text import counted, escaped
+
+if TYPE_CHECKING:
+    from moothall.memory.stored import StoredMemory
+    from moothall.spaces.amqp.inbox import Inbox
+
+EXISTING: Final = click.Path(dir_okay=False, exists=True)
+OLDER: Final = (
+    "another process reads an older state, which SQLite keeps beside the file, in -wal: try again "
+    "when that has ended"
+)
+_DOORS: Final = ("openai", "mcp", "a2a", "ag-ui")
+"""The protocols by which a caller sends messages: to each, it is a sender of its own."""
+
+
+class MemoryPath(click.Path):
+    """The path of a memory that exists, or the URL of a server's."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, exists=True)
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        """Return it as it was given."""
+        return str(value if is_url(value) else super().convert(value, param, ctx))
+
+
+@dataclass(frozen=True)
+class _Whose:
+    """Whose data are deleted: those of a conversation, with those below it, or of a person."""
+
+    thread: str | None
+    person: str | None
+
+    @property
+    def senders(self) -> list[str]:
+        """The ids by which they send messages."""
+        if self.person is not None:
+            return [self.person, *(f"{door}-{self.person}" for door in _DOORS)]
+        first = (self.thread or "").partition("/")[0]
+        return [first.replace("%2F", "/").replace("%25", "%")]
+
+    def has(self, thread: str) -> bool:
+        """Return whether a conversation is theirs, or one on their behalf."""
+        if self.person is None:
+            return thread == self.thread or thread.startswith(f"{self.thread}/")
+        quoted = {each.replace("%", "%25").replace("/", "%2F") for each in self.senders}
+        return not quoted.isdisjoint(thread.split("/"))
+
+    def budgets(self, journal: Journal) -> list[str]:
+        """Return the names of a person's budgets, parts before the whole."""
+        found = [each.name for each in journal.budgets.list() if self.person is not None]
+        return [each for each in reversed(found) if self.person in each.split("/")]
+
+
+@click.command(short_help="Delete runs, or what is stored of a person.")
+@click.argument("run_ids", metavar="[ID]...", nargs=-1)
+@journal_option("The journal.")
+@click.option(
+    "--thread", metavar="T", help="All runs of this conversation, and of those below it, T/…."
+)
+@click.option(
+    "--person", metavar="NAME", help="All of this person: with every agent, by every door."
+)
+@click.option(
+    "--memory",
+    metavar="PATH",
+    type=MemoryPath(),
+    multiple=True,
+    help="Memory, a file or a URL, in which the conversations are forgotten too.",
+)
+@click.option(
+    "--inbox",
+    metavar="PATH",
+    type=EXISTING,
+    multiple=True,
+    help="Inbox file in which what they sent and got is deleted too.",
+)
+@json_data_option
+def delete(
+    run_ids: tuple[str, ...],
+    journal: str | None,
+    thread: str | None,
+    person: str | None,
+    memory: tuple[str, ...],
+    inbox: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Delete the runs with these IDs, of a conversation, or all that is stored of a person.
+
+    The runs' entries go, and the values that no other run has. They are overwritten in the file.
+    Nothing is deleted if a process works on one of the runs. An agent that replies to others has a
+    conversation with each of them, named by its id. --thread deletes such a conversation. --person
+    deletes those of NAME with each agent, those that agents had on behalf of NAME, those by the
+    doors (openai-NAME, mcp-NAME, a2a-NAME, ag-ui-NAME), what waits in them, and the budgets of
+    NAME; it lists what was found where. The notes that agents kept go with the runs, which name
+    their folders. Stop the process that uses an inbox first.
+
+    \b
+    Examples:
+      moothall runs delete 79a0b5265e6033b5
+      moothall runs delete --thread anna --memory clerk.memory --inbox clerk.inbox
+      moothall runs delete --person anna --memory clerk.memory
+
+    \b
+    Exit codes: 0 done, 1 failed, or a process
+    works on a run, 2 wrong usage, 130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if not run_ids and thread is None and person is None:
+        raise click.UsageError("give the IDs of runs, --thread T or --person NAME")
+    if thread is not None and person is not None:
+        raise click.UsageError("give --thread or --person")
+    if person == "":
+        raise click.UsageError("--person must be a name")
+    if thread is None and person is None and (memory or inbox):
+        raise click.UsageError("--memory and --inbox are for --thread and --person")
+    whose = _Whose(thread, person)
+    from moothall.notes import forget_thread  # the agents take long to import
+
+    with opened(journal) as found, ExitStack() as files:
+        # A file that is none of its kind is an error before anything is deleted.
+        memories = [files.enter_context(opened_memory(path)) for path in memory]
+        inboxes = {path: files.enter_context(closing(_inbox(path))) for path in inbox}
+        threads = [each for each in found.threads() if person is not None and whose.has(each)]
+        waits = [w for w in found.waiting() if w.thread in threads] if threads else []
+        deleted = found.delete(*run_ids, thread=threads if thread is None else thread)
+        budgets = whose.budgets(found)
+        for each in budgets:
+            found.budgets.delete(each)
+        forgotten = {each.path: _forget(each, whose) for each in memories}
+        emptied = {path: sum(map(each.delete, whose.senders)) for path, each in inboxes.items()}
+        named = threads or [str(thread)]
+        notes = {path: sum(forget_thread(path, t) for t in named) for path in deleted.folders}
+        decided = [] if person is None else [run.id for run in found.runs(decided_by=person)]
+        more: dict[str, Any] = {"memory": forgotten, "inbox": emptied, "notes": notes}
+        if person is not None:
+            about = {"threads": threads, "waiting": len(waits), "budgets": budgets}
+            more |= {**about, "decided": decided}
+        tell(deleted, found, as_json, more)
+    if as_json:
+        return 0
+    if threads:
+        click.echo(f"  of the conversations {escaped(', '.join(threads))}")
+    if waits:
+        click.echo(f"  {counted(len(waits), 'call')} waited in them")
+    for each in budgets:
+        click.echo(f"budget {escaped(each)} deleted")
+    for counts, noun, done in (
+        (forgotten, "conversation", "forgotten"),
+        (emptied, "message", "deleted"),
+        (notes, "note", "deleted"),
+    ):
+        for path, count in counts.items():
+            click.echo(f"{escaped(path)}: {counted(count, noun)} {done}")
+    if decided:
+        names = escaped(", ".join(decided))
+        click.echo(f"left: who decided in these runs of others is {escaped(str(person))}: {names}")
+    return 0
+
+
+def opened_memory(path: str) -> StoredMemory:
+    """Open the memory of a path or URL."""
+    from moothall.memory import PostgresMemory, SQLiteMemory
+
+    return PostgresMemory(path) if is_url(path) else SQLiteMemory(path)
+
+
+def _inbox(path: str) -> Inbox:
+    from moothall.spaces.amqp.inbox import Inbox
+
+    return Inbox(path)
+
+
+def _forget(memory: StoredMemory, whose: _Whose) -> int:
+    """Forget conversations in a memory; return how many."""
+    found = [each for each in memory.threads() if whose.has(each)]
+    for each in found:
+        memory.thread(each).forget()
+    compacted(memory)
+    return len(found)
+
+
+def compacted(memory: StoredMemory) -> None:
+    """Write a memory anew, and say so if something is left."""
+    if not memory.compact():
+        click.echo(f"moothall: {escaped(memory.path)}: {OLDER}", err=True)
+
+
+def tell(
+    deleted: Deleted, journal: Journal, as_json: bool, more: dict[str, object] | None = None
+) -> None:
+    """Print what was deleted."""
+    if as_json:
+        click.echo(json.dumps({**asdict(deleted), **(more or {})}, indent=2))
+        return
+    for id, why in deleted.left.items():
+        click.echo(f"left: {escaped(id)}: {escaped(why)}")
+    click.echo(f"{counted(len(deleted.runs), 'run')} deleted")
+    if not deleted.overwritten:
+        why = "the file is large or in use, so it was not written anew: copies"
+        if is_url(journal.path):
+            why = "the server keeps its files as they are: copies"
+        click.echo(
+            f"moothall: {why} of some rows may be left in it until `moothall runs compact`",
+            err=True,
+        )

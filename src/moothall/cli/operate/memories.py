@@ -1,0 +1,50 @@
+"""`moothall memory prune`: conversations that are forgotten by age."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from moothall.cli.operate.erasing import MemoryPath, compacted, opened_memory
+from moothall.cli.shared_options import json_data_option
+from moothall.cli.values import Age
+from moothall.text import counted, escaped
+
+
+@click.group()
+def command() -> None:
+    """Forget old conversations of memories.
+
+    \b
+    Example:
+      moothall memory prune clerk.memory --older 90d
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+
+
+@command.command(short_help="Forget conversations by age.")
+@click.argument("paths", metavar="PATH...", type=MemoryPath(), nargs=-1, required=True)
+@click.option(
+    "--older",
+    metavar="AGE",
+    type=Age(),
+    required=True,
+    help="Conversations to which nothing was added for so long, such as 90d (s, m, h, d, w).",
+)
+@json_data_option
+def prune(paths: tuple[str, ...], older: float, as_json: bool) -> None:
+    """Forget the conversations in the memories PATH... to which nothing was added for so long.
+
+    A conversation that an older moothall wrote counts from when this one opened the memory first.
+    """
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        with opened_memory(path) as memory:
+            found[memory.path] = memory.prune(older)
+            if found[memory.path]:
+                compacted(memory)
+    if as_json:
+        click.echo(json.dumps({"memory": found}, indent=2))
+        return
+    for path, threads in found.items():
+        click.echo(f"{escaped(path)}: {counted(len(threads), 'conversation')} forgotten")

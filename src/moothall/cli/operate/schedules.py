@@ -1,0 +1,149 @@
+"""`moothall schedules`: the schedules of a company, seen and changed while it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from moothall.arguments import none_of
+from moothall.cli.operate.waiting import as_option, user_name
+from moothall.cli.shared_options import json_data_option, made_journal, usage
+from moothall.cli.values import Moment
+from moothall.errors import ConfigError
+from moothall.text import counted, escaped
+
+if TYPE_CHECKING:
+    from moothall.company.schedule import Schedule
+    from moothall.journal import Journal
+
+
+def _named(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the company's file, and the name of one of its schedules."""
+    return click.argument("file", type=click.Path(exists=True, dir_okay=False))(
+        click.argument("schedule")(as_option(function))
+    )
+
+
+@contextmanager
+def _company(file: str, name: str | None = None) -> Iterator[tuple[Journal, dict[str, Schedule]]]:
+    """Yield the journal and the schedules of a company's file."""
+    from moothall.company.settings import read_settings
+
+    with usage():
+        settings = read_settings(Path(file))
+        schedules = {each: given.schedule() for each, given in settings.schedules.items()}
+        if not schedules:
+            raise ConfigError(f"{file} has no schedules")
+        if name is not None and name not in schedules:
+            raise none_of("SCHEDULE", sorted(schedules), name)
+    where = settings.journal or ""
+    path = where if "://" in where else str(Path(file).resolve().parent / where)
+    with made_journal(path) as journal:
+        yield journal, schedules
+
+
+@click.group()
+def command() -> None:
+    """Show the schedules of a company, pause them, fire them now, or make up for missed times.
+
+    FILE is the company's file. The process that serves it finds what you want within a second; if
+    none does, the next start.
+
+    \b
+    Examples:
+      moothall schedules list company.yaml
+      moothall schedules pause company.yaml report
+      moothall schedules resume company.yaml report
+      moothall schedules fire company.yaml report
+      moothall schedules backfill company.yaml report --since 2026-11-20 --until 2026-11-22
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+
+
+@command.command("list", short_help="List the schedules, with their last and next times.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@json_data_option
+def list_(file: str, as_json: bool) -> None:
+    """List the schedules of FILE: when each fires next, what became of the last firing."""
+    from moothall.company.controls import paused
+    from moothall.company.scheduler import KIND
+
+    now, found = datetime.now(UTC), []
+    with _company(file) as (journal, schedules):
+        for name, schedule in schedules.items():
+            stop = paused(journal, name)
+            last = journal.runs(kind=KIND, agent=name, sort="-changed", limit=1)
+            found.append(
+                {
+                    "name": name,
+                    "times": schedule.times,
+                    "paused": None if stop is None else stop.task,
+                    "next": None if stop else next(schedule.after(now)).isoformat(" ", "seconds"),
+                    "last": last[0].id if last and stop is None else None,
+                    "state": last[0].state if last and stop is None else None,
+                }
+            )
+    if as_json:
+        click.echo(json.dumps({"schedules": found}, indent=2))
+        return
+    for each in found:
+        click.echo(escaped(f"{each['name']}: {each['times']}"))
+        click.echo(escaped(f"  {each['paused'] or 'next: ' + str(each['next'])}"))
+        if each["last"] is not None:
+            click.echo(escaped(f"  last: {each['last']} {each['state']}"))
+
+
+@command.command(short_help="Have a schedule not fire.")
+@_named
+def pause(file: str, schedule: str, name: str | None) -> None:
+    """Have the schedule SCHEDULE not fire until `resume`. Times that pass meanwhile never fire."""
+    from moothall.company import controls
+
+    with _company(file, schedule) as (journal, _):
+        controls.pause(journal, schedule, user_name(name))
+    click.echo(escaped(f"{schedule} is paused"))
+
+
+@command.command(short_help="Have a paused schedule fire again.")
+@_named
+def resume(file: str, schedule: str, name: str | None) -> None:
+    """Have the schedule SCHEDULE fire again, from its next time on."""
+    from moothall.company import controls
+
+    with _company(file, schedule) as (journal, schedules):
+        controls.go_on(journal, schedule, user_name(name))
+    at = next(schedules[schedule].after(datetime.now(UTC)))
+    click.echo(escaped(f"{schedule} fires next at {at.isoformat(' ', 'seconds')}"))
+
+
+@command.command(short_help="Have a schedule fire now.")
+@_named
+def fire(file: str, schedule: str, name: str | None) -> None:
+    """Have the schedule SCHEDULE fire once, now, even if it is paused."""
+    from moothall.company import controls
+
+    with _company(file, schedule) as (journal, _):
+        click.echo(escaped(controls.fire(journal, schedule, user_name(name))))
+
+
+@command.command(short_help="Have a schedule fire for times that have passed.")
+@_named
+@click.option("--since", metavar="TIME", type=Moment(), required=True, help="After this time.")
+@click.option("--until", metavar="TIME", type=Moment(), help="Up to this time; now by default.")
+def backfill(file: str, schedule: str, name: str | None, since: float, until: float | None) -> None:
+    """Have the schedule SCHEDULE fire for its times since then that have not fired, in order."""
+    from moothall.company import controls
+
+    with _company(file, schedule) as (journal, schedules), usage():
+        end = datetime.now(UTC) if until is None else datetime.fromtimestamp(until, UTC)
+        begin = datetime.fromtimestamp(since, UTC)
+        who, times = user_name(name), schedules[schedule]
+        made = controls.make_up(journal, schedule, times, begin, end, who)
+    for each in made:
+        click.echo(escaped(each))
+    click.echo(counted(len(made), "firing"))
