@@ -461,7 +461,7 @@ def test_shared_budget_dropped_reservation_stays_reserved(journal: Journal) -> N
     assert Budget(actions=3, journal=journal, name="a").left.actions == 1
 
 
-def test_budget_is_told_to_get_low_once_for_each_limit_and_period(
+def test_shared_budget_warns_at_four_fifths_once_for_each_limit_and_period(
     journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[tuple[str, str, float]] = []
@@ -492,7 +492,7 @@ def test_budget_is_told_to_get_low_once_for_each_limit_and_period(
     assert len(told) == 3
 
 
-def test_budget_whose_hook_fails_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_shared_budget_whose_warning_hook_fails_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     def fails(budget: str, limit: str, share: float) -> None:
         raise ValueError("nobody hears it")
 

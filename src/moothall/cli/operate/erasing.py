@@ -68,8 +68,8 @@ class _Whose:
 
     def budgets(self, journal: Journal) -> list[str]:
         """Return the names of a person's budgets, parts before the whole."""
-        found = [each.name for each in journal.budgets.list() if self.person is not None]
-        return [each for each in reversed(found) if self.person in each.split("/")]
+        found = [] if self.person is None else journal.budgets.list()
+        return [each.name for each in reversed(found) if self.person in each.name.split("/")]
 
 
 @click.command(short_help="Delete runs, or what is stored of a person.")
@@ -142,8 +142,8 @@ def delete(
         inboxes = {path: files.enter_context(closing(_inbox(path))) for path in inbox}
         threads = [each for each in found.threads() if person is not None and whose.has(each)]
         waits = [w for w in found.waiting() if w.thread in threads] if threads else []
-        deleted = found.delete(*run_ids, thread=threads if thread is None else thread)
         budgets = whose.budgets(found)
+        deleted = found.delete(*run_ids, thread=threads if thread is None else thread)
         for each in budgets:
             found.budgets.delete(each)
         forgotten = {each.path: _forget(each, whose) for each in memories}
