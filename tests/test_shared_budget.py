@@ -492,7 +492,9 @@ def test_shared_budget_warns_at_four_fifths_once_for_each_limit_and_period(
     assert len(told) == 3
 
 
-def test_shared_budget_goes_on_after_its_warning_hook_failed(caplog: pytest.LogCaptureFixture) -> None:
+def test_shared_budget_goes_on_after_its_warning_hook_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def fails(budget: str, limit: str, share: float) -> None:
         raise ValueError("nobody hears it")
 
