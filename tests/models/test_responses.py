@@ -20,6 +20,8 @@ ADD = form.called("add", '{"a": 1, "b": 2}', "c1")
 ONLY_THERE = (
     (400, "Function tools with reasoning_effort are not supported. Use /v1/responses."),
     (404, "This model is only supported in v1/responses and not in v1/chat/completions."),
+    (400, "The chatCompletion operation does not work with the specified model, gpt-5-codex."),
+    (400, 'model "gpt-5.3-codex" is not accessible via the /chat/completions endpoint'),
 )
 
 
@@ -98,6 +100,21 @@ def test_openai_model_that_needs_responses_is_asked_there_from_then_on(
         assert [agent.reply_sync("Add 1 and 2").text for _ in range(2)] == ["3", "3"]
     paths = [request.path.rpartition("/")[2] for request in server.requests]
     assert paths == ["completions", *["responses"] * 3]
+
+
+def test_a_gateway_without_responses_is_asked_without_reasoning() -> None:
+    said = "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+
+    def answers(request: Request) -> Any:
+        if request.path != "/v1/chat/completions":
+            return status(404, "no such route")
+        silent = request.body.get("reasoning_effort") == "none"
+        return text("3") if silent else status(400, said)
+
+    with OpenAIServer(answers) as server:
+        agent = ReActAgent("adder", OpenAIModel("m", server.url), actions=ACTIONS[:1])
+        assert [agent.reply_sync("Add 1 and 2").text for _ in range(2)] == ["3", "3"]
+    assert len(server.requests) == 4
 
 
 def test_user_may_keep_to_the_chat_interface() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from moothall import ReActAgent, Reply, ScriptedModel, action
+from moothall.models import Call, ModelReply
 
 
 def note(title: str, count: int = 0, tags: list[str] | None = None, done: bool = False) -> str:
@@ -25,9 +26,9 @@ def pay(amount: int, lines: list[str]) -> str:
     return f"{amount!r} {lines!r}"
 
 
-def called(function: Any, args: dict[str, Any]) -> Reply:
-    name = getattr(function, "__name__", "")
-    script = [{"name": name, "args": args}, "ended"]
+def called(function: Any, args: dict[str, Any] | str) -> Reply:
+    name = getattr(function, "__name__", "") or function.name
+    script = [ModelReply(calls=(Call("c1", name, args),)), "ended"]
     return ReActAgent("a", ScriptedModel(script), actions=[function], tries=1).reply_sync("Go")
 
 
@@ -45,6 +46,10 @@ def called(function: Any, args: dict[str, Any]) -> Reply:
             "kilos given as text; boxes given as text",
         ),
         (pay, {"amount": 5, "lines": '["a"]'}, "5 ['a']", "lines given as text"),
+        (note, {"title": "a", "count": "1.0"}, "'a' 1 None False", "count given as text"),
+        (note, {"title": "a", "tags": "null"}, "'a' 0 None False", "tags given as text"),
+        (note, {"input": '{"title": "a"}'}, "'a' 0 None False", "taken out of 'input'"),
+        (note, '"{\\"title\\": \\"a\\"}"', "'a' 0 None False", ""),
         (note, {"title": "a", "count": 1}, "'a' 1 None False", ""),
     ),
 )

@@ -10,7 +10,7 @@ from moothall.action.capability import Action
 from moothall.errors import InvalidArguments
 from moothall.jsonvalue import Unreadable, read_json
 
-_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
+_INTEGER = re.compile(r"(-?(?:0|[1-9]\d{0,17}))(?:\.0+)?")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?")
 _BOOLEANS = {"true": True, "false": False}
 _KINDS = {"array": list, "object": dict}
@@ -20,8 +20,8 @@ _DEPTH = 8
 def repaired(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Return arguments as the schema has them, those for the function, and what was changed.
 
-    A number or a truth value may come as a text, a list or an object as JSON text, and all of them
-    within one object. A guarded parameter is never changed.
+    A number, a truth value or null may come as a text, a list or an object as JSON text, and all
+    of them within one object. A guarded parameter is never changed.
 
     Raises:
         InvalidArguments: they do not fit the schema then, either
@@ -30,6 +30,7 @@ def repaired(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], dict
     made, changes = args, list[str]()
     if len(args) == 1 and not action.guard:
         (name, inner), *_ = args.items()
+        inner = _parsed(inner, {"object"}) if isinstance(inner, str) else inner
         fits = isinstance(inner, dict) and inner and inner.keys() <= properties.keys()
         if fits and name not in properties:
             made = inner
@@ -71,12 +72,14 @@ def _as(schema: Any, value: Any, root: Mapping[str, Any], depth: int) -> Any:
 
 def _parsed(text: str, kinds: set[Any]) -> Any:
     given = text.strip()
-    if ("integer" in kinds or "number" in kinds) and _INTEGER.fullmatch(given):
-        return int(given)
+    if ("integer" in kinds or "number" in kinds) and (found := _INTEGER.fullmatch(given)):
+        return int(found[1])
     if "number" in kinds and _NUMBER.fullmatch(given):
         return float(given)
     if "boolean" in kinds and given.lower() in _BOOLEANS:
         return _BOOLEANS[given.lower()]
+    if "null" in kinds and given == "null":
+        return None
     if wanted := tuple(_KINDS[kind] for kind in _KINDS.keys() & kinds):
         try:
             value = read_json(given)

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from moothall.errors import ModelError
 from moothall.http import HTTPError, may_pass, tried
+from moothall.models.remote.responses_format import is_response
 
 logger: logging.Logger = logging.getLogger("moothall.models")
 
@@ -137,7 +138,7 @@ class Batches:
             many = len(line.new)
             await asyncio.sleep(_QUIET_S)
         new, line.new = line.new, []
-        for group in _groups(sorted(new, key=_form)):
+        for group in _groups(sorted(new, key=lambda each: is_response(each.content))):
             try:
                 batch = await self._server.create({each.id: each.content for each in group})
             except Exception as error:
@@ -222,17 +223,13 @@ def _groups(items: list[_Item]) -> Iterator[list[_Item]]:
     for each in items:
         size += len(each.content)
         full = len(group) == _MOST or size > _MOST_BYTES
-        if group and (full or _form(each) != _form(group[0])):
+        # The Responses API is another address.
+        if group and (full or is_response(each.content) != is_response(group[0].content)):
             yield group
             group, size = [], len(each.content)
         group.append(each)
     if group:
         yield group
-
-
-def _form(item: _Item) -> bool:
-    """Return whether a request has the form of the Responses API, which is another address."""
-    return item.content.startswith(b'{"input": ')
 
 
 def _fail(items: list[_Item], error: Exception) -> None:

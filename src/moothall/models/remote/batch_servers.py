@@ -13,6 +13,7 @@ from moothall.http import Response
 from moothall.models.chat_answer import parsed, server_text
 from moothall.models.remote.batch import CANCELLED, EXPIRED, Outcome
 from moothall.models.remote.http_model import HTTPModel
+from moothall.models.remote.responses_format import is_response
 from moothall.models.settings import joined_url
 
 _OVER = {"completed": EXPIRED, "expired": EXPIRED, "cancelled": CANCELLED}
@@ -27,7 +28,7 @@ class OpenAIBatches:
     async def create(self, requests: dict[str, bytes]) -> str:
         """Send requests as a file, and begin a batch of it."""
         url = "/v1/chat/completions"
-        if next(iter(requests.values())).startswith(b'{"input": '):
+        if is_response(next(iter(requests.values()))):
             url = "/v1/responses"
         line = b'{"custom_id": "%b", "method": "POST", "url": "%b", "body": %b}\n'
         lines = [line % (id.encode(), url.encode(), body) for id, body in requests.items()]

@@ -27,6 +27,7 @@ from moothall.models.remote.context_length import (
 from moothall.models.remote.http_model import AnswerReader, HeadersLike, HTTPModel, KeyLike
 from moothall.models.remote.remote import LENGTHS
 from moothall.models.remote.responses_format import (
+    is_response,
     responses_fields,
     responses_input,
     responses_tools,
@@ -51,6 +52,7 @@ _STREAM_USAGE = re.compile("stream_options|include_usage")
 _RESPONSES = re.compile(
     r"v1/responses|via the /chat/completions|chatCompletion operation does not work with", re.I
 )
+_NONE = re.compile(r"reasoning_effort\W.{0,20}\bnone\b")
 _NOT_ENCRYPTED = re.compile(r"encrypted content|reasoning\.encrypted_content", re.I)
 _OTHER_LENGTH = re.compile(r"max_tokens.{1,60}max_completion_tokens", re.S)
 
@@ -168,6 +170,7 @@ class OpenAIModel(HTTPModel):
         if not about.gives_back:
             self._not_back |= {*KEPT_FIELDS}
         self._api, self._may_switch = api, api is None
+        self._may_be_silent = False
         # Until a server says that it cannot.
         self._streams_usage = True
         self._encrypts = True
@@ -216,7 +219,7 @@ class OpenAIModel(HTTPModel):
         return {"Authorization": f"Bearer {key}"} | self._account
 
     def _reader(self, content: bytes, calls_before: int) -> AnswerReader:
-        if _is_response(content):
+        if is_response(content):
             return ResponseStream(self.name, calls_before, self.base_url)
         thinking = self._fields.get("thinking")  # Z.ai keeps that of earlier turns if asked to
         all_turns = isinstance(thinking, dict) and thinking.get("clear_thinking") is False
@@ -243,8 +246,13 @@ class OpenAIModel(HTTPModel):
 
     def _adapts(self, said: str, content: bytes) -> bool:
         # Another request may have noted it since this one was sent.
-        if not _is_response(content) and self._may_switch and _RESPONSES.search(said):
-            self._api = "responses"
+        there, other = is_response(content), _RESPONSES.search(said)
+        if not there and self._may_switch and other:
+            self._api, self._may_be_silent = "responses", bool(_NONE.search(said))
+        elif there and self._may_be_silent and (other or "answered 404" in said):
+            # A gateway without that interface: without reasoning, chat takes actions, too.
+            self._api, self._may_switch, self._may_be_silent = "chat", False, False
+            self._fields["reasoning_effort"] = "none"
         elif b'"reasoning.encrypted_content"' in content and _NOT_ENCRYPTED.search(said):
             self._encrypts = False
         elif b'"max_tokens": ' in content and _OTHER_LENGTH.search(said):
@@ -255,11 +263,11 @@ class OpenAIModel(HTTPModel):
 
     async def _sent(self, content: bytes, stream: bool) -> Response:
         """Send a request; a stream again without a count of its tokens, if that is refused."""
-        is_response = _is_response(content)
-        path = "/responses" if is_response else "/chat/completions"
+        there = is_response(content)
+        path = "/responses" if there else "/chat/completions"
         url = joined_url(self.base_url, path)
         while True:
-            counted = stream and self._streams_usage and not is_response
+            counted = stream and self._streams_usage and not there
             more = b', "stream": true' if stream else b""
             more += b', "stream_options": {"include_usage": true}' if counted else b""
             try:
@@ -270,8 +278,3 @@ class OpenAIModel(HTTPModel):
                 ):
                     raise
                 self._streams_usage = False
-
-
-def _is_response(content: bytes) -> bool:
-    """Return whether a request has the form of the Responses API."""
-    return content.startswith(b'{"input": ')

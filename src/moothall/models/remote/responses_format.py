@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from moothall.action import Action
 
 
+def is_response(content: bytes) -> bool:
+    """Return whether a request has this form, by its first field."""
+    return content.startswith(b'{"input": ')
+
+
 def responses_input(messages: list[Any], name: str, server: str) -> list[dict[str, Any]]:
     """Return our messages as the items of a request's `input`."""
     items: list[dict[str, Any]] = []

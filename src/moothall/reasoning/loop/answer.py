@@ -322,6 +322,7 @@ def _read_args(args: Any) -> dict[str, Any]:
             return {}  # what some send for an action without parameters
         try:
             args = read_json(args)
+            args = read_json(args) if isinstance(args, str) else args  # JSON text of JSON text
         except Unreadable as error:
             raise Unreadable(f"are {error}") from None
     elif isinstance(args, dict):
