@@ -8,7 +8,7 @@ import pytest
 
 from conformance.conftest import WAIT_S, Log, Recorder, message
 from conformance.gate import Doer, Holder
-from moothall import Agent
+from moothall import Agent, action
 from moothall.errors import DuplicateAgent
 
 
@@ -26,6 +26,25 @@ def test_idle_returns_once_every_message_and_its_consequences_are_handled(space:
     space.idle(timeout=WAIT_S)
     assert len(recorder.messages) == 1
     assert space.statistics()["agents"]["doer"] == {"waiting": 0, "handling": [], "asking": 0}
+
+
+class Sender(Recorder):
+    """Sends messages in an action of its own, which hold up their answers."""
+
+    @action
+    async def go(self, to: str, count: int) -> None:
+        for number in range(count):
+            self.send(message(to, "echo", value=number))
+
+
+def test_idle_waits_for_answers_that_wait_for_room_in_a_mailbox(make_space: Any) -> None:
+    space = make_space(mailbox=20)
+    space.add(Doer("doer"))
+    sender = space.add(Sender("sender"))
+    me = space.add(Agent("me"))
+    me.ask("sender", "go", to="doer", count=200).result(timeout=WAIT_S)
+    space.idle(timeout=WAIT_S)
+    assert len(sender.messages) == 200
 
 
 def test_idle_names_the_agents_that_are_not(space: Any) -> None:

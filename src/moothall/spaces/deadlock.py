@@ -77,19 +77,33 @@ def stuck(requests: dict[K, list[K]], way: Callable[[K], Iterable[K] | None]) ->
     return left
 
 
+def cycle(
+    left: dict[K, list[K]], way: Callable[[K], Iterable[K] | None], first: K
+) -> list[tuple[K, K]]:
+    """Return the handlers that wait for each other before a stuck one can go on.
+
+    Each is with its request; those that only wait behind them are left out.
+    """
+    path: dict[K, K] = {}
+    at = first
+    while at not in path:
+        request = path[at] = left[at][0]
+        at = request if request in left else next(iter(way(request) or ()))
+    pairs = [*path.items()]
+    return pairs[[*path].index(at) :]
+
+
 def deadlocks(found: Waits) -> Iterable[tuple[Delivery, Deadlock]]:
     """Yield requests without which all others go on, each with its error."""
+
+    def way(request: Delivery) -> list[Delivery]:
+        return found.behind.get(request, [])
+
     left = found.requests
-    while left := stuck(left, lambda request: found.behind.get(request, ())):
-        handler, request = next(
-            (handler, each)
-            for handler, asked in left.items()
-            for each in asked
-            if each in found.behind
-        )
-        ways = described(
-            (str(handler), str(each)) for handler, asked in left.items() for each in asked
-        )
+    while left := stuck(left, way):
+        pairs = cycle(left, way, next(iter(left)))
+        handler, request = next(pair for pair in pairs if pair[1] in found.behind)
+        ways = described((str(each), str(asked)) for each, asked in pairs)
         yield (
             request,
             Deadlock(

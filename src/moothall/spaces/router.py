@@ -173,7 +173,8 @@ class Router(Outcomes):
             elif not receiver.is_full(delivery):
                 receiver.accept(delivery)
             else:
-                self.refuse(delivery, self._full(receiver))
+                if envelope.name in receiver.offers:  # else it would be ignored
+                    self.refuse(delivery, self._full(receiver))
                 continue
             if not receiver.ready:
                 receiver.ready = True

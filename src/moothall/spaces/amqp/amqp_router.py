@@ -316,7 +316,7 @@ class AMQPRouter(Router):
 
     async def arrived(self, mailboxes: Iterable[Mailbox]) -> bool:
         """Return whether no message is on its way to these mailboxes, or waits at the broker."""
-        if len(self.broker.publisher) or len(self.delays):
+        if len(self.broker.publisher) or len(self.delays) or len(self.presence):
             return False
         with suppress(LinkLost, AMQPError):
             # What waits for a shared agent that leaves this process is for the others.

@@ -198,6 +198,10 @@ class Presence:
             else:
                 self.unanswered(answer, REFUSED)
 
+    def __len__(self) -> int:
+        """Return how many answers wait for room in a queue."""
+        return sum(map(len, self._late.values()))
+
     def end_late_answers(self) -> None:
         """End the messages whose answers wait for room in a queue: the space is closed."""
         while self._late:

@@ -9,7 +9,7 @@ from typing import Any
 
 from moothall.spaces.amqp.recorder import Ident, InFlight
 from moothall.spaces.amqp.requests import OpenRequests
-from moothall.spaces.deadlock import Made, Waits, described, note_request, stuck, waits
+from moothall.spaces.deadlock import Made, Waits, cycle, described, note_request, stuck, waits
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
 
@@ -70,16 +70,14 @@ class Waiting:
         for answer in answers:
             whole.add(answer)
         left = stuck(whole.requests, whole.way)
-        mine = {_name(each) for each in maybe} & left.keys()
-        suspects = frozenset(left) if mine else frozenset()
+        mine = next((name for each in maybe if (name := _name(each)) in left), None)
+        pairs = [] if mine is None else cycle(left, whole.way, mine)
+        suspects = frozenset(handler for handler, _ in pairs)
         # What was on its way at the first look has arrived before the second.
-        if suspects and suspects == self._suspects and not suspects & self._warned:
+        if suspects and suspects == self._suspects and suspects != self._warned:
             self._warned = suspects
-            ways = described(
-                (whole.labels.get(handler, handler), whole.labels.get(each, each))
-                for handler, asked in left.items()
-                for each in asked
-            )
+            names = whole.labels
+            ways = described((names.get(a, a), names.get(b, b)) for a, b in pairs)
             logger.warning(
                 "agents of several processes wait for each other until a deadline passes: %s; use "
                 "send, or ask within one chain",
