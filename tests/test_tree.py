@@ -247,7 +247,7 @@ FLOORS = {
         "observers",
         "dead_letters",
         "inbox",
-        "deaths",
+        "starts",
         "recorder",
         "receiver",
         "agent_queues",
@@ -732,7 +732,6 @@ EXTRA_MODULES = frozenset(
             for name in (
                 "agent_queues",
                 "dead_letters",
-                "deaths",
                 "delays",
                 "link.broker",
                 "link.connection",
@@ -747,6 +746,7 @@ EXTRA_MODULES = frozenset(
                 "requests",
                 "amqp_router",
                 "wire",
+                "starts",
             )
         ),
     )

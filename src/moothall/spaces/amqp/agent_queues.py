@@ -210,7 +210,7 @@ class AgentQueues:
 
     def _replaced(self, mailbox: Mailbox) -> None:
         del self._here[mailbox]
-        self.receiver.give_up(mailbox)
+        self.receiver.leave_to_others(mailbox)
         text = f'agent "{mailbox.id}" was replaced by one of another process'
         logger.error("%s while this one had no connection", text)
         self.evict(mailbox, AgentStopped(text))
@@ -282,7 +282,7 @@ class AgentQueues:
                 except (LinkLost, AMQPError, Refused) as error:
                     logger.warning("the queue of the removed agent %r stays: %s", queue.id, error)
                 with suppress(LinkLost, AMQPError, Refused):
-                    await self.receiver.deaths.forget(queue.id)
+                    await self.receiver.starts.forget(queue.id)
                     await self.queues.delete("claim", queue.id)
         finally:
             del self._leaving[queue.id]

@@ -231,7 +231,7 @@ class AMQPRouter(Router):
             self._answer_too_large(message)
         elif message.exchange == self.broker.names.dead and outcome == RETURNED:
             logger.error("the queue of the dead letters is gone; declaring it again")
-            self.thread.spawn(self._bury_again(message))
+            self.thread.spawn(self._publish_dead_letter_again(message))
         elif message.exchange is not None and outcome in (RETURNED, REFUSED):
             queue = message.routing_key if message.exchange == "" else "of the dead letters"
             logger.error("the queue %s takes nothing; trying again in a second", queue)
@@ -265,7 +265,7 @@ class AMQPRouter(Router):
         if about is not None:
             about() if callable(about) else self.recorder.finish(about)
 
-    async def _bury_again(self, message: Outbound) -> None:
+    async def _publish_dead_letter_again(self, message: Outbound) -> None:
         """Publish a message to the dead letters once their queue is there."""
         there = False
         with suppress(LinkLost, AMQPError, Refused):

@@ -14,11 +14,11 @@ from moothall.message import is_one
 from moothall.spaces import delivery as kinds
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.dead_letters import publish_dead_letter
-from moothall.spaces.amqp.deaths import Deaths
 from moothall.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.consumer import Tag
 from moothall.spaces.amqp.recorder import Ident, InFlight, Recorder
+from moothall.spaces.amqp.starts import Starts
 from moothall.spaces.amqp.wire import Inbound, Outbound, Unreadable
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
@@ -37,9 +37,10 @@ _MOST_CANCELLED: Final = 10_000
 
 @dataclass(eq=False, repr=False)
 class Receiver:
-    """Takes each message that the broker delivers, and decides what becomes of it.
+    """Takes each message that the broker delivers to an agent here, on the space's loop.
 
-    All methods run on the space's loop.
+    It drops duplicates and what was cancelled. What is new goes to the agent's mailbox. Of what the
+    inbox knows, the answer is sent again, or the message runs, or it is in doubt.
     """
 
     router: Router
@@ -48,88 +49,77 @@ class Receiver:
     recorder: Recorder
     deliveries: int | None  # how many times a message is started whose process dies
     pass_on: Callable[[str, str], None]  # tells all processes to cancel a message
-    innermost: Callable[[tuple[str, ...]], Delivery | None]  # the last of a call chain's requests
-    # that this process handles
+    # Of a call chain, by keys: the last handler in this process.
+    innermost: Callable[[tuple[str, ...]], Delivery | None]
     show: Callable[[Delivery], None]  # passes a message to the observers
     _cancelled: dict[Ident, None] = field(default_factory=dict)
     _unread: list[tuple[Mailbox, Tag, Any, bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         recorder = self.recorder
-        self.deaths: Deaths = Deaths(self.broker, self.deliveries, recorder.keep_s, self.bury)
-        recorder.may_start = self.deaths.may_start
-        recorder.bury = self.bury
+        self.starts: Starts = Starts(
+            self.broker, self.deliveries, recorder.keep_s, self.end_waiting_in_doubt
+        )
+        recorder.may_start = self.starts.may_start
+        recorder.in_doubt = self.end_waiting_in_doubt
 
     def take(self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes) -> None:
-        """Take a message for the agent in `mailbox`."""
+        """Take a message that the broker delivers for the agent in `mailbox`."""
+        acknowledge = self.broker.consumer.acknowledge
         try:
-            inbound = wire.read(properties, body)
-            to = inbound.envelope.to
-            if inbound.kind in (wire.REPLY, *wire.NOTICES):
-                raise Unreadable(f"an agent's queue takes no message of type {inbound.kind!r}")
-            if to != mailbox.id and is_one(to):
-                raise Unreadable(f"it is to {to!r}, but was in the queue of {mailbox.id!r}")
+            inbound = _read(mailbox, properties, body)
         except Unreadable as error:
             logger.error("a message to %r goes to the dead letters: %s", mailbox.id, error)
-            acknowledge = partial(self.broker.consumer.acknowledge, tag)
-            publish_dead_letter(self.broker, properties, body, str(error), mailbox.id, acknowledge)
-            return
-        if inbound.kind == wire.CANCEL:
-            key = properties.correlation_id or ""
-            if mailbox.shared and (key, mailbox.id) not in self.recorder.known:
-                self.pass_on(key, mailbox.id)  # another process may handle it
-            else:
-                self.cancel(key, mailbox.id)
-            self.broker.consumer.acknowledge(tag)
+            sent = partial(acknowledge, tag)
+            publish_dead_letter(self.broker, properties, body, str(error), mailbox.id, sent)
             return
         ident = (inbound.key, mailbox.id)
-        known = self.recorder.known.get(ident)
-        if known is not None:
-            # A duplicate of a message in flight: the broker or its sender sent it twice.
-            if known.stored:
-                self.broker.consumer.acknowledge(tag)
-            else:
-                self.broker.consumer.acknowledge(known.tag)
-                known.tag = tag
-            return
-        own = to != mailbox.id and inbound.envelope.sender == mailbox.id
-        left = to != mailbox.id and not mailbox.is_among(to)  # its queue is bound to a former group
-        if left or (own and not mailbox.agent.receive_own_broadcasts):
-            self.broker.consumer.acknowledge(tag)
-            return
-        if self._unread:
-            # After the messages that wait for the inbox, to keep the order.
+        if inbound.kind == wire.CANCEL:
+            self._take_cancel(mailbox, properties.correlation_id or "")
+            acknowledge(tag)
+        elif (in_flight := self.recorder.known.get(ident)) is not None:
+            # Delivered a second time. The earlier delivery, if it is open, is done with.
+            acknowledge(tag if in_flight.stored else in_flight.tag)
+            in_flight.tag = None if in_flight.stored else tag
+        elif not _is_for(mailbox, inbound):
+            acknowledge(tag)
+        elif self._unread:  # behind those that wait for the inbox, in order
             self._unread.append((mailbox, tag, properties, body))
-            return
-        try:
-            entry = self.inbox.look_up(*ident)
-        except InboxError as error:
-            logger.error(
-                "agent %r gets no messages until its inbox can be read; the space tries every "
-                "second: %s",
-                mailbox.id,
-                error,
-            )
-            self._unread.append((mailbox, tag, properties, body))
-            self.router.loop.call_later(_AGAIN_S, self._take_unread)
-            return
-        if entry is not None:
-            self._take_again(entry, mailbox, inbound, tag)
-        elif self._cancelled and ident in self._cancelled:
-            del self._cancelled[ident]
-            self.broker.consumer.acknowledge(tag)
-        elif not self._puts_back(mailbox, inbound, tag):
-            delivery = self._delivery(mailbox, inbound, tag)
-            self.show(delivery)
-            self._put(delivery, mailbox)
+        else:
+            try:
+                entry = self.inbox.look_up(*ident)
+            except InboxError as error:
+                logger.error(
+                    "agent %r gets no messages until its inbox can be read; the space tries every "
+                    "second: %s",
+                    mailbox.id,
+                    error,
+                )
+                self._unread.append((mailbox, tag, properties, body))
+                self.router.loop.call_later(_AGAIN_S, self._take_unread)
+                return
+            if entry is not None:
+                self._take_again(entry, mailbox, inbound, tag)
+            elif self._cancelled.pop(ident, self) is None:
+                acknowledge(tag)
+            elif not self._count_at_broker(mailbox, inbound, tag):
+                delivery = self._delivery(mailbox, inbound, tag)
+                self.show(delivery)
+                self._put(delivery, mailbox)
+
+    def _take_cancel(self, mailbox: Mailbox, key: str) -> None:
+        if mailbox.shared and (key, mailbox.id) not in self.recorder.known:
+            self.pass_on(key, mailbox.id)  # another process may handle it
+        else:
+            self.cancel(key, mailbox.id)
 
     def _take_unread(self) -> None:
         unread, self._unread = self._unread, []
         for each in unread:
             self.take(*each)
 
-    def give_up(self, mailbox: Mailbox) -> None:
-        """Give up an agent's messages: the broker redelivers them to the process with its id."""
+    def leave_to_others(self, mailbox: Mailbox) -> None:
+        """Acknowledge an agent's messages no more: another process has its id, and gets them."""
         for (_, agent), delivery in self.recorder.known.items():
             stale = delivery.tag is not None and delivery.tag[0] != self.broker.consumer.number
             if agent == mailbox.id and stale and not delivery.stored:
@@ -157,21 +147,26 @@ class Receiver:
             if self._cancelled.pop(ident, self) is None:
                 self.cancel(*ident)
 
-    def _puts_back(self, mailbox: Mailbox, inbound: Inbound, tag: Tag) -> bool:
-        """Count a message that may have been running in another process that has died.
+    def _count_at_broker(self, mailbox: Mailbox, inbound: Inbound, tag: Tag) -> bool:
+        """Count the delivery of a shared agent's message to a process that has died.
+
+        The message goes back to its queue with the count in it, and counts as in doubt once it was
+        delivered too often.
 
         Returns:
-            whether it does not run here now: it is in its queue again, with the count, or in doubt
+            whether it was counted: then it does not run here now
         """
         redelivered = mailbox.shared and self.broker.consumer.is_redelivered(tag)
         if not redelivered or self.deliveries is None:
             return False
         if self.recorder.keeps(mailbox, mailbox.offers.get(inbound.envelope.name)):
-            return False  # it has not started: the broker forgets what starts
+            return False  # it had not started: the broker forgets what starts
         times = inbound.beside.get("deliveries", 0) + 1
         if times >= self.deliveries:
             delivery = self._delivery(mailbox, inbound, tag)
-            self._doubt(delivery, mailbox, f"was delivered {times} times, and its process ended")
+            self._end_in_doubt(
+                delivery, mailbox, f"was delivered {times} times, and its process ended"
+            )
             return True
         properties, body = inbound.raw
         expires = properties.expiration
@@ -214,7 +209,7 @@ class Receiver:
         delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)
         delivery.tag = tag
-        delivery.suspect = self.deaths.suspects(mailbox, tag)
+        delivery.is_counted = self.starts.counts(mailbox, tag)
         delivery.raw = inbound.raw
         delivery.reply_to = inbound.reply_to or ""
         self.recorder.known[delivery.ident] = delivery
@@ -257,20 +252,20 @@ class Receiver:
             )
         resumes = offer is not None and (offer.action.idempotent or mailbox.agent._resumes(name))
         if entry.state == STARTED and not resumes:
-            self._doubt(delivery, mailbox, "was running when its process ended")
+            self._end_in_doubt(delivery, mailbox, "was running when its process ended")
         else:
             self._put(delivery, mailbox)
 
-    def bury(self, delivery: InFlight, what: str) -> None:
-        """End a waiting message as in doubt."""
+    def end_waiting_in_doubt(self, delivery: InFlight, what: str) -> None:
+        """End a message that has not started here as in doubt."""
         mailbox = delivery.mailbox
         assert mailbox is not None
         if delivery.state == kinds.QUEUED:
             mailbox.forget(delivery)
-            self._doubt(delivery, mailbox, what)
+            self._end_in_doubt(delivery, mailbox, what)
 
-    def _doubt(self, delivery: InFlight, mailbox: Mailbox, what: str) -> None:
-        """End a message as in doubt: it was started, and no end is recorded."""
+    def _end_in_doubt(self, delivery: InFlight, mailbox: Mailbox, what: str) -> None:
+        """End a message that was started and has no recorded end: a dead letter, and an error."""
         where = f"{mailbox.id}.{delivery.envelope.name}"
         text = f'in doubt: "{where}" {what}; it is unknown whether it took effect'
         logger.error("%s (message of %r)", text, delivery.envelope.sender)
@@ -290,3 +285,26 @@ class Receiver:
         self._cancelled[key, agent] = None  # the request has not arrived yet
         if len(self._cancelled) > _MOST_CANCELLED:
             del self._cancelled[next(iter(self._cancelled))]
+
+
+def _read(mailbox: Mailbox, properties: Any, body: bytes) -> Inbound:
+    """Read what was in the queue of the agent in `mailbox`; raise `Unreadable`."""
+    inbound = wire.read(properties, body)
+    to = inbound.envelope.to
+    if inbound.kind in (wire.REPLY, *wire.NOTICES):
+        raise Unreadable(f"an agent's queue takes no message of type {inbound.kind!r}")
+    if to != mailbox.id and is_one(to):
+        raise Unreadable(f"it is to {to!r}, but was in the queue of {mailbox.id!r}")
+    return inbound
+
+
+def _is_for(mailbox: Mailbox, inbound: Inbound) -> bool:
+    """Return whether a message in an agent's queue is for it.
+
+    The queue may be bound to a former group, and gets the agent's own broadcasts, too.
+    """
+    envelope = inbound.envelope
+    if envelope.to == mailbox.id:
+        return True
+    own = envelope.sender == mailbox.id and not mailbox.agent.receive_own_broadcasts
+    return mailbox.is_among(envelope.to) and not own

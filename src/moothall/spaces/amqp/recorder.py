@@ -52,7 +52,7 @@ class InFlight(Delivery):
     answer: Outbound | None = None  # to be sent when it has ended
     ended: bool = False
     owned_elsewhere: bool = False  # another process has its agent's id: it is redelivered there
-    suspect: bool = False  # whether its start is to be counted: a process may have died of it
+    is_counted: bool = False  # whether its start is to be counted: a process may have died of it
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -72,7 +72,7 @@ class Recorder:
     known: dict[Ident, InFlight] = field(default_factory=dict)  # the messages in flight
     # Whether a message may start now; else it is put back.
     may_start: Callable[[InFlight], bool] = lambda _: True
-    bury: Callable[[InFlight, str], None] = lambda *_: None  # ends a waiting message as in doubt
+    in_doubt: Callable[[InFlight, str], None] = lambda *_: None  # ends one that has not started
     _recorded: list[InFlight] = field(default_factory=list)
     _flushing: bool = False
     _ended: int = 0
@@ -121,7 +121,7 @@ class Recorder:
             delivery.begun = True
             delivery.raw = None
         except LinkLost:
-            self.bury(delivery, "was about to start when its connection was lost")
+            self.in_doubt(delivery, "was about to start when its connection was lost")
         finally:
             resume()
 

@@ -39,7 +39,6 @@ class Waiting:
         """Return what other processes are told of it: messages by key and agent."""
         found = self.now()
         behind = {each: way for each, way in found.behind.items() if each.hops > 1}
-        every = {each for asked in found.requests.values() for each in asked} | {*found.requests}
         return {
             "requests": _named(found.requests),
             "behind": _named(behind),
@@ -48,7 +47,6 @@ class Waiting:
                 for id, mailbox in self.here.items()
                 if (way := mailbox.in_the_way(None))
             },
-            "labels": {_name(each): str(each) for each in every},
         }
 
     async def look(self) -> None:
@@ -76,8 +74,7 @@ class Waiting:
         # What was on its way at the first look has arrived before the second.
         if suspects and suspects == self._suspects and suspects != self._warned:
             self._warned = suspects
-            names = whole.labels
-            ways = described((names.get(a, a), names.get(b, b)) for a, b in pairs)
+            ways = described((_label(handler), _label(asked)) for handler, asked in pairs)
             logger.warning(
                 "agents of several processes wait for each other until a deadline passes: %s; use "
                 "send, or ask within one chain",
@@ -94,7 +91,6 @@ class _Whole:
     behind: dict[str, list[str]] = field(default_factory=dict)
     agents: dict[str, list[str]] = field(default_factory=dict)  # the handlers of busy agents
     free: set[str] = field(default_factory=set)  # the other agents
-    labels: dict[str, str] = field(default_factory=dict)
 
     def add(self, answer: Mapping[str, Any]) -> None:
         """Add what a process has told; nothing if it cannot be read."""
@@ -104,12 +100,10 @@ class _Whole:
                 {str(key): [str(each) for each in found] for key, found in told[part].items()}
                 for part in ("requests", "behind", "agents")
             )
-            labels = {str(key): str(label) for key, label in told["labels"].items()}
         except (LookupError, TypeError, AttributeError):
             return
         self.requests |= requests
         self.behind |= behind
-        self.labels |= labels
         for id, way in agents.items():
             self.agents[id] = [*self.agents.get(id, ()), *way]  # a shared agent is in several
         self.free |= {str(id) for id in answer.get("ids", ())} - agents.keys()
@@ -118,7 +112,7 @@ class _Whole:
         """Return the handlers in the way of a request."""
         if request in self.behind:
             return self.behind[request]
-        to = request.partition("\n")[2]
+        to = "".join(request.split("\n")[1:2])
         return () if to in self.free else self.agents.get(to, ())
 
 
@@ -132,5 +126,11 @@ def _named(made: Made) -> dict[str, list[str]]:
 
 
 def _name(delivery: Delivery) -> str:
+    """Return by what a message is known in all processes: its key, agent and action."""
     whose = delivery.envelope.to if delivery.mailbox is None else delivery.mailbox.id
-    return f"{delivery.key}\n{whose}"
+    parts = (delivery.key, whose, delivery.envelope.name)
+    return "\n".join(each.replace("\n", " ") for each in parts)
+
+
+def _label(name: str) -> str:
+    return ".".join(name.split("\n")[1:])

@@ -1,4 +1,4 @@
-"""Messages whose processes die: their starts are counted where no death can lose the count."""
+"""Messages whose processes die: how often each was started is counted at the broker."""
 
 from __future__ import annotations
 
@@ -30,46 +30,46 @@ _READ_S: Final = 5.0
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Deaths:
-    """Counts the starts of redelivered messages at the broker; buries those with too many.
+class Starts:
+    """Counts the starts of redelivered messages, and ends those that were started too often.
 
-    The other processes of a shared agent count in the message: `Receiver`. A process that dies
-    cannot count. So before a redelivered message starts, its key is published
-    to a queue of its agent's, which the next process reads. Everything runs on the loop.
+    A process that dies cannot count. So the key of a redelivered message is published to a queue of
+    its agent's before the message starts. The next process reads that queue. (The messages of a
+    shared agent have the count in them: `Receiver`.) Everything runs on the loop.
 
     Attributes:
         deliveries: how many times a message is started at most; None for any number
-        bury: ends a message that has been started so often
+        in_doubt: ends a message that has been started so often
     """
 
     broker: Broker
     deliveries: int | None
     keep_s: float
-    bury: Callable[[Any, str], None]
-    # By agent, for the present channel: its number, and how many redelivered messages came.
-    _came: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _starts: dict[str, tuple[int, Counter[str]]] = field(default_factory=dict)
+    in_doubt: Callable[[Any, str], None]
+    # By agent, with the number of the channel on which that was so.
+    _redelivered: dict[str, tuple[int, int]] = field(default_factory=dict)  # how many came
+    _read_before: dict[str, tuple[int, Counter[str]]] = field(default_factory=dict)  # by key
 
-    def suspects(self, mailbox: Mailbox, tag: Tag | None) -> bool:
-        """Return whether a message that has come may be one that was running in a dead process.
+    def counts(self, mailbox: Mailbox, tag: Tag | None) -> bool:
+        """Return whether the start of a message is counted: a process may have died of it.
 
-        These were the first in its queue, so they are the first that come again.
+        What ran there was the first in its queue, so it is among the first that come again.
         """
         if self.deliveries is None or tag is None or mailbox.shared:
             return False
         if not self.broker.consumer.is_redelivered(tag):
             return False
-        number, came = self._came.get(mailbox.id, (0, 0))
-        came = came + 1 if number == tag[0] else 1
-        self._came[mailbox.id] = tag[0], came
+        channel, came = self._redelivered.get(mailbox.id, (0, 0))
+        came = came + 1 if channel == tag[0] else 1
+        self._redelivered[mailbox.id] = tag[0], came
         places: int = mailbox.places
         return came <= places
 
     def may_start(self, delivery: Any) -> bool:
-        """Return whether a message may start; a suspect is put back until its start is counted."""
-        if not delivery.suspect or delivery.under is not None:  # a handler here waits for it
+        """Return whether a message may start; else it waits until its start is counted."""
+        if not delivery.is_counted or delivery.under is not None:  # a handler here waits for it
             return True
-        delivery.suspect = False
+        delivery.is_counted = False
         mailbox = delivery.mailbox
         mailbox.put_back(delivery)
         self.broker.thread.spawn(self._count(delivery, mailbox.pause()))
@@ -81,7 +81,7 @@ class Deaths:
         try:
             counted = 1 + (await self._read(id))[delivery.key]
             if counted >= self.deliveries:
-                self.bury(delivery, f"was started {counted} times, and its process ended")
+                self.in_doubt(delivery, f"was started {counted} times, and its process ended")
             else:
                 await self._publish(id, delivery.key)
         except (LinkLost, AMQPError, Refused, TimeoutError) as error:
@@ -92,7 +92,7 @@ class Deaths:
     async def _read(self, id: str) -> Counter[str]:
         """Return how often each redelivered message of an agent was started, by key."""
         broker = self.broker
-        number, starts = self._starts.get(id, (0, Counter()))
+        number, starts = self._read_before.get(id, (0, Counter()))
         if number == broker.consumer.number:
             return starts
         starts = Counter()
@@ -120,7 +120,7 @@ class Deaths:
         if expected:
             async with asyncio.timeout(_READ_S):
                 await read
-        self._starts[id] = number, starts
+        self._read_before[id] = number, starts
         return starts
 
     async def _publish(self, id: str, key: str) -> None:
@@ -140,7 +140,7 @@ class Deaths:
 
     async def forget(self, id: str) -> None:
         """Delete the counts of an agent that was removed."""
-        if self._starts.pop(id, None) is not None:
+        if self._read_before.pop(id, None) is not None:
             await self.broker.control.call(
                 Channel.queue_delete, self.broker.names.queue("starts", id)
             )
