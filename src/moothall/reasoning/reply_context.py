@@ -1,4 +1,9 @@
-"""The context of a reply: the replies around it, its thread, the origins of the asker's text."""
+"""The context of a reply.
+
+Three things are looked up here, where an agent replies or one of its actions runs: which replies
+led to this one, which task a run can be cancelled by, and which outside sources the text of the
+asker comes from.
+"""
 
 from __future__ import annotations
 
@@ -76,23 +81,22 @@ class Replying:
 
 
 class Joined(NamedTuple):
-    """What another agent's reply states of the next reply of an agent that it asks."""
+    """What an agent that asks another sets for the other one's next reply."""
 
-    agent: Agent
-    part: Part | None = None  # the part of its run that records the reply
-    offered: tuple[Action, ...] = ()  # actions that the agent gets besides
-    before: Sequence[dict[str, Any]] = ()  # the messages that the agent's thread begins with
+    agent: Agent  # the one that is asked
+    part: Part | None = None  # the part of the asking run that records the reply
+    offered: tuple[Action, ...] = ()  # actions that the asked agent gets besides its own
+    before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
 
 
 JOINED: ContextVar[Joined | None] = ContextVar("moothall_joined", default=None)
-"""The agent that a group, or a call, asks."""
+"""Set by a group, or by an action that asks an agent, while it asks."""
 
 FRESH: ContextVar[tuple[str | None] | None] = ContextVar("moothall_fresh", default=None)
-"""Where the threads of this context end with their reply, so that no file keeps them: the thread
-of the reply on whose behalf they are. None elsewhere."""
+"""Set where a thread lasts for one reply and is kept in no file: the thread of the caller."""
 
 ONCE: ContextVar[tuple[str, int] | None] = ContextVar("moothall_told_once", default=None)
-"""The run and the number of the message that an agent observes; None outside a recorded run."""
+"""Set in a recorded run while an agent observes a message: the run, and the message's number."""
 
 
 RUNS_NAMED: Final[dict[tuple[str, str], str]] = {}
@@ -116,7 +120,7 @@ _UNDER_WAY: Final[dict[str, _UnderWay]] = {}
 
 @contextmanager
 def under_way(run_id: str) -> Iterator[None]:
-    """Note that the current task replies; the members of a group reply in the run of the group."""
+    """Let `cancel_run` find the current task by its run; members of a group reply in its run."""
     task = asyncio.current_task()
     if task is None or run_id in _UNDER_WAY:
         yield
@@ -202,6 +206,13 @@ def approver_of_group(agent: Agent) -> Approver | None:
 
 
 # -- where the asker's texts come from ------------------------------------------------------------
+#
+# An outside source is a web page, a file of others, an agent in another process. Functions return:
+#   sources_of_asker    of the text that an agent is given now
+#   sources_of_speaker  of what another agent of this process has read, and so may say
+#   sources_of_thread   of what a thread has read, this reply's
+#   sources_here        of the last and the first, where an action is called
+#   sources_told_to     of what an agent may have told a sender before
 
 
 _ANSWERS: Final = ("response", "error")
@@ -289,7 +300,7 @@ def sources_told_to(agent: Any, sender: str) -> list[str]:
 
 
 def note_content(request: ReplyRequest, agent: Any) -> None:
-    """Keep in a request where its content comes from."""
+    """Note in a request, and in its thread, which outside sources its content comes from."""
     request.outside, request.on_behalf = sources_of_asker(agent)
     request.outside = request.outside or given_beside(request.content)
     texts = request.state.texts
@@ -302,7 +313,7 @@ def note_content(request: ReplyRequest, agent: Any) -> None:
 
 
 def tell_caller(agent: Any, thread: Thread) -> None:
-    """Give whoever asked an agent, by a tool call or a message, what it has read from outside."""
+    """Pass the outside sources of a thread on to whoever asked, by a tool call or a message."""
     read = READ.get()
     if read is not None:
         if agent._untracked:
@@ -315,7 +326,7 @@ def tell_caller(agent: Any, thread: Thread) -> None:
 
 
 def note_member(request: ReplyRequest, agent: Any, reply: Reply) -> None:
-    """Keep in a group's thread the outside sources that a member had read before its reply."""
+    """Note in a group's thread the outside sources that a member had read before its reply."""
     sources = [*reply.outside]
     if getattr(agent, "_untracked", False):
         sources.append(f"agent {agent.id}")
@@ -334,7 +345,7 @@ def sources_of_thread(request: ReplyRequest) -> list[str]:
 
 
 def note_sources(request: ReplyRequest, sources: list[str]) -> None:
-    """Keep in a thread the outside sources that a researcher, or members of a group, have read."""
+    """Note in a thread outside sources that a researcher, or a member of a group, has read."""
     if not sources:
         return
     thread = request.state
