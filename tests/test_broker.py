@@ -143,11 +143,11 @@ def test_rabbitmqctl_works_on_the_private_node_and_says_what_failed(fragile: Bro
         fragile.ctl("delete_queue", "missing")
 
 
-def test_only_loopback_is_listened_on(fragile: Broker) -> None:
-    assert fragile.pid is not None
+def test_only_loopback_is_listened_on(broker: Broker) -> None:
+    assert broker.pid is not None
     # What a node does every minute that it finds no epmd: by itself it starts one on all addresses.
-    fragile.ctl("eval", "rabbit_nodes:ensure_epmd().")
-    keeper = processes()[fragile.pid]
+    broker.ctl("eval", "rabbit_nodes:ensure_epmd().")
+    keeper = processes()[broker.pid]
     assert listeners(descendants(keeper)) == {"0100007F"}
 
 
@@ -241,8 +241,8 @@ def test_a_node_that_does_not_come_up_is_an_error_with_the_end_of_its_log() -> N
 
 
 @pytest.fixture
-def proxy(fragile: Broker) -> Iterator[Proxy]:
-    with Proxy(fragile.port) as proxy:
+def proxy(broker: Broker) -> Iterator[Proxy]:
+    with Proxy(broker.port) as proxy:
         yield proxy
 
 

@@ -652,9 +652,14 @@ print(f"end {{time.monotonic()}}")
         "request = me.ask('holder', 'hold')\nassert begun.wait(5)",
         "request = me.ask('holder', 'hold_plainly')\nassert begun.wait(5)",
         "request = me.ask('holder', 'hold_stubbornly')\nassert begun.wait(5)",
-        "import logging\nlogging.disable()  # of what is dropped\nme.ask('holder', 'hold')",
-        "other = Space()\nother.add(Holder('holder'))\ndel space, me, other",
-        "request = me.ask('holder', 'hold_plainly')\nassert begun.wait(5)\nspace.close()",
+        *(
+            pytest.param(body, marks=pytest.mark.long)
+            for body in (
+                "import logging\nlogging.disable()  # of what is dropped\nme.ask('holder', 'hold')",
+                "other = Space()\nother.add(Holder('holder'))\ndel space, me, other",
+                "request = me.ask('holder', 'hold_plainly')\nassert begun.wait(5)\nspace.close()",
+            )
+        ),
         "threading.Thread(target=lambda: me.ask('holder', 'hold').result(), daemon=True).start()\n"
         "assert begun.wait(5)",
     ),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commands import run as run_program
 from moothall import Budget, DualActAgent, DualActConfig
 from moothall.action import ActionRegistry
 from moothall.agent import Agent
@@ -1174,7 +1173,7 @@ def test_a_participant_may_note_something_in_another_thread_of_its_conversation(
 
 # -- going on elsewhere ----------------------------------------------------------------------------
 
-PROGRAM = Path(__file__).with_name("paused_conversation.py")
+TESTS = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
@@ -1188,13 +1187,8 @@ PROGRAM = Path(__file__).with_name("paused_conversation.py")
 )
 def test_a_paused_conversation_goes_on_in_another_process(order: str, tmp_path: Path) -> None:
     def run(*args: str) -> dict[str, Any]:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", str(PROGRAM), order, *args],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=WAIT * 2,
-        )
+        module, options = "reasoning.paused_conversation", ("-W", "error")
+        done = run_program(order, *args, module=module, options=options, cwd=TESTS)
         assert done.returncode == 0, done.stderr
         outcome: dict[str, Any] = json.loads(done.stdout)
         return outcome

@@ -20,9 +20,12 @@ LARGE = 200_000
 
 
 @pytest.fixture(scope="module")
-def small_broker() -> Iterator[Broker]:
-    with Broker(settings={"max_message_size": 100_000}) as broker:
-        yield broker
+def small_broker(broker: Broker) -> Iterator[Broker]:
+    """The worker's own, which takes small messages for a while."""
+    set_size = "application:set_env(rabbit, max_message_size, {})."
+    broker.ctl("eval", set_size.format(100_000))
+    yield broker
+    broker.ctl("eval", set_size.format(128 << 20))
 
 
 class Printer(Agent):

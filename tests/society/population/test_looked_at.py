@@ -318,6 +318,7 @@ async def test_a_town_that_was_killed_and_goes_on_is_as_one_whose_citizens_were_
             alike(town, again)
 
 
+@pytest.mark.long  # one that was killed is looked at so too
 async def test_a_progress_may_look_at_another_citizen_in_each_step() -> None:
     async with made() as town, made() as agents:
         assert len([*agents.agents]) == COUNT
