@@ -405,8 +405,8 @@ CALLABLES: dict[str, tuple[Any, str, bool]] = {
     "async method": (Holder().async_method, "async_method", True),
     "static method": (Holder.static, "static", False),
     "class method": (Holder.of_class, "of_class", False),
-    "partial": (functools.partial(Holder().method), "partial", False),
-    "partial of async": (functools.partial(double), "partial", True),
+    "partial": (functools.partial(Holder().method), "method", False),
+    "partial of async": (functools.partial(double), "double", True),
 }
 
 
