@@ -12,6 +12,7 @@ from moothall.journal.store.store import SEQUENCE, Store
 
 _BATCH: Final = 500
 """So many entries are read at a time."""
+_MOST_BYTES: Final = 2**20
 _REST: Final = 2
 """How many times as long others may write then."""
 _LOG_EVERY: Final = 20
@@ -95,9 +96,8 @@ class Holders:
             self.fill_rest(db)  # by now some other run may name them
         left = True
         while left and time.monotonic() < until:
-            query = f"SELECT value FROM holders WHERE holder = ? LIMIT {AT_ONCE}"
-            values = [value for (value,) in db.execute(query, (holder,))]
-            left = len(values) == AT_ONCE
+            values = _some(db, holder)
+            left = bool(values)
             db.execute(
                 f"DELETE FROM holders WHERE holder = ? AND value IN {marks(values)}",
                 (holder, *values),
@@ -107,7 +107,7 @@ class Holders:
             if not free:
                 continue
             # What they name is named by the run from now on, and deleted in a later round.
-            deleted = left = True
+            deleted = True
             db.execute(
                 f"INSERT INTO holders SELECT value, ? FROM holders WHERE holder IN {marks(free)} "
                 "ON CONFLICT DO NOTHING",
@@ -138,3 +138,17 @@ class Holders:
     def _unnamed(self, db: Database, hashes: list[str]) -> list[str]:
         still = held(db, [bytes.fromhex(each) for each in hashes])
         return [each for each in hashes if bytes.fromhex(each) not in still]
+
+
+def _some(db: Database, holder: bytes) -> list[bytes]:
+    """Return values that a holder names: as many as are deleted in a moment."""
+    query = f"SELECT value FROM holders WHERE holder = ? LIMIT {AT_ONCE}"
+    values = [value for (value,) in db.execute(query, (holder,))]
+    hashes, size = [value.hex() for value in values], 0
+    query = f"SELECT hash, length(data) FROM kept WHERE hash IN {marks(hashes)}"
+    sizes = dict(db.execute(query, hashes))
+    for count, hash in enumerate(hashes, 1):
+        size += sizes.get(hash, 0)
+        if size >= _MOST_BYTES:
+            return values[:count]
+    return values

@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 _NEW: Final = "~new"
@@ -17,9 +18,8 @@ _OLD: Final = "~old"
 _SLICE_S: Final = 0.02
 """For about so many seconds writers wait for one transaction; then they have as many."""
 _LONGEST_REST_S: Final = 1.0
-_FIRST: Final = 16
-"""So many rows, or pages, the first transaction takes; the next ones as many as fit the time."""
-_MOST: Final = 100_000
+_PAGES: Final = 64
+"""So many pages are given back before the clock is looked at."""
 _LOG_EVERY: Final = 20
 """After so many transactions the log is moved into the file."""
 _INCREMENTAL: Final = 2
@@ -46,10 +46,9 @@ class _Table(NamedTuple):
     def named(self, ending: str) -> str:
         return f'"{self.name}{ending}"'
 
-    def is_after(self, key: object) -> str:
-        """Return the condition for rows after a key; for all without one."""
-        marks = ", ".join("?" * len(self.key))
-        return "TRUE" if key is None else f"({', '.join(self.key)}) > ({marks})"
+    def is_after(self, key: tuple[object, ...]) -> str:
+        """Return the condition for rows after a key; for all, if it is empty."""
+        return f"({', '.join(self.key)}) > ({', '.join('?' * len(key))})" if key else "TRUE"
 
 
 def may_shrink(db: sqlite3.Connection) -> bool:
@@ -90,19 +89,7 @@ class Rewriting:
             for each in tables:
                 _drop_triggers(db, each.name.removesuffix(_NEW))
         for table in tables:
-
-            def remove(db: sqlite3.Connection, many: int, table: _Table = table) -> bool:
-                keys, name = f"({', '.join(table.key)})", table.named("")
-                # What is free is given back in the end, so nothing has to be overwritten before.
-                db.execute("PRAGMA secure_delete = OFF")
-                some = f"SELECT {', '.join(table.key)} FROM {name} ORDER BY {keys[1:-1]} LIMIT ?"
-                gone = db.execute(f"DELETE FROM {name} WHERE {keys} IN ({some})", (many,)).rowcount
-                if not gone:
-                    db.execute(f"DROP TABLE {name}")
-                db.execute("PRAGMA secure_delete = ON")
-                return gone > 0
-
-            self._in_slices(remove)
+            self._in_slices(partial(_removed, table))
 
     def _begin(self, table: _Table) -> None:
         """Make an empty copy, with indexes, and have it follow the table from now on."""
@@ -125,24 +112,22 @@ class Rewriting:
                 )
 
     def _copy(self, table: _Table) -> None:
-        last: tuple[object, ...] | None = None
+        last: tuple[object, ...] = ()
         keys, columns = ", ".join(table.key), ", ".join(table.columns)
+        marks, width = ", ".join("?" * len(table.columns)), len(table.key)
+        insert = (
+            f"INSERT INTO {table.named(_NEW)} ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+        )
 
-        def copy(db: sqlite3.Connection, many: int) -> bool:
+        def copy(db: sqlite3.Connection, until: float) -> bool:
             nonlocal last
-            after, values = table.is_after(last), last or ()
-            rows = f"FROM {table.named('')} WHERE {after}"
-            found = db.execute(f"SELECT {keys} {rows} ORDER BY {keys} LIMIT ?", (*values, many))
-            upto = found.fetchall()[-1:]
-            if upto:
-                marks = ", ".join("?" * len(table.key))
-                db.execute(
-                    f"INSERT INTO {table.named(_NEW)} ({columns}) SELECT {columns} {rows} AND "
-                    f"({keys}) <= ({marks}) ORDER BY {keys} ON CONFLICT DO NOTHING",
-                    (*values, *upto[0]),
-                )
-                last = upto[0]
-            return bool(upto)
+            rows = f"FROM {table.named('')} WHERE {table.is_after(last)} ORDER BY {keys}"
+            for row in db.execute(f"SELECT {keys}, {columns} {rows}", last):
+                db.execute(insert, row[width:])
+                last = row[:width]
+                if time.monotonic() >= until:
+                    return True
+            return False
 
         self._in_slices(copy)
 
@@ -160,30 +145,47 @@ class Rewriting:
             db.execute(f"ALTER TABLE {table.named('')} RENAME TO {table.named(_OLD)}")
             db.execute(f"ALTER TABLE {table.named(_NEW)} RENAME TO {table.named('')}")
 
-    def _in_slices(self, step: Callable[[sqlite3.Connection, int], bool]) -> None:
-        """Call a step, with how much it takes, in a transaction each, until nothing is left."""
-        many, more = _FIRST, True
+    def _in_slices(self, step: Callable[[sqlite3.Connection, float], bool]) -> None:
+        """Call a step, with when it has to end, in a transaction each, until nothing is left."""
+        more = True
         while more:
             with self._pool.writing() as db:
                 began = time.monotonic()
-                more = step(db, many)
+                more = step(db, began + _SLICE_S)
             took = time.monotonic() - began
-            if took < _SLICE_S / 2:
-                many = min(many * 2, _MOST)
-            elif took > _SLICE_S * 2:
-                many = max(many // 2, 1)
             self._count += 1
             if self._count % _LOG_EVERY == 0:
                 self._pool.move_log()
             time.sleep(min(took, _LONGEST_REST_S))  # noqa: TID251 - so long others write
 
 
-def _free_pages_are_left(db: sqlite3.Connection, many: int) -> bool:
-    """Give some free pages back; return whether there are more."""
-    (before,) = db.execute("PRAGMA freelist_count").fetchone()
-    # `execute` would give back one page alone; a script ends the transaction, and so begins one.
-    db.executescript(f"BEGIN IMMEDIATE; PRAGMA incremental_vacuum({many});")
+def _removed(table: _Table, db: sqlite3.Connection, until: float) -> bool:
+    """Remove rows of a table, and at last the table; return whether there is more."""
+    keys = ", ".join(table.key)
+    delete = f"DELETE FROM {table.named('')} WHERE ({keys}) = ({', '.join('?' * len(table.key))})"
+    # What is free is given back in the end, so nothing has to be overwritten before.
+    db.execute("PRAGMA secure_delete = OFF")
+    more = True
+    while more and time.monotonic() < until:
+        some = db.execute(f"SELECT {keys} FROM {table.named('')} ORDER BY {keys} LIMIT 10")
+        db.executemany(delete, found := some.fetchall())
+        more = bool(found)
+    if not more:
+        db.execute(f"DROP TABLE {table.named('')}")
+    db.execute("PRAGMA secure_delete = ON")
+    return more
+
+
+def _free_pages_are_left(db: sqlite3.Connection, until: float) -> bool:
+    """Give free pages back; return whether there are more."""
     (free,) = db.execute("PRAGMA freelist_count").fetchone()
+    before = free + 1
+    while 0 < free < before and time.monotonic() < until:
+        # `execute` would give back one page alone; a script ends the transaction, and so begins
+        # one.
+        db.executescript(f"BEGIN IMMEDIATE; PRAGMA incremental_vacuum({_PAGES});")
+        before = free
+        (free,) = db.execute("PRAGMA freelist_count").fetchone()
     return bool(0 < free < before)
 
 
