@@ -193,11 +193,51 @@ def test_mcp_hidden_characters_of_a_definition_do_not_reach_a_model() -> None:
         }
 
 
+BLANK = "\ufe00\ufe0f\u3164\u2800\u034f\u115f\u180b"
+
+
+def test_mcp_unseen_letters_of_any_keyword_do_not_reach_a_model() -> None:
+    about = {"type": "string", "x-hint": f"h{BLANK}", "format": f"f{BLANK}"}
+    about["examples"] = [f"e{HIDDEN}"]
+    shaped = {"type": "string", "description": "\u2764\ufe0f \u0645\u06cc\u200c\u062e"}
+    schema = {"type": "object", "properties": {"item": about, "mark": shaped}, "$comment": BLANK}
+    with hostile(tool(description=f"Count.{BLANK}", inputSchema=schema)) as odd:
+        _ = odd.offers
+        (made,) = odd._tools().values()
+        assert made.description == "Count."
+        assert made.parameters == {
+            "type": "object",
+            "properties": {
+                "item": {"type": "string", "x-hint": "h", "examples": ["e"], "format": "f"},
+                "mark": shaped,
+            },
+            "$comment": "",
+        }
+
+
+@pytest.mark.parametrize(
+    "schema",
+    (
+        {"properties": {f"item{HIDDEN}": {"type": "string"}}},
+        {"properties": {"item": {"enum": ["a", f"a{BLANK}"]}}},
+        {"properties": {"item": {"const": {"b": [f"a{HIDDEN}"]}}}},
+        {"properties": {"item": {"$ref": f"#/$defs/a{HIDDEN}"}}, "$defs": {f"a{HIDDEN}": {}}},
+    ),
+)
+def test_mcp_tool_whose_names_or_values_nobody_sees_whole_is_not_called(schema: Any) -> None:
+    with hostile(tool(inputSchema={"type": "object", **schema})) as odd:
+        _ = odd.offers
+        assert not odd._tools()
+
+
 def test_mcp_tool_that_is_for_pages_only_is_not_offered_to_models() -> None:
     pages = {"_meta": {"ui": {"resourceUri": "ui://x", "visibility": ["app"]}}}
+    page = {"_meta": {"ui": {"visibility": "app"}}}
+    private = {"_meta": {"openai/visibility": "private"}}
     both = {"_meta": {"ui": {"resourceUri": "ui://x", "visibility": ["model", "app"]}}}
-    with hostile(tool("poll", **pages), tool("show", **both), tool("plain")) as odd:
-        assert [*odd.offers] == ["poll", "show", "plain"]
+    hidden = (tool("poll", **pages), tool("look", **page), tool("turn", **private))
+    with hostile(*hidden, tool("show", **both), tool("plain")) as odd:
+        assert [*odd.offers] == ["poll", "look", "turn", "show", "plain"]
         assert [*odd._tools()] == ["odd_show", "odd_plain"]
 
 

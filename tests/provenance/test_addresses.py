@@ -74,6 +74,17 @@ class Desk:
         ("open \\\\evil\\share\\a.exe", "\\\\evil\\share\\a.exe"),
         ({"text": ["see http://evil.example"]}, "http://evil.example"),
         ("www.anna.example.evil.example", "www.anna.example.evil.example"),
+        ("<a href=//evil.com/x>", "evil.com/x"),
+        ("Link:evil.com/pay", "evil.com/pay"),
+        (
+            "Pay to 0x52908400098527886E0F7030069857D2E4169EE7",
+            "0x52908400098527886E0F7030069857D2E4169EE7",
+        ),
+        (
+            "or bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq.",
+            "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq",
+        ),
+        ("or 1BoatSLRHtKNngkdXEeobR76b53LETtpyT", "1BoatSLRHtKNngkdXEeobR76b53LETtpyT"),
         ("\uff57\uff57\uff57.evil.example", "www.evil.example"),
     ),
 )
@@ -104,6 +115,7 @@ def test_address_that_was_read_is_asked_for_with_its_place() -> None:
         "Bob wrote, e.g. main.py v1.2.3, on 2024-05-15 at 10:30. Thanks.It is 1,200.50 and/or 7.",
         "Our page is www.anna.example, as you know: https://www.anna.example/",
         "200 300 400 500 and 12 monkeys",
+        "See commit 1e79d4c8a2a9f8b3c6d5e4f3a2b1c0d9e8f7a6b5, at docs/main.py, or a/b.com-file.",
     ),
 )
 def test_text_without_an_address_of_others_is_not_asked_for(body: str) -> None:

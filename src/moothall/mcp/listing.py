@@ -28,7 +28,7 @@ MAX_TOOLS: Final = 1000
 OUTPUT_SCHEMA: Final = "moothall/outputSchema"
 """Where in a tool's `_meta` its output schema is kept from the SDK, which would check by it."""
 _MAX_PAGES: Final = 100
-_MOST_S: Final = 3.0
+_MOST_S: Final = 2.0
 """How many seconds of the processor the schemas of a server's tools may take."""
 _HASHED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
@@ -114,7 +114,9 @@ class Offered:
 def _is_for_models(meta: Any) -> bool:
     about = meta.get("ui") if isinstance(meta, dict) else None
     seen_by = about.get("visibility") if isinstance(about, dict) else None
-    return not isinstance(seen_by, list) or "model" in seen_by
+    if isinstance(meta, dict) and meta.get("openai/visibility") == "private":
+        return False
+    return not isinstance(seen_by, list | str) or "model" in seen_by
 
 
 async def read_offered(client: mcp.Client, name: str) -> Offered:
@@ -209,6 +211,8 @@ def _fault(data: dict[str, Any], size: int) -> str:
             SchemaValidator(checked_schema(schema))
         except WrongSchema as error:
             return f"its {key} is no JSON schema that can be used: {one_line(str(error), 200)}"
+        if key == "inputSchema" and _has_hidden(schema):
+            return "a name or a value in its inputSchema has characters that nobody sees"
         if key == "inputSchema" and schema.get("type", "object") != "object":
             return f'its {key} must be of type "object"'
     return ""
@@ -234,30 +238,57 @@ def checked_schema(schema: Any, properties: bool = False) -> Any:
     }
 
 
-_TEXTS: Final = ("description", "title", "examples", "$comment")
+_EXACT: Final = ("const", "enum", "default", "required", "$ref", "$dynamicRef")
+"""Keywords whose texts a call must state to the letter, or that name other parts."""
 
 
 def seen_schema(schema: Any) -> Any:
-    """Return a schema whose texts for people and models have no character that nobody sees."""
+    """Return a schema without characters that nobody sees."""
     if isinstance(schema, list):
         return [seen_schema(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        key: seen(each) if key in _TEXTS and isinstance(each, str) else seen_schema(each)
-        for key, each in schema.items()
-    }
+    if isinstance(schema, dict):
+        return {seen(key): seen_schema(each) for key, each in schema.items()}
+    return seen(schema) if isinstance(schema, str) else schema
+
+
+def _has_hidden(schema: Any, exact: bool = False) -> bool:
+    """Whether a name or a value that a call must state has characters that nobody sees."""
+    if isinstance(schema, list):
+        return any(_has_hidden(each, exact) for each in schema)
+    if isinstance(schema, dict):
+        return any(
+            seen(key) != key or _has_hidden(each, exact or key in _EXACT)
+            for key, each in schema.items()
+        )
+    return exact and isinstance(schema, str) and seen(schema) != schema
 
 
 def seen(text: str) -> str:
     """Return a text without characters that nobody sees, which could tell a model something."""
-    return "".join(each for each in text if not _is_hidden(each))
+    if text.isascii():
+        return "".join(each for each in text if each >= " " or each in "\n\t")
+    made, before = [], ""
+    for each in text:
+        # One that shapes the letter or the picture before it is seen.
+        if not _is_hidden(each) or (each in _SHAPING and not before.isascii()):
+            made.append(each)
+            before = "" if each in _SHAPING else each
+        else:
+            before = ""
+    return "".join(made)
 
 
 def _is_hidden(char: str) -> bool:
-    if char in "\n\t" or char.isascii():
+    if char in "\n\t":
         return False
-    return unicodedata.category(char) in _HIDDEN or "\U000e0100" <= char <= "\U000e01ef"
+    return unicodedata.category(char) in _HIDDEN or any(a <= char <= b for a, b in _UNSEEN)
 
 
 _HIDDEN: Final = ("Cc", "Cf", "Cn", "Co", "Cs")
+_SHAPING: Final = "\u200c\u200d\ufe0e\ufe0f"
+_UNSEEN: Final = (
+    *(("\u034f", "\u034f"), ("\u115f", "\u1160"), ("\u17b4", "\u17b5"), ("\u180b", "\u180f")),
+    *(("\u2800", "\u2800"), ("\u3164", "\u3164"), ("\ufe00", "\ufe0f"), ("\uffa0", "\uffa0")),
+    ("\U000e0100", "\U000e01ef"),
+)
+"""Letters and marks that Unicode has fonts ignore, or leave blank."""

@@ -100,7 +100,9 @@ class Received:
         result = getattr(message, "result", None)
         if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
             return item
-        if len(result["tools"]) <= MAX_TOOLS:  # a longer list is refused
+        if len(result["tools"]) > MAX_TOOLS:  # which is refused, and would take long to be read
+            result["tools"] = result["tools"][: MAX_TOOLS + 1]
+        else:
             self._sift(result)
         return item
 

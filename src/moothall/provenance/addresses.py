@@ -26,7 +26,7 @@ _WEB: Final = re.compile(
 _MAIL: Final = re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 _SITE: Final = re.compile(
     # `Thanks.It` is no name of a host, and EVIL.COM is one.
-    rf"(?<![\w@./:-])(?:{_HOST}(?:{_TOP}|{_TOP.upper()}|xn--[\w-]{{1,59}})(?![\w@-])"
+    rf"(?<![\w@.-])(?<![\w@.:-]/)(?:{_HOST}(?:{_TOP}|{_TOP.upper()}|xn--[\w-]{{1,59}})(?![\w@-])"
     rf"(?:(?=[/:?#]){_REST})?"
     rf"|{_HOST}[^\W\d_]{{2,24}}(?::\d{{1,5}})?/(?=\w){_REST}"
     rf"|\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d{{1,5}}|/){_REST})"
@@ -39,6 +39,11 @@ _IBAN: Final = re.compile(
     r"(?<!\w)(?:[A-Za-z]{2}\d{2}(?=[A-Za-z]{0,6}\d)[A-Za-z0-9]{10,30}"
     r"|[A-Z]{2}\d{2}(?:[ -][A-Z0-9]{4}){2,7}(?:[ -][A-Z0-9]{1,4})?)(?!\w)"
 )
+_COIN: Final = re.compile(
+    r"(?<!\w)(?:0x[0-9a-fA-F]{40}|(?:bc|tb|ltc)1[a-z0-9]{25,87}"
+    r"|(?=\w{0,33}\d)(?=\w{0,33}[A-Z])[13LT][1-9A-HJ-NP-Za-km-z]{25,33})(?!\w)"
+)
+"""An account of a currency without a bank."""
 _NUMBER: Final = re.compile(
     r"(?<![\w.,+/-])(?:\d{9,30}|\d{4}([ -])\d{4}\1\d{4}\1\d{1,7}|\d{4}([ -])\d{6}\2\d{4,5})"
     r"(?![\w]|[.,]\d)"
@@ -66,7 +71,7 @@ def addresses_in(value: Any) -> list[Address]:
     found: dict[Address, None] = {}
     for text in map(narrow, texts_in(value)):
         for pattern in _patterns_for(text):
-            account, any_found = pattern is _IBAN or pattern is _NUMBER, False
+            account, any_found = pattern in (_COIN, _IBAN, _NUMBER), False
             for each in pattern.finditer(text):
                 found[Address(_bare(each[0]), account)] = None
                 any_found = True
@@ -91,6 +96,8 @@ def _patterns_for(text: str) -> list[re.Pattern[str]]:
         made.append(_FILE)
     if _DIGITS.search(lower):
         made += [_IBAN, _NUMBER, _PHONE]
+    if _COIN.search(text):
+        made.append(_COIN)
     return made
 
 

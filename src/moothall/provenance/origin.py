@@ -47,6 +47,22 @@ Origins: TypeAlias = dict[str, list[Origin]]
 """Where the values of a call's arguments come from, by parameter."""
 
 
+class Sourced(str):
+    """A text that is from outside.
+
+    Attributes:
+        sources: where it comes from
+    """
+
+    sources: list[str]
+
+    def __new__(cls, text: str, sources: Iterable[str]) -> Sourced:
+        """Return the text with its sources."""
+        made = super().__new__(cls, text)
+        made.sources = [*sources]
+        return made
+
+
 def origins_of(given: Any) -> Origins:
     """Return recorded origins; empty for a record that has none."""
     if not isinstance(given, dict):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -31,6 +30,7 @@ class Reading(Protocol):
     begun: bool
     read: tuple[str, ...]
     beside: tuple[Found, ...]
+    late: Callable[[Sequence[str]], None] | None  # once it has ended, told what its work reads
 
 
 @dataclass(slots=True)
@@ -42,6 +42,7 @@ class MemberReading:
     begun: bool = True
     read: tuple[str, ...] = ()
     beside: tuple[Found, ...] = ()
+    late: Callable[[Sequence[str]], None] | None = None
 
 
 READ: ContextVar[Reading | None] = ContextVar("moothall_read", default=None)
@@ -49,13 +50,12 @@ READ: ContextVar[Reading | None] = ContextVar("moothall_read", default=None)
 has read.
 """
 
-_numbers = itertools.count(1)
-_underway: dict[int, tuple[int, Reading]] = {}  # calls that are executed, numbered
+_underway: dict[int, Reading] = {}  # calls that are executed
 
 
 def execute(call: Reading) -> Token[Reading | None]:
     """Make a tool call the one of this context, until `executed`."""
-    _underway[id(call)] = (next(_numbers), call)
+    _underway[id(call)] = call
     return READ.set(call)
 
 
@@ -81,10 +81,12 @@ def add(sources: Sequence[str], found: Any = None) -> None:
     """
     reading = READ.get()
     if reading is not None:
-        if reading.begun:
+        if reading.late is not None:
+            reading.late(sources)
+        elif reading.begun:
             reading.read = tuple(dict.fromkeys((*reading.read, *sources)))
     elif is_adrift():
-        for _, call in [*_underway.values()]:
+        for call in [*_underway.values()]:
             if call.begun:
                 call.beside += ((found, tuple(sources)),)
 
@@ -105,7 +107,7 @@ def given_beside(content: Any) -> list[str]:
     if not is_adrift():
         return []
     said = fold(" ".join(texts_in(content)))
-    calls = [call for _, call in [*_underway.values()] if call.begun]
+    calls = [call for call in [*_underway.values()] if call.begun]
     return [
         f"what {call.name} was given"
         for call in calls
@@ -116,19 +118,21 @@ def given_beside(content: Any) -> list[str]:
 class Beside:
     """A reply in a thread without context: what it reads is also read by the calls around it."""
 
-    __slots__ = ("_number", "_reading", "_token")
+    __slots__ = ("_calls", "_reading", "_token")
 
     def __init__(self) -> None:
-        self._number, self._reading = next(_numbers), MemberReading()
+        self._calls = [call for call in [*_underway.values()] if call.begun]
+        self._reading = MemberReading()
         self._token = READ.set(self._reading)
 
     def end(self) -> None:
-        """Give what was read to each call that has begun before this and has not ended."""
+        """Give what was read to each call that was under way when this began."""
         reset(self._token)
-        if self._reading.read:
-            for number, call in [*_underway.values()]:
-                if call.begun and number < self._number:
-                    call.beside += ((None, self._reading.read),)
+        for call in self._calls if self._reading.read else ():
+            if call.late is not None:
+                call.late(self._reading.read)
+            else:
+                call.beside += ((None, self._reading.read),)
 
 
 def give_back(kept: Iterable[Any]) -> None:

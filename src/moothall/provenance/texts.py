@@ -17,6 +17,7 @@ from moothall.provenance.reckoned import ends_at, is_named, todays_in
 from moothall.provenance.spelled import spelled_out
 from moothall.provenance.values import (
     DEPTH,
+    MONTHS_BY_NAME,
     TRIES,
     Key,
     fold,
@@ -43,6 +44,10 @@ _MOST_READ: Final = 20_000
 """How long a text of the user may be in which days and times are reckoned."""
 # A full stop before a word with a capital ends a sentence, even if no space comes between.
 _GLUED: Final = re.compile(r"(?<=[a-z0-9])\.(?=[A-Z][a-z]*(?:\s|$))")
+_ITEM: Final = re.compile(
+    rf"^[ \t]*\(?\d{{1,3}}[.)][ \t]+(?!(?:{'|'.join(MONTHS_BY_NAME)})\b)",
+    re.MULTILINE | re.IGNORECASE,
+)
 _ESCAPES: Final = re.compile(r'\\(?:[nrt"\\/]|u00[0-9a-f]{2})')
 
 _QUOTES: Final = ('""', "''", "``", "“”", "‘’", "„“", "«»", "»«")
@@ -87,9 +92,13 @@ class Texts:
         text = text_of(content)
         if not text or (digest := hash((text, kind))) in self._known:
             return
+        if result and hash((text, "outside")) in self._known:  # an action has kept what was read
+            return
         self._known.add(digest)
         if result and "\\" in text and text[0] in '[{"':  # JSON: what it escapes is a boundary
             text = _ESCAPES.sub(" ", text)
+        if not result and len(_ITEM.findall(text)) > 1:  # what numbers a list is no value
+            text = _ITEM.sub("", text)
         if kind == "user" and (parted := _GLUED.sub(". ", text)) != text:
             text = f"{text}\n{parted}"
         folded = fold(text)

@@ -93,6 +93,7 @@ _TIME: Final = re.compile(
     r"(?: ?(?P<half>[ap])\.?m\b\.?)?|(?: ?(?P<just>[ap])\.?m\b\.?))(?![\d:])"
 )
 _DATE_AND_TIME: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[t ](\d{2}:\d{2}(?::\d{2})?)(?:\.0+)?z?")
+_LAST: Final = re.compile(r"(?<=\w)[.!?]+$")
 _PARTS: Final = re.compile("[,;\n]")
 _BREAKS: Final = re.compile("[;\n]")  # they also part commands, which are no list of values
 _NAMED: Final = re.compile("([^<>]*)<([^<>]+)>")
@@ -181,8 +182,8 @@ def _closes(text: str, end: int) -> bool:
 def spellings(value: str) -> list[str]:
     """Return the ways to write a folded value, besides the value itself."""
     made = []
-    bare = value.removeprefix("mailto:").strip("\"'“”„‘’`")
-    bare = bare.rstrip(".!?") if " " in bare else bare
+    bare = value.removeprefix("mailto:").strip("\"'“”„‘’")  # what "`" holds, a shell executes
+    bare = _LAST.sub("", bare) if " " in bare else bare
     if "\\" in bare:
         bare = bare.replace("\\", "/")
     while bare.startswith("./"):
@@ -195,7 +196,7 @@ def spellings(value: str) -> list[str]:
             made += [f"./{bare}", bare.replace("/", "\\"), bare.rstrip("/"), f"{bare}/"]
         if (host := _HOST.match(bare)) is not None:
             made += [host[1], f"{host[1]}/"]
-    return [each for each in dict.fromkeys(made) if each and each != value]
+    return [each for each in dict.fromkeys(made) if each.strip() == each not in ("", value)]
 
 
 def spaced(value: str) -> re.Pattern[str] | None:

@@ -19,6 +19,7 @@ from moothall.jsonvalue import readable
 from moothall.message import REPLYING
 from moothall.provenance import with_sources
 from moothall.provenance.marks import has_marks
+from moothall.provenance.origin import Sourced
 from moothall.provenance.reading import READ, Beside, is_adrift
 from moothall.reasoning.charging import (
     MAX_NESTED_MODEL_CALLS,
@@ -46,6 +47,7 @@ from moothall.reasoning.reply_context import (
     approver_of_group,
     checked_trusted,
     note_content,
+    note_on_thread,
     sources_of_asker,
     tell_caller,
     under_way,
@@ -451,7 +453,11 @@ class ConversationalAgent(Threaded):
         """
         if not isinstance(text, str):
             raise ConfigError(f"interrupt takes a text, got {type(text).__name__}")
-        return steer(self._thread_to_steer(thread), readable(text), self._keep)
+        state, told = self._thread_to_steer(thread), readable(text)
+        if sources := sources_of_asker(self)[0]:  # an action says it, or another agent
+            told = Sourced(told, sources)
+            note_on_thread(state, sources)
+        return steer(state, told, self._keep)
 
     # -- hooks -------------------------------------------------------------------------------------
 

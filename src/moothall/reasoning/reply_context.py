@@ -20,7 +20,7 @@ from moothall.agent import CURRENT, Agent
 from moothall.errors import ConfigError, HopLimitExceeded, RequestCancelled
 from moothall.message import REPLYING, address
 from moothall.provenance import Texts, union
-from moothall.provenance.reading import READ, given_beside
+from moothall.provenance.reading import READ, add, given_beside
 from moothall.reasoning.charging import called_each_other
 from moothall.reasoning.thread import Thread, thread_of_sender
 
@@ -235,19 +235,21 @@ def sources_of_asker(agent: Any) -> Asked:
     its thread has read something from outside. The text of an agent in another process is from
     outside, unless this agent trusts that agent; what the other says about itself does not count.
     """
-    replies = [each for each in REPLYING.get() if each.open and each.agent is not agent]
+    replies = [each for each in REPLYING.get() if each.open]
     if replies:
-        request = replies[-1].request
+        request, read = replies[-1].request, READ.get()
+        found = [] if read is None else [*read.read]
         if request is None:
-            return [], None
-        texts = request.state.texts
-        return (request.outside, request.on_behalf) if texts is None else (texts.sources, texts)
+            return found, None
+        if (texts := request.state.texts) is None:
+            return union((*request.outside, *found)), request.on_behalf
+        return union((*texts.sources, *found)), texts
     handling = CURRENT.get()
     message = handling.message() if handling is not None and handling.agent is agent else None
     if message is None or handling is None:
         return [], None
     sender: str = message["from"]
-    if sender in agent.trusted or sender == str(agent.id):
+    if sender in agent.trusted:
         return [], None
     local, is_local = agent_here(agent, sender)
     if not is_local:
@@ -255,7 +257,8 @@ def sources_of_asker(agent: Any) -> Asked:
     name = message["action"]["name"]
     if name in _ANSWERS and any(each.outside for each in getattr(local, "offers", {}).values()):
         return [f"agent {sender}"], None
-    return sources_of_speaker(local, handling.within)
+    found, texts = sources_of_speaker(local, handling.within)
+    return union((*found, *handling.outside)), texts
 
 
 def sources_here(agent: Any) -> list[str]:
@@ -317,9 +320,9 @@ def tell_caller(agent: Any, thread: Thread) -> None:
     read = READ.get()
     if read is not None:
         if agent._untracked:
-            read.read += (f"agent {agent.id}",)
+            add([f"agent {agent.id}"])
         if thread.texts is not None:
-            read.read += tuple(thread.texts.sources)
+            add(thread.texts.sources)
     handling: Any = CURRENT.get()
     if thread.texts is not None and handling is not None and handling.agent is agent:
         handling.has_read(thread.texts.sources)
@@ -342,6 +345,19 @@ def sources_of_thread(request: ReplyRequest) -> list[str]:
     """Return the outside sources that the thread of a request has read."""
     texts = request.state.texts
     return [] if texts is None else [*texts.sources]
+
+
+def note_late(request: ReplyRequest, sources: Sequence[str]) -> None:
+    """Note what the work that an action left behind has read: later results may have it."""
+    note_on_thread(request.state, sources, request.on_behalf).changed = True
+
+
+def note_on_thread(thread: Thread, sources: Iterable[str], on_behalf: Texts | None = None) -> Texts:
+    """Note that a thread has read from these sources; return its texts."""
+    if thread.texts is None:  # the next prompt fills it
+        thread.texts, thread.looked = Texts(on_behalf), None
+    thread.texts.note(sources)
+    return thread.texts
 
 
 def note_sources(request: ReplyRequest, sources: list[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from moothall.agent import Agent
+from moothall.agent import CURRENT, Agent
 from moothall.errors import RequestError
 from moothall.message import REPLYING, Envelope
 from moothall.posting import Pending
@@ -99,6 +99,7 @@ class Delivery:
     span: Any = None  # of its handling, if that is traced
     replies: tuple[Any, ...] = ()  # those within which it was sent, the outermost first
     read: tuple[str, ...] = ()  # the outside sources that its handling has read
+    outside: tuple[str, ...] = ()  # those that its sender, or who had it sent, had read
     # Takes what the handler of a request streams, for its sender, if that listens.
     heard: Callable[[dict[str, Any]], None] | None = None
     held: tuple[Any, ...] = ()  # what its requester and those before it have reserved of budgets
@@ -121,6 +122,8 @@ class Delivery:
         self.mailbox = self.worker = None
         if replies := REPLYING.get():
             self.replies = replies
+        if outside := _read_by_sender(replies):
+            self.outside = outside
 
     @property
     def agent(self) -> Agent | None:
@@ -155,6 +158,16 @@ class Delivery:
         """Return the name of the action in errors, also in a broadcast: `Calculator.add`."""
         whose = self.envelope.to if self.mailbox is None else self.mailbox.id
         return f"{whose}.{self.envelope.name}"
+
+
+def _read_by_sender(replies: tuple[Any, ...]) -> tuple[str, ...]:
+    """Return the outside sources that whoever sends a message now has read."""
+    open_ones = [each.request for each in replies if each.open]
+    if open_ones:
+        texts = getattr(getattr(open_ones[-1], "state", None), "texts", None)
+        return () if texts is None else tuple(texts.sources)
+    handling = CURRENT.get()
+    return () if handling is None else (*handling.outside, *handling.read)
 
 
 def of_chain(known: Mapping[str, T], handling: Any) -> T | None:

@@ -168,6 +168,7 @@ class RequestedCall:
     )  # its arguments of which a part is from outside; read-only
     read: tuple[str, ...] = ()  # what the agents that it asked had read
     beside: tuple[Found, ...] = ()  # what was read in threads that may be its own
+    late: Callable[[Sequence[str]], None] | None = None  # told what its work reads after its end
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
     said: tuple[str, ...] = ()  # what a person answered to its questions
     asked: tuple[str, ...] = ()  # these questions, as far as they have been asked

@@ -17,11 +17,12 @@ from moothall.provenance import reading
 from moothall.reasoning.loop.chain import around_action, chained
 from moothall.reasoning.loop.parts import Looping, context_of
 from moothall.reasoning.loop.permission import LIMIT, Limit
-from moothall.reasoning.loop.provenance import begins
+from moothall.reasoning.loop.provenance import begins, source_of
 from moothall.reasoning.loop.results import answered, result_of
 from moothall.reasoning.loop.steps import ActionStep, Executing
 from moothall.reasoning.record import Record
 from moothall.reasoning.reply import Stop
+from moothall.reasoning.reply_context import note_late
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.sub_agents.asking import doubts_of_asked
 from moothall.text import cut, log_failure
@@ -144,6 +145,8 @@ async def execute(agent: Looping, step: ActionStep, request: ReplyRequest) -> di
     environment = agent.environment
     result: Any = None
     context: Context[Any] | None = None
+    if chosen.outside:  # what it tells other agents is from outside, too
+        call.read += (source_of(call),)
     token = reading.execute(call)
     try:
         if call.foreign and (texts := request.state.texts) is not None:
@@ -175,6 +178,7 @@ async def execute(agent: Looping, step: ActionStep, request: ReplyRequest) -> di
         return failed(error)
     finally:
         reading.executed(call, token, result)
+        call.late = partial(note_late, request)
         if context is not None and (not isinstance(result, dict) or "error" in result):
             context._withdraw()
     if isinstance(result, dict) and isinstance(result.get("result"), Later):

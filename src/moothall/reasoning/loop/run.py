@@ -23,6 +23,7 @@ from moothall.models.ask import attempted
 from moothall.models.base import with_options
 from moothall.models.protocol import Model, stated_usage
 from moothall.provenance.marks import Marks
+from moothall.provenance.origin import Sourced
 from moothall.reasoning.charging import budgeted
 from moothall.reasoning.events import MessageAdded, MessagesLeftOut
 from moothall.reasoning.loop import results
@@ -308,7 +309,8 @@ class Run:
 
     def _hear(self) -> None:
         for text in self._steering.leave():  # the turn may have ended in spite of our cancellation
-            self.state.add({"role": "user", "content": text})
+            marks = Marks(text.sources) if isinstance(text, Sourced) else None
+            self.state.add({"role": "user", "content": str(text)}, marks)
         self.state.hear()
         self.save()
 
