@@ -56,6 +56,10 @@ class Handling(Protocol):
         """Takes what its handler streams, if the sender of a request listens."""
 
     @property
+    def outside(self) -> tuple[str, ...]:
+        """The outside sources that its sender, or who had it sent, had read."""
+
+    @property
     def within(self) -> str | None:
         """For a `say` sent within a reply: the thread of that reply."""
 

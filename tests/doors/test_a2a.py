@@ -16,7 +16,7 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils import errors
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from doors.a2a_calls import BEGUN, CANCELLED, call, plain, rpc, shop, state
+from doors.a2a_calls import BEGUN, CANCELLED, asked, buy, call, data, plain, rpc, shop, state
 from doors.conftest import serving
 from moothall import Call, Context, ReActAgent, ScriptedModel, action
 from moothall.doors import asgi
@@ -263,10 +263,88 @@ def test_a2a_wrong_call_is_refused_with_the_code_of_the_protocol(
     assert error["data"][0]["domain"] == "a2a-protocol.org"
 
 
-@pytest.mark.parametrize("parts", ([{"raw": "aGk="}], [{"url": "http://x"}]))
-def test_a2a_files_are_refused(door: str, parts: Any) -> None:
-    sent = {"messageId": "m", "role": "ROLE_USER", "parts": parts}
-    assert rpc(door, "SendMessage", {"message": sent})["error"]["code"] == -32005
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+
+
+@pytest.mark.parametrize(
+    ("part", "block", "told"),
+    (
+        ({"raw": "aGk=", "mediaType": "image/png"}, PICTURE, "[image/png, 3 bytes]"),
+        ({"raw": "aGk", "filename": "a.PNG"}, PICTURE, "[image/png, 3 bytes]"),
+        (
+            {"url": "https://x.example/a.pdf", "mediaType": "application/pdf", "filename": "a.pdf"},
+            {"type": "file", "file": {"file_url": "https://x.example/a.pdf", "filename": "a.pdf"}},
+            "[a.pdf at https://x.example/a.pdf]",
+        ),
+        (
+            {"raw": "_-8=", "mediaType": "audio/mpeg"},
+            {"type": "input_audio", "input_audio": {"data": "/+8=", "format": "mp3"}},
+            "[audio/mp3, 3 bytes]",
+        ),
+        (
+            {"raw": "aGk=", "filename": "a.csv"},
+            {"type": "text", "text": "a.csv:\nhi"},
+            "a.csv:\nhi",
+        ),
+    ),
+)
+def test_a2a_file_of_a_client_reaches_the_model(part: Any, block: Any, told: str) -> None:
+    heard: list[Any] = []
+
+    def model(messages: Any, actions: Any) -> str:
+        heard.append(messages[-1]["content"])
+        return "seen"
+
+    with serving(asgi(ReActAgent("shop", ScriptedModel(model)))) as url:
+        parts = [{"text": "Look."}, part, {"data": {"n": 1}}]
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": parts}
+        task = rpc(url, "SendMessage", {"message": message})["result"]["task"]
+    texts = [{"type": "text", "text": each} for each in ("Look.", '{"n": 1}')]
+    if block["type"] == "text":
+        assert heard == [f"Look.\n\n{block['text']}\n\n" + '{"n": 1}']
+    else:
+        assert heard == [[texts[0], block, texts[1]]]
+    assert task["artifacts"][0]["parts"][0]["text"] == "seen"
+    assert task["history"][0]["parts"][0]["text"] == f"Look.\n\n{told}\n\n" + '{"n": 1}'
+
+
+@pytest.mark.parametrize(
+    ("part", "code"),
+    (
+        ({"raw": "aGk="}, -32005),
+        ({"raw": "aGk=", "mediaType": "application/zip"}, -32005),
+        ({"url": "https://x.example/a.zip", "mediaType": "application/zip"}, -32005),
+        ({"url": "file:///etc/passwd", "mediaType": "image/png"}, -32602),
+        ({"raw": "?", "mediaType": "image/png"}, -32602),
+        ({"raw": "gICA", "mediaType": "text/plain"}, -32602),
+    ),
+)
+def test_a2a_file_that_no_model_takes_is_refused(door: str, part: Any, code: int) -> None:
+    sent = {"messageId": "m", "role": "ROLE_USER", "parts": [part]}
+    assert rpc(door, "SendMessage", {"message": sent})["error"]["code"] == code
+
+
+def test_a2a_files_of_a_task_are_there_when_it_goes_on(tmp_path: Path) -> None:
+    heard: list[Any] = []
+
+    def model(messages: Any, actions: Any) -> Any:
+        heard.append(messages[0 if messages[0]["role"] == "user" else 1]["content"])
+        return "done" if messages[-1]["role"] == "tool" else call("buy", item="tea")
+
+    def app() -> Any:
+        options: Any = {"actions": [buy], "journal": tmp_path / "runs.db"}
+        return asgi(ReActAgent("shop", ScriptedModel(model), **options))
+
+    parts = [{"text": "Look."}, {"raw": "aGk=", "mediaType": "image/png"}]
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": parts}
+    with serving(app()) as url:
+        task = rpc(url, "SendMessage", {"message": message})["result"]["task"]
+    with serving(app()) as url:
+        hash = asked(rpc(url, "GetTask", {"id": task["id"]})["result"])["approval"]
+        answer = data({"approval": hash, "permit": True}, taskId=task["id"])
+        task = rpc(url, "SendMessage", answer)["result"]["task"]
+    assert state(task) == "TASK_STATE_COMPLETED"
+    assert heard[-1] == heard[0] == [{"type": "text", "text": "Look."}, PICTURE]
 
 
 @pytest.mark.parametrize("version", ("0.3", "2.0", ""))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+from base64 import b64decode, b64encode
 from datetime import UTC, datetime
+from mimetypes import guess_type
 from typing import Any, Final
 
 from moothall.jsonvalue import json_text
@@ -180,17 +182,69 @@ def _camel(key: str) -> str:
     return first + "".join(each[:1].upper() + each[1:] for each in rest)
 
 
+def content_of(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Return what a client says: a text, with data as JSON; or blocks, if there are files."""
+    blocks = [_said(part) for part in parts]
+    return text_in(blocks) if all(each["type"] == "text" for each in blocks) else blocks
+
+
+def text_in(content: str | list[dict[str, Any]]) -> str:
+    """Return the text of what a client says; a file is told of in its place."""
+    if isinstance(content, str):
+        return content
+    return "\n\n".join(each["text"] if each["type"] == "text" else _told(each) for each in content)
+
+
 def text_of(parts: list[dict[str, Any]]) -> str:
-    """Return parts as a text: data as JSON; files have no text and are refused."""
-    texts = []
-    for part in parts:
-        if "text" in part:
-            texts.append(part["text"])
-        elif "data" in part:
-            texts.append(json_text(part["data"]))
-        else:
-            raise Fault("CONTENT_TYPE_NOT_SUPPORTED", "this agent takes text and data, no files")
-    return "\n\n".join(texts)
+    """Return parts as a text; a file has none, and is refused."""
+    if not isinstance(said := content_of(parts), str):
+        raise Fault("CONTENT_TYPE_NOT_SUPPORTED", "an answer is a text or data, no file")
+    return said
+
+
+def _said(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a client's message as a block."""
+    if "text" in part or "data" in part:
+        text = part["text"] if "text" in part else json_text(part["data"])
+        return {"type": "text", "text": text}
+    name, media = str(part.get("filename") or ""), str(part.get("mediaType") or "").lower()
+    media = media.partition(";")[0].strip() or guess_type(name)[0] or ""
+    if "url" in part:
+        if not part["url"].startswith(("https://", "http://")):
+            raise Fault("INVALID_PARAMS", "the url of a file must begin with https:// or http://")
+        if media and not media.startswith(_FILES):
+            raise _unsupported(media)
+        return part_block({**part, "mediaType": media}) or {}
+    try:
+        raw = part["raw"].translate(_URL_SAFE).rstrip("=")
+        data = b64decode(raw + "=" * (-len(raw) % 4), validate=True)
+        if media.startswith(_TEXTS):
+            text = data.decode()
+            return {"type": "text", "text": f"{name}:\n{text}" if name else text}
+    except ValueError:
+        raise Fault("INVALID_PARAMS", f"the file {name!r:.80} is no base64, or no UTF-8") from None
+    if not media.startswith(_FILES):
+        raise _unsupported(media)
+    return part_block({**part, "mediaType": media, "raw": b64encode(data).decode()}) or {}
+
+
+def _unsupported(media: str) -> Fault:
+    takes = "texts, JSON, images, sound and PDF files"
+    return Fault("CONTENT_TYPE_NOT_SUPPORTED", f"this agent takes {takes}, got {media!r:.80}")
+
+
+def _told(block: dict[str, Any]) -> str:
+    part = block_part(block)
+    name = part.get("filename") or part.get("mediaType") or "a file"
+    size = f", {len(part['raw']) * 3 // 4:,} bytes" if "raw" in part else f" at {part.get('url')}"
+    return f"[{name}{size}]"
+
+
+_TEXTS: Final = ("text/", "application/json")
+_FILES: Final = ("image/", "audio/", "application/pdf")
+MEDIA: Final = ("text/plain", "application/json", "text/*", "image/*", "audio/*", "application/pdf")
+"""What an agent takes."""
+_URL_SAFE: Final = str.maketrans("-_", "+/")
 
 
 def text_part(text: str) -> dict[str, Any]:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.a2a.wire import (
     CARD_PATH,
+    MEDIA,
     PAUSED,
     SUBMITTED,
     TERMINAL,
     VERSION,
     Fault,
     check_params,
-    text_of,
+    content_of,
 )
 from moothall.action import ACCESS_DENIED
 from moothall.doors.a2a_store import Tasks
@@ -138,7 +139,7 @@ class A2ADoor:
                 "pushNotifications": False,
                 "extendedAgentCard": False,
             },
-            "defaultInputModes": ["text/plain", "application/json"],
+            "defaultInputModes": [*MEDIA],
             "defaultOutputModes": ["text/plain", "application/json"],
             "skills": [skill],
         }
@@ -223,8 +224,8 @@ class A2ADoor:
         wanted = options.get("historyLength"), bool(options.get("returnImmediately"))
         context = message.get("contextId") or ""
         if not (id := message.get("taskId")):
-            text = text_of(message["parts"])
-            return await self._tasks.start(agent, sender, context, text), *wanted
+            content = content_of(message["parts"])
+            return await self._tasks.start(agent, sender, context, content), *wanted
         task = self._tasks.live(agent, sender, id)
         if task is None:
             return await self._tasks.answer(agent, sender, id, message), *wanted

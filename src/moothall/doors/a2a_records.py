@@ -40,7 +40,7 @@ def is_of(id: str, agent: str, sender: str) -> bool:
     return found is not None and id_of(found[1], agent, sender) == id
 
 
-def found_in(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str, str] | None:
+def found_in(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str, Any] | None:
     """Return with what a task of the journal that rests goes on; None if it is none."""
     run = journal.run(run_id)
     if run.held or run.state not in _GOES_ON:
@@ -52,7 +52,9 @@ def found_in(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str
     if not context or not _SENDER.fullmatch(sender) or not is_of(run.id, id, sender):
         return None
     asked = asked_in(entries)
-    return None if asked is None else (run.id, id, sender, context, text_asked(asked, run, sender))
+    return (
+        None if asked is None else (run.id, id, sender, context, content_asked(asked, run, sender))
+    )
 
 
 def journal_of(agent: Agent) -> Journal | None:
@@ -69,8 +71,11 @@ def asked_by(entries: list[Any]) -> str:
     return str(begun.get("asked_by", ""))
 
 
-def text_asked(asked: dict[str, Any], run: Outline, sender: str) -> str:
-    """Return the text of a caller's request, without the marks around it."""
+def content_asked(asked: dict[str, Any], run: Outline, sender: str) -> str | list[dict[str, Any]]:
+    """Return what a caller has said, without the marks around it."""
+    if isinstance(asked["text"], list):
+        blocks: list[dict[str, Any]] = asked["text"]
+        return blocks
     text = json_text(asked["text"])
     if run.thread is not None:
         return text

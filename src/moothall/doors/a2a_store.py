@@ -18,12 +18,12 @@ from moothall.a2a.wire import (
     TERMINAL,
     WORKING,
     Fault,
-    message_of,
     seconds,
     text_part,
 )
 from moothall.doors.a2a_records import (
     ONE_FOR_ALL,
+    content_asked,
     context_of,
     found_in,
     id_of,
@@ -32,13 +32,14 @@ from moothall.doors.a2a_records import (
     journal_of,
     page_after,
     page_token,
-    text_asked,
 )
 from moothall.doors.a2a_tasks import (
     IN_DOUBT,
+    Content,
     Task,
     answer_in,
     artifact_of,
+    first_message,
     resting,
     status_json,
     takes_none,
@@ -77,7 +78,7 @@ class Tasks:
 
     # -- beginning and ending ----------------------------------------------------------------------
 
-    async def start(self, agent: str, sender: str, context: str, text: str) -> Task:
+    async def start(self, agent: str, sender: str, context: str, content: Content) -> Task:
         """Begin a task of a caller.
 
         Raises:
@@ -100,14 +101,14 @@ class Tasks:
             raise Fault("INVALID_PARAMS", why)
         context = ONE_FOR_ALL if shared else context or secrets.token_hex(16)
         return self._begin(
-            id_of(secrets.token_hex(12), agent, sender), agent, sender, context, text
+            id_of(secrets.token_hex(12), agent, sender), agent, sender, context, content
         )
 
-    def _begin(self, id: str, agent: str, sender: str, context: str, text: str) -> Task:
+    def _begin(self, id: str, agent: str, sender: str, context: str, content: Content) -> Task:
         say = self._served.agents[agent].offers["say"]
         in_thread = context != ONE_FOR_ALL and "thread" in say.parameters.get("properties", {})
         caller = self._caller(sender)
-        task = self._tasks[id] = Task(id, agent, sender, context, text, in_thread, caller)
+        task = self._tasks[id] = Task(id, agent, sender, context, content, in_thread, caller)
         task.work = asyncio.create_task(task.run(self._served))
         task.work.add_done_callback(lambda work: self._over(task))
         self._parked.pop(id, None)
@@ -351,7 +352,11 @@ class Tasks:
         state, context = self._state_of(run), context_of(run, sender)
         entries = journal.entries(run.id)
         asked = asked_in(entries)
-        text, made, note = run.task if asked is None else text_asked(asked, run, sender), [], ""
+        content, made, note = (
+            run.task if asked is None else content_asked(asked, run, sender),
+            [],
+            "",
+        )
         try:
             reply = journal.replay(run.id) if state in TERMINAL else None
         except StateError:
@@ -370,7 +375,7 @@ class Tasks:
             permits = self._served.callers.permits(self._caller(sender))
             parts = resting(journal.waiting(run.id), permits)
         status = status_json(run.id, context, state, run.changed, parts)
-        messages = [message_of("USER", f"{run.id}-0", run.id, context, [text_part(text)])]
+        messages = [first_message(run.id, context, content)]
         return task_json(run.id, context, status, made, messages, history)
 
 

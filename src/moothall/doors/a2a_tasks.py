@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from moothall.a2a.wire import (
     CANCELED,
@@ -23,6 +23,7 @@ from moothall.a2a.wire import (
     data_part,
     message_of,
     moment,
+    text_in,
     text_of,
     text_part,
 )
@@ -36,6 +37,8 @@ from moothall.reasoning.events import CallProgress, CallStarted, Done, Event
 from moothall.reasoning.reply import Reply
 from moothall.text import one_line
 
+Content: TypeAlias = str | list[dict[str, Any]]
+"""What a caller says: a text, or blocks."""
 ANSWER_S: Final = 86_400.0
 """How long a task waits for an answer to its question."""
 IN_DOUBT: Final = "a call was running when the run was cut off: who runs this agent must decide"
@@ -51,7 +54,7 @@ class Task:
     agent: str
     sender: str
     context: str
-    text: str
+    content: Content
     in_thread: bool  # whether the agent keeps apart the conversations of one sender
     caller: str
     state: str = SUBMITTED
@@ -72,7 +75,7 @@ class Task:
 
     def to_json(self, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:
         """Return the task in the protocol's form, with at most `history` messages."""
-        first = message_of("USER", f"{self.id}-0", self.id, self.context, [text_part(self.text)])
+        first = first_message(self.id, self.context, self.content)
         return task_json(
             self.id,
             self.context,
@@ -108,11 +111,11 @@ class Task:
 
     async def run(self, served: Served) -> None:
         """Have the agent reply, and end the task with the outcome."""
-        args: dict[str, Any] = {"content": self.text}
+        args: dict[str, Any] = {"content": text_in(self.content)}
         if self.in_thread:
             args["thread"] = self.context
         loop = asyncio.get_running_loop()
-        caller = Caller(loop, self.asking, self._tell, self.id, self.caller)
+        caller = Caller(loop, self.asking, self._tell, self.id, self.caller, self.content)
         try:
             value = await served.call(self.sender, self.agent, "say", args, caller)
             await asyncio.sleep(0)  # the events before it wait in this loop already
@@ -204,6 +207,7 @@ class Task:
 
     def _end(self, state: str, text: str = "", parts: list[dict[str, Any]] | None = None) -> None:
         self._set(state, [text_part(text)] if text else parts)
+        self.content = text_in(self.content)  # an ended task keeps no files
         self._end_readers()
 
     def _end_readers(self) -> None:
@@ -306,6 +310,11 @@ def artifact_of(
     if value is not None and not isinstance(value, str):
         parts.append(data_part(deep_json(value)))
     return {"artifactId": "reply", "name": "reply", "parts": parts}
+
+
+def first_message(id: str, context: str, content: Content) -> dict[str, Any]:
+    """Return the message that a task began with; its files are told of."""
+    return message_of("USER", f"{id}-0", id, context, [text_part(text_in(content))])
 
 
 def status_json(

@@ -144,6 +144,7 @@ class Caller:
         run_id: the id of the run that is called for, which waits in its journal for what it asks;
             None for any, and for a call that has none
         name: the caller, whose budget it spends
+        content: what it says whole, as blocks, where there are files in it
     """
 
     loop: asyncio.AbstractEventLoop
@@ -151,6 +152,7 @@ class Caller:
     tell: Callable[[Event], None] = lambda event: None
     run_id: str | None = None
     name: str = LOCAL
+    content: str | list[dict[str, Any]] = ""
 
 
 class CallerApprover:

@@ -29,7 +29,7 @@ from moothall.message import Envelope, address
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import Event
 from moothall.reasoning.recorded_agent import RecordedAgent
-from moothall.reasoning.reply_context import RUNS_NAMED
+from moothall.reasoning.reply_context import CONTENTS, RUNS_NAMED
 from moothall.reasoning.threaded import Threaded
 from moothall.spaces.delivery import ASKERS, HEARERS, PAYERS, REQUEST, RUNNING, Delivery, of_chain
 from moothall.spaces.native import NativeSpace
@@ -217,6 +217,8 @@ class Served:
             HEARERS[id] = partial(_hear, caller.loop, heard)
         if caller.run_id is not None:
             RUNS_NAMED[id, to] = caller.run_id
+        if isinstance(caller.content, list):
+            CONTENTS[id, to] = caller.content
         self._busy[sender] += 1
         self._counted[caller.name] += 1
         try:
@@ -230,6 +232,7 @@ class Served:
             for known in (self._calls, ASKERS, HEARERS, PAYERS):
                 known.pop(id, None)
             RUNS_NAMED.pop((id, to), None)
+            CONTENTS.pop((id, to), None)
             self._busy -= Counter((sender,))
 
     async def waits(self, agent: str, run_id: str) -> list[Wait]:

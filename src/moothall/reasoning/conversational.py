@@ -19,7 +19,6 @@ from moothall.jsonvalue import readable
 from moothall.message import REPLYING
 from moothall.provenance import with_sources
 from moothall.provenance.marks import has_marks
-from moothall.provenance.origin import Sourced
 from moothall.provenance.reading import READ, Beside, is_adrift
 from moothall.reasoning.charging import (
     MAX_NESTED_MODEL_CALLS,
@@ -47,9 +46,10 @@ from moothall.reasoning.reply_context import (
     approver_of_group,
     checked_trusted,
     note_content,
-    note_on_thread,
+    said_whole,
     sources_of_asker,
     tell_caller,
+    told_with_sources,
     under_way,
 )
 from moothall.reasoning.reply_request import (
@@ -365,8 +365,8 @@ class ConversationalAgent(Threaded):
             what the agent replies
         """
         in_thread = self._thread_of_message(thread)
-        reply = await self.reply(content, thread=in_thread, run_id=self._run_of_message())
-        return self._said(reply)
+        said: Any = said_whole(self, content)
+        return self._said(await self.reply(said, thread=in_thread, run_id=self._run_of_message()))
 
     def as_action(
         self,
@@ -453,11 +453,8 @@ class ConversationalAgent(Threaded):
         """
         if not isinstance(text, str):
             raise ConfigError(f"interrupt takes a text, got {type(text).__name__}")
-        state, told = self._thread_to_steer(thread), readable(text)
-        if sources := sources_of_asker(self)[0]:  # an action says it, or another agent
-            told = Sourced(told, sources)
-            note_on_thread(state, sources)
-        return steer(state, told, self._keep)
+        state = self._thread_to_steer(thread)
+        return steer(state, told_with_sources(self, readable(text), state), self._keep)
 
     # -- hooks -------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from moothall.agent import CURRENT, Agent
 from moothall.errors import ConfigError, HopLimitExceeded, RequestCancelled
 from moothall.message import REPLYING, address
 from moothall.provenance import Texts, union
+from moothall.provenance.origin import Sourced
 from moothall.provenance.reading import READ, add, given_beside
 from moothall.reasoning.charging import called_each_other
 from moothall.reasoning.thread import Thread, thread_of_sender
@@ -98,6 +99,9 @@ FRESH: ContextVar[tuple[str | None] | None] = ContextVar("moothall_fresh", defau
 ONCE: ContextVar[tuple[str, int] | None] = ContextVar("moothall_told_once", default=None)
 """Set in a recorded run while an agent observes a message: the run, and the message's number."""
 
+
+CONTENTS: Final[dict[tuple[str, str], list[dict[str, Any]]]] = {}
+"""What callers at the doors say by `say` whole, as blocks, by message id and agent."""
 
 RUNS_NAMED: Final[dict[tuple[str, str], str]] = {}
 """The run ids that the doors choose for `say` requests, by message id and agent.
@@ -345,6 +349,22 @@ def sources_of_thread(request: ReplyRequest) -> list[str]:
     """Return the outside sources that the thread of a request has read."""
     texts = request.state.texts
     return [] if texts is None else [*texts.sources]
+
+
+def said_whole(agent: Any, content: str) -> str | list[dict[str, Any]]:
+    """Return what a caller at a door has said whole, with files; else the text."""
+    message = agent._current_message if CONTENTS else None
+    if message is None:
+        return content
+    return CONTENTS.get((message.get("id", ""), str(agent.id)), content)
+
+
+def told_with_sources(agent: Any, text: str, thread: Thread) -> str:
+    """Return a text with its sources, if an action says it, or another agent."""
+    if not (sources := sources_of_asker(agent)[0]):
+        return text
+    note_on_thread(thread, sources)
+    return Sourced(text, sources)
 
 
 def note_late(request: ReplyRequest, sources: Sequence[str]) -> None:

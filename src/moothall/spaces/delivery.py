@@ -166,7 +166,7 @@ def _read_by_sender(replies: tuple[Any, ...]) -> tuple[str, ...]:
     if open_ones:
         texts = getattr(getattr(open_ones[-1], "state", None), "texts", None)
         return () if texts is None else tuple(texts.sources)
-    handling = CURRENT.get()
+    handling: Any = CURRENT.get()
     return () if handling is None else (*handling.outside, *handling.read)
 
 
