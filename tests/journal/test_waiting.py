@@ -79,6 +79,55 @@ def results(reply: Reply) -> list[Any]:
 
 
 @on_a_loop
+async def test_each_call_of_an_answer_begins_once_it_is_permitted_while_others_run_and_wait(
+    place: Place,
+) -> None:
+    """One that runs ends after the permission, the question and the result of the others came."""
+    till, order = Till(), list[str]()
+    paid, asked = asyncio.Event(), asyncio.Event()
+
+    @action
+    async def count() -> str:
+        """Count the coins, which takes until all else is done."""
+        await paid.wait()
+        await asked.wait()
+        order.append("counted")
+        return "counted"
+
+    @action
+    async def choose(context: Context[Any]) -> str:
+        """Ask a person."""
+        said = await context.ask_person("Which colour?")
+        order.append(said)
+        asked.set()
+        return said
+
+    def pay(coins: int) -> str:
+        order.append("paid")
+        paid.set()
+        return till(coins)
+
+    script = [[call("count"), call("pay", coins=3), call("choose"), call("pay", coins=4)], "Done."]
+    with Journal(place("runs.db")) as journal:
+        agent = clerk(journal, script, paying(pay), count, choose)
+        work = asyncio.create_task(agent.reply("Pay.", run_id="r"))
+        while len(journal.waiting()) < 3:  # noqa: ASYNC110 - the journal has no event for it
+            await asyncio.sleep(0.01)
+        first, question, last = (
+            next(each for each in journal.waiting("r") if (each.action, each.args) == wanted)
+            for wanted in (("pay", {"coins": 3}), ("choose", {}), ("pay", {"coins": 4}))
+        )
+        journal.answer("r", first.key, True)
+        journal.answer("r", question.key, "red")
+        assert (await work).stop_reason == "waiting"
+        assert (sorted(order), order[-1]) == (["counted", "paid", "red"], "counted")
+        assert [each.key for each in journal.waiting("r")] == [last.key]
+        journal.answer("r", last.key, False)
+        (resumed,) = await agent.resume_decided()
+        assert (resumed.reply and resumed.reply.text, till.paid) == ("Done.", [3])
+
+
+@on_a_loop
 async def test_an_approval_waits_in_the_journal_and_another_process_answers(place: Place) -> None:
     till = Till()
     with Journal(place("runs.db")) as journal, Journal(place("runs.db")) as office:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import re
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from cli.journal_programs import at_terminal
-from models.openai_server import HANG, OpenAIServer, text
+from models.openai_server import HANG, OpenAIServer, call, calls, text
 from moothall import Journal, Person, ReActAgent, ScriptedModel
 from moothall.errors import ConfigError, MoothallError, StateError
 from moothall.orders.order import Order, ResearchOrder
@@ -230,3 +231,36 @@ def test_job_that_cannot_begin_or_resume_says_why(told: Told, studio: Studio, fo
     assert jobs.resume(copy, {"iterations": 2}) == copy
     told.until("job", run=copy, command="research", state="running", told=[])
     told.until("job", run=copy, state="ended", reason="done")
+
+
+def test_an_open_question_outlives_the_studio_and_its_run_takes_no_task(
+    tmp_path: Path, folder: Path
+) -> None:
+    """The next studio shows it; answered there or in another process, the run goes on."""
+    write = [call("write_file", json.dumps({"file_name": name, "content": "x"})) for name in "ab"]
+    with OpenAIServer(calls(write[0]), calls(write[1]), text("Written.")) as server:
+        with a_studio(tmp_path) as studio:
+            told = Told(studio)
+            wanted = replace(order(folder, server), review=None)
+            run = studio.jobs.start(wanted)
+            card = told.until("card", kind="approval")
+            assert told.until("job", run=run, state="ended")["reason"] == "waiting"
+            assert (card["run"], card["action"]) == (run, "write_file")
+            assert studio.jobs.running() == []
+        with a_studio(tmp_path) as studio:
+            told = Told(studio)
+            card = told.until("card", kind="approval")
+            permit = {"permit": True, "fingerprint": card["fingerprint"]}
+            with pytest.raises(ConfigError, match="fingerprint"):
+                studio.cards.decide(card["number"], {**permit, "fingerprint": "0" * 64})
+            assert studio.cards.decide(card["number"], permit) == "permitted"
+            second = told.until("card", kind="approval", args={"file_name": "b", "content": "x"})
+            assert (folder / "a").exists()
+            told.until("job", run=run, state="ended")
+            with Journal(studio.journal.path) as office:
+                (wait,) = office.waiting(run)
+                office.answer(run, wait.key, False, by="eva")
+            told.until("card_gone", number=second["number"])
+            assert told.until("job", run=run, state="ended")["reason"] == "done"
+            assert not (folder / "b").exists()
+            assert [each.id for each in studio.journal.runs(decided_by="User")] == [run]

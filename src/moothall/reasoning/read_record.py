@@ -128,8 +128,8 @@ class ReadRecord(Generic[S]):
             return
         if kind == WAITS:
             past.state = kind
-            first = past.asked.get(data["wait"], {"since": at})
-            past.asked[data["wait"]] = {**data, "since": first["since"]}
+            since = past.asked.get(data["wait"], {}).get("since", at)
+            past.asked[data["wait"]] = {**data, "since": since}
             return
         if kind == ANSWERED:
             about = (data.get("value"), data.get("by"), at, data.get("expired", False))

@@ -9,6 +9,7 @@ step that has ended returns its recorded result and calls nothing.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import MISSING, fields
@@ -156,7 +157,11 @@ class Record(ReadRecord[S]):
         except JournalError:
             raise
         except Exception as error:
-            if not (isinstance(error, Stop) and error.reason == "waiting"):
+            if isinstance(error, Stop) and error.reason == "waiting":
+                self._steps.setdefault(key, past)
+                for each in step.noted:  # it may be called again while this process works on it
+                    self._take_step(*each, time.time())
+            else:
                 step.end("failed", {"error": f"{type(error).__name__}: {error}"})
             raise
         except asyncio.CancelledError:

@@ -74,6 +74,7 @@ class Step:
         self._charged: Callable[[], Mapping[str, Any]] | None = None
         self._beside = beside
         self._took = False
+        self.noted: list[tuple[str, dict[str, Any]]] = []  # what it recorded of itself
         self.begun: bool = False  # whether its effect has begun
         self.past = past
         # The arguments with which it began before the run was cut off: they hold.
@@ -122,7 +123,7 @@ class Step:
             note |= {"args": decision.args, "was": was}
             decision = True
         if decision is True or isinstance(decision, Always):
-            record.note("permitted", note)
+            self._tell("permitted", note)
             await record.commit()
         return decision
 
@@ -158,7 +159,7 @@ class Step:
         if later.of_caller:
             asked["of_caller"] = True
         self.past.asked[wait] = asked
-        self._record.note(WAITS, asked)
+        self._tell(WAITS, asked)
         await self._record.commit()
         return await self._look(asked)
 
@@ -166,7 +167,7 @@ class Step:
         record, wait = self._record, asked["wait"]
         found = await self._row(wait)
         if found is False:  # of a copy of the run that asked
-            record.note(WAITS, asked)
+            self._tell(WAITS, asked)
             await record.commit()
             found = await self._row(wait)
         if not isinstance(found, Answer):
@@ -176,10 +177,19 @@ class Step:
         given: dict[str, Any] = {"expired": True} if found.expired else {"value": found.value}
         if found.by is not None:
             given["by"] = found.by
-        record.note(ANSWERED, {"key": self._key, "wait": wait, **given})
+        self._tell(ANSWERED, {"key": self._key, "wait": wait, **given})
         await record.commit()
         self.past.answers[wait] = found
         return found
+
+    async def is_answered(self) -> bool:
+        """Return whether what it waits for has come, or its time is over."""
+        last = next(reversed(self.past.asked), None)
+        return last is not None and isinstance(await self._row(last), Answer)
+
+    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+        self._record.note(kind, data)
+        self.noted.append((kind, data))
 
     async def _row(self, wait: str) -> Answer | bool:
         run: OpenRun = self._record.run
@@ -206,7 +216,7 @@ class Step:
         record = self._record
         if self.past.state == "started" and record.find(f"{self._key}{KEPT_MARK}") is not None:
             return  # the call that began then goes on
-        record.note("started", data)
+        self._tell("started", data)
         noted = record.noted
         try:
             if self._beside or record.open > 1:

@@ -48,6 +48,7 @@ class Hub:
         self.cards: Cards = Cards(self.feed)
         self.growing: Growing = Growing(self.feed)
         self.opens = "space"
+        self.person = "User"  # in whose name the page answers
         self.tabs: list[Tab] = []
         self._journal: Journal | None = None
         self._is_ours = False
@@ -58,6 +59,10 @@ class Hub:
         if self._journal is None:
             raise ConfigError("the studio has a journal from launch() on")
         return self._journal
+
+    def look(self) -> None:
+        """Have the cards show what runs of the journal wait for."""
+        self.cards.look(self.journal, self.person)
 
     def _open_journal(self, journal: Journal | str | PathLike[str] | None) -> None:
         """Open a journal: the given one, else MOOTHALL_JOURNAL's, else the user's studio.db."""

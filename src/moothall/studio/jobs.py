@@ -7,6 +7,7 @@ import logging
 import os
 import secrets
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -15,8 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moothall.agents.person import Person
-from moothall.approval import CallbackApprover
-from moothall.errors import ConfigError, NoSuchRun, RunMismatch, StateError
+from moothall.errors import ConfigError, MoothallError, NoSuchRun, RunMismatch, StateError
 from moothall.orders.act import act_agent, check_journal_apart, keys
 from moothall.orders.order import Order, ResearchOrder, record, with_more, without_keys
 from moothall.orders.research import check, researcher, write
@@ -24,7 +24,7 @@ from moothall.orders.resumable import forked_for, recorded_order, refusal
 from moothall.orders.simulate import SimulateOrder
 from moothall.reasoning.read_record import check as check_program
 from moothall.reasoning.reply_context import cancel_run
-from moothall.studio.cards import PageDesk
+from moothall.studio.cards import PageDesk, RunApprover
 from moothall.studio.cards.plan import PlanDesk
 from moothall.studio.hub import Hub, in_thread
 from moothall.threads import guard
@@ -36,6 +36,8 @@ logger: logging.Logger = logging.getLogger("moothall.studio")
 _Order: TypeAlias = Order | ResearchOrder
 
 NO_MORE: Final[Mapping[str, float]] = {}
+_AGAIN_S = 60.0
+"""Seconds after which a run that could not go on is tried again."""
 _ENDS_S = 20.0
 """How many seconds `close` waits for a run to end."""
 
@@ -72,6 +74,7 @@ class Jobs:
         self._society = society
         self._jobs: dict[str, _Job] = {}
         self._told: dict[str, list[str]] = {}
+        self._again: dict[str, float] = {}  # when runs that could not go on are tried again
         self._starting = guard()  # two pages may resume a run at the same time
 
     def start(self, order: _Order, *, run_id: str | None = None, text: str = "") -> str:
@@ -123,6 +126,25 @@ class Jobs:
             copy = forked_for(error, journal, run_id, order)[0]
             self._told[copy] = self._told.pop(run_id, [])
             return self.start(order, run_id=copy)
+
+    def go_on(self) -> None:
+        """Resume the runs that have waited in the journal, once that is there what they wait for.
+
+        One that cannot be resumed is tried again after a minute.
+        """
+        now, journal = time.monotonic(), self._hub.journal
+        for run_id in journal._waits_for.due():
+            if run_id in self._jobs or self._again.get(run_id, now) > now:
+                continue
+            self._again[run_id] = now + _AGAIN_S
+            run = journal.run(run_id)
+            if run.state != "waiting" or run.held or recorded_order(journal, run_id) is None:
+                continue
+            try:
+                self.resume(run_id)
+                self._again.pop(run_id, None)
+            except MoothallError as error:
+                logger.error("run %r cannot go on: %s", run_id, error)
 
     def stop(self, run_id: str) -> None:
         """Cancel a run of this process, whoever began it; `resume`, or its program, continues it.
@@ -226,6 +248,9 @@ class Jobs:
             reason, text = "error", str(error) or type(error).__name__
             logger.error("run %r failed", run_id, exc_info=error)
         del self._jobs[run_id]
+        if reason == "waiting":
+            with suppress(MoothallError):  # its card comes at the next look
+                self._hub.look()
         told = {**job.to_json(), "state": "ended", "reason": reason, "text": text}
         self._hub.feed.publish("job", told)
 
@@ -244,8 +269,7 @@ def _agent_for(run_id: str, order: _Order, hub: Hub, resumed: Callable[[], Await
     check_journal_apart(order, journal.path)
     key, own_key = keys(order, {})  # a key of moothall.toml is for the command that read it
     given: dict[str, Any] = {"key": key, "own_key": own_key, "journal": journal}
-    approve = partial(cards.approve, task=order.task, folder=order.root)
-    given["approver"] = CallbackApprover(approve, cards.answer)
+    given["approver"] = RunApprover(cards, task=order.task, folder=order.root)
     if order.review == "me":
         desk = PageDesk(cards, order.task)
         agent = act_agent(order, reviewer=Person("you", desk=desk), **given)

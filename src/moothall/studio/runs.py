@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import tempfile
@@ -55,6 +56,8 @@ _PAGE: Final = 2_000
 """The most entries sent at once."""
 _LOOK_S: Final = 0.2
 """Seconds between two looks at the journal: SQLite does not signal what other processes write."""
+_SELDOM: Final = 5
+"""At every fifth look, it is looked for what runs wait for, and which can go on."""
 _SKEW_S: Final = 5.0
 """By how much the clocks of processes that write a journal may differ."""
 _ENTRIES: Final = 200
@@ -105,10 +108,14 @@ class RunsTab(Tab):
         looks.start()
 
     def _poll(self, closed: threading.Event) -> None:
+        looks = itertools.count()
         while not closed.wait(_LOOK_S):
-            if self._hub.feed.is_watched:
-                with suppress(MoothallError):  # a page gets the error when it loads the list
+            with suppress(MoothallError):  # a page gets the error when it loads the list
+                if self._hub.feed.is_watched:
                     self.refresh(whole=False)
+                if not next(looks) % _SELDOM:
+                    self._hub.look()
+                    self._jobs.go_on()
 
     def refresh(self, *, whole: bool = True) -> list[Outline]:
         """Return the outlines of all runs; publish what has changed since the last look.

@@ -48,6 +48,7 @@ class Studio(Served):
     def __init__(self, user: str = "User") -> None:
         super().__init__()
         self._given: Journal | str | PathLike[str] | None = None
+        self.person = user
         space = SpaceTab(self, user)
         self.user: StudioUser = space.user
         self.society: SocietyTab = SocietyTab(self)

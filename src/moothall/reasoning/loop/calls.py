@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"
+_LOOK_S: Final = 1.0
+"""Seconds between two looks whether a call that waits can go on beside others."""
 _NEVER_BEGUN: Final = "not executed: cancelled before it began"
 
 
@@ -121,14 +124,37 @@ class Calls(Executing):
         return result
 
     async def _run(self, place: int) -> None:
+        """Execute a call; one that waits goes on at once if its answer comes while others run."""
         step = ActionStep(self, place)
         call = partial(execute, self.agent, step, self.request)
-        try:
-            step._call.result = await chained(around_action(self, step), step, call)()
-        except Stop as stop:
-            self.ends.append(stop)
-            if stop.reason == "waiting":
-                step._call.waits = stop
+        while True:
+            self.under_way += 1
+            self.rests.clear()
+            try:
+                step._call.result = await chained(around_action(self, step), step, call)()
+                return
+            except Stop as stop:
+                ended = stop
+            finally:
+                self.under_way -= 1
+                if not self.under_way:
+                    self.rests.set()
+            if ended.reason != "waiting" or not await self._goes_on(step):
+                break
+            step._call.waits, step._call.asked = None, ()
+        self.ends.append(ended)
+        if ended.reason == "waiting":
+            step._call.waits = ended
+
+    async def _goes_on(self, step: ActionStep) -> bool:
+        """Return whether what a call waits for comes while others of its answer are under way."""
+        while self.under_way:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self.rests.wait()
+            if self.under_way and step._record is not None and await step._record.is_answered():
+                return True
+        return False
 
     def _end_as(self, step: ActionStep, result: dict[str, Any], ends: bool) -> None:
         """Give a call that was not executed, or was cut off, its result; record it if it ends."""

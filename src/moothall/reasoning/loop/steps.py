@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -70,6 +71,8 @@ class Executing:
     iteration: int
     keeps_refused: bool = True  # record the calls that the budget refused as ended
     ends: list[Stop] = field(default_factory=list)  # of the reply, once all calls have ended
+    under_way: int = 0  # how many calls neither have ended nor wait in the journal
+    rests: asyncio.Event = field(default_factory=asyncio.Event)  # none is under way
 
 
 class ModelStep:

@@ -2,3 +2,4 @@
 
 from moothall.studio.cards.cards import Cards as Cards
 from moothall.studio.cards.cards import PageDesk as PageDesk
+from moothall.studio.cards.cards import RunApprover as RunApprover

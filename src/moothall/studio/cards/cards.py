@@ -1,4 +1,8 @@
-"""Approvals, questions and decisions that wait for a person, as cards on every page."""
+"""Approvals, questions and decisions that wait for a person, as cards on every page.
+
+What this process waits for is a card until it is answered. So is what a run of the studio's journal
+waits for, in no process: its answer goes into the journal.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,11 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import Field
 
 from moothall.agents.person import in_words
-from moothall.approval import Always, ApprovalRequest, ChangedArgs, Question, Refused
+from moothall.approval import Always, ApprovalRequest, ChangedArgs, Later, Question, Refused
 from moothall.approval.decision import Decision
-from moothall.errors import CardGone, ConfigError, InvalidArguments
+from moothall.errors import CardGone, ConfigError, InvalidArguments, StateError
+from moothall.journal.entry import Wait
+from moothall.journal.journal import Journal
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
 from moothall.reasoning.events import (
     DECISIONS,
@@ -35,6 +41,8 @@ _TOLD: Final = ("agent", "action", "args", "sender", "fingerprint", "note")
 """What is told of a call, as it is in the request."""
 _MOST_ALWAYS: Final = 1_000
 """How many permissions for whole runs are kept: the last ones."""
+_OF_A_PAGE: Final = ("approval", "question")
+"""The waits of a journal that are cards; calls in doubt are decided in the tab Runs."""
 _GONE: Final = "card {} is not open: it was answered, or what asked has ended"
 
 
@@ -50,9 +58,9 @@ class Card:
     kind: str
     about: dict[str, Any]
     asked: float
-    loop: asyncio.AbstractEventLoop
-    answer: asyncio.Future[Any] = field(repr=False)
+    give: Callable[[Any], None] = field(repr=False)  # passes the answer on
     read: _Reader = field(repr=False)
+    wait: tuple[str, str] | None = None  # of the journal: the run, and the key of the wait
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as pages get it."""
@@ -83,9 +91,7 @@ class Cards:
         What a person has permitted always in this run is permitted at once, unless it has a note or
         values from outside.
         """
-        run = request.run_id
-        same = (run, request.agent, request.action)
-        if run is not None and not request.note and not request.outside and same in self._always:
+        if self.permits(request):
             return True
         about = {
             **more,
@@ -94,10 +100,19 @@ class Cards:
             "outside": list(request.outside),
             "editable": request.check is not None,
         }
-        answer = await self.ask("approval", about, _Approval(request).read)
-        if answer == _ALWAYS and run is not None:
+        return self._decision(request, await self.ask("approval", about, _Approval(request).read))
+
+    def permits(self, request: ApprovalRequest) -> bool:
+        """Return whether a person has permitted this action always in this run."""
+        same = (request.run_id, request.agent, request.action)
+        plain = request.run_id is not None and not request.note and not request.outside
+        return plain and same in self._always
+
+    def _decision(self, request: ApprovalRequest, answer: Any) -> Decision:
+        """Return what a page said as a decision, and keep what it permits always."""
+        if answer == _ALWAYS and request.run_id is not None:
             with self._guard:
-                self._always[same] = None
+                self._always[request.run_id, request.agent, request.action] = None
                 while len(self._always) > _MOST_ALWAYS:
                     self._always.pop(next(iter(self._always)))
         given = isinstance(answer, Refused | Always | ChangedArgs)
@@ -112,12 +127,17 @@ class Cards:
         """Show a card on every page, and wait for its answer, which `read` checks."""
         loop = asyncio.get_running_loop()
         number, answer = next(self._numbers), loop.create_future()
-        card = Card(number, kind, about, time.time(), loop, answer, read or _READ[kind])
-        with self._guard:
-            self._open[card.number] = card
-        self._feed.publish("card", card.to_json())
+
+        def give(value: Any) -> None:
+            try:
+                loop.call_soon_threadsafe(_set, answer, value)
+            except RuntimeError:
+                raise CardGone(f"card {number} is not open: its program has ended") from None
+
+        card = Card(number, kind, about, time.time(), give, read or _READ[kind])
+        self._show(card)
         try:
-            return await card.answer
+            return await answer
         except asyncio.CancelledError:
             with suppress(CardGone):
                 self._close(card.number, "withdrawn")
@@ -134,12 +154,61 @@ class Cards:
         except InvalidArguments as error:
             raise ConfigError(str(error)) from None
         value, said = card.read(**given)
+        if card.wait is not None:
+            card.give(value)  # it may be refused there: then the card stays
+            self._close(number, said)
+            return said
         self._close(number, said)
-        try:
-            card.loop.call_soon_threadsafe(_set, card.answer, value)
-        except RuntimeError:
-            raise CardGone(f"card {number} is not open: its program has ended") from None
+        card.give(value)
         return said
+
+    def look(self, journal: Journal, by: str) -> None:
+        """Show what runs of a journal wait for, and take away what they wait for no longer.
+
+        Args:
+            journal: the journal
+            by: the name in which answers are given
+        """
+        waits = {(each.run, each.key): each for each in journal.waiting(kind=_OF_A_PAGE)}
+        with self._guard:
+            known = {card.wait: card.number for card in self._open.values() if card.wait}
+        for wait in [each for each in known if each not in waits]:
+            with suppress(CardGone):
+                self._close(known[wait], "answered")
+        for at, each in waits.items():
+            if at not in known:
+                self._show(self._stored(each, journal, by))
+
+    def _stored(self, wait: Wait, journal: Journal, by: str) -> Card:
+        """Return the card of what a run waits for in the journal."""
+        agent = wait.path.rpartition("/")[2] or wait.agent  # a member of a group asks in its part
+        about: dict[str, Any] = {"agent": agent, "run": wait.run}
+        request: ApprovalRequest | None = None
+        if wait.kind == "question":
+            about["text"], read = wait.text, _question
+        else:
+            request = ApprovalRequest(
+                *(agent, wait.action, wait.args, agent, {}, wait.run, wait.thread, wait.text),
+                check=lambda args: None,  # the run checks them
+            )
+            about |= {name: getattr(request, name) for name in _TOLD}
+            about |= {"outside": [], "editable": True}
+            read = _Approval(request).read
+
+        def give(value: Any) -> None:
+            given = value if request is None else self._decision(request, value)
+            try:
+                journal.answer(wait.run, wait.key, given, by=by)
+            except StateError as late:
+                raise CardGone(str(late)) from late
+
+        at = (wait.run, wait.key)
+        return Card(next(self._numbers), wait.kind, about, wait.since, give, read, at)
+
+    def _show(self, card: Card) -> None:
+        with self._guard:
+            self._open[card.number] = card
+        self._feed.publish("card", card.to_json())
 
     def _close(self, number: int, said: str) -> None:
         """Take a card away. Raises CardGone: another page, or its asker, was faster."""
@@ -147,6 +216,31 @@ class Cards:
             if self._open.pop(number, None) is None:
                 raise CardGone(_GONE.format(number))
         self._feed.publish("card_gone", {"number": number, "said": said})
+
+
+class RunApprover:
+    """Has a run of the studio wait in its journal for the person at the page.
+
+    What cannot wait there, such as a call of an agent that has no run, is a card.
+
+    Args:
+        cards: the cards
+        **told: what else a card tells, such as the task
+    """
+
+    def __init__(self, cards: Cards, **told: str) -> None:
+        self._cards = cards
+        self._told = told
+
+    async def approve(self, request: ApprovalRequest) -> Decision:
+        """Permit what is permitted always, or have the run wait."""
+        if self._cards.permits(request):
+            return True
+        return Later() if request.waits_in else await self._cards.approve(request, **self._told)
+
+    async def answer(self, question: Question) -> str | Later:
+        """Have the run wait for the answer."""
+        return Later() if question.waits_in else await self._cards.answer(question)
 
 
 def _set(answer: asyncio.Future[Any], value: Any) -> None:
