@@ -246,7 +246,6 @@ def test_act_run_is_paused_steered_and_stopped(
         expect(page.get_by_text("holds before its next call")).to_be_visible()
         before = len(server.requests)
         permit(page)
-        expect(steps(page)).to_contain_text("wrote 10 bytes")
         page.get_by_label("Tell the agent").fill("Stay with plain text")
         page.get_by_label("Tell the agent").press("Enter")
         page.get_by_label("Tell the agent").fill("and be brief")
@@ -257,6 +256,7 @@ def test_act_run_is_paused_steered_and_stopped(
         expect(page.get_by_text("Sent when it continues: Stay with plain text")).to_be_visible()
         assert len(server.requests) == before
         page.get_by_role("button", name="Continue", exact=True).click()
+        expect(steps(page)).to_contain_text("wrote 10 bytes")
         expect(steps(page)).to_contain_text("Stay with plain text")
         expect(page.get_by_text("Sent when it continues")).to_have_count(0)
         for _ in range(before + 1):

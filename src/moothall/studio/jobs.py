@@ -44,12 +44,13 @@ _ENDS_S = 20.0
 
 @dataclass
 class _Job:
-    """One background run, on its own event loop and thread."""
+    """One background run, on its own event loop and thread; while it waits it has neither."""
 
     run_id: str
     order: _Order
     told: list[str]  # messages that it gets when it continues
     state: str = "running"
+    waits: bool = False  # in the journal, for an answer
     resumed: asyncio.Event = field(default_factory=asyncio.Event)
     agent: Any = None
     loop: Any = None
@@ -87,12 +88,14 @@ class Jobs:
         without_keys(order)
         run_id = run_id or secrets.token_hex(8)
         with self._starting:
-            if run_id in self._jobs:
+            before = self._jobs.get(run_id)
+            if before is not None and not before.waits:
                 raise ConfigError(f"run {run_id!r} is under way already")
             job = _Job(run_id, order, self._told.setdefault(run_id, []))
             if text:
                 job.told.append(text)
             job.resumed.set()
+            self._hub.stopped.discard(run_id)
             in_thread(f"moothall-{run_id}", partial(self._run, job))
         return run_id
 
@@ -134,7 +137,9 @@ class Jobs:
         """
         now, journal = time.monotonic(), self._hub.journal
         for run_id in journal._waits_for.due():
-            if run_id in self._jobs or self._again.get(run_id, now) > now:
+            job = self._jobs.get(run_id)
+            is_held = job is not None and (not job.waits or job.state == "paused")
+            if is_held or run_id in self._hub.stopped or self._again.get(run_id, now) > now:
                 continue
             self._again[run_id] = now + _AGAIN_S
             run = journal.run(run_id)
@@ -154,7 +159,11 @@ class Jobs:
         if run_id not in self._jobs and cancel_run(run_id):
             return
         job = self._job(run_id)
-        self._become(job, "stopping", job.task.cancel)
+        if job.waits:
+            self._hub.stopped.add(run_id)
+            self._ended(job, "waiting", "")
+        else:
+            self._become(job, "stopping", job.task.cancel)
 
     def pause(self, run_id: str) -> None:
         """Pause an act run before its next call of a model or a tool; its time limit runs on."""
@@ -194,7 +203,7 @@ class Jobs:
 
     def close(self) -> None:
         """Cancel all runs, and wait until they have ended; they can be resumed later."""
-        jobs = list(self._jobs.values())
+        jobs = [job for job in self._jobs.values() if not job.waits]
         for job in jobs:
             self._become(job, "stopping", job.task.cancel)
         for job in jobs:
@@ -210,12 +219,15 @@ class Jobs:
         if job.state != "stopping":
             job.state = state
             self._hear(job)
+            if job.waits:
+                change()
+                return
             with suppress(RuntimeError):  # the run has just ended
                 job.loop.call_soon_threadsafe(change)
 
     def _hear(self, job: _Job) -> None:
         """Give the agent its messages if the run is not paused, and publish the run's state."""
-        if job.state == "running" and job.told:
+        if job.state == "running" and job.told and not job.waits:
             job.agent.interrupt("\n\n".join(job.told))
             job.told.clear()
         if job.run_id in self._jobs:
@@ -247,10 +259,17 @@ class Jobs:
         except Exception as error:
             reason, text = "error", str(error) or type(error).__name__
             logger.error("run %r failed", run_id, exc_info=error)
-        del self._jobs[run_id]
         if reason == "waiting":
+            job.waits = True
+            job.told[:0] = job.agent._kept.default.hear()  # what it has not heard
+            job.agent = job.loop = job.task = job.thread = None
             with suppress(MoothallError):  # its card comes at the next look
                 self._hub.look()
+        else:
+            self._ended(job, reason, text)
+
+    def _ended(self, job: _Job, reason: str, text: str) -> None:
+        del self._jobs[job.run_id]
         told = {**job.to_json(), "state": "ended", "reason": reason, "text": text}
         self._hub.feed.publish("job", told)
 

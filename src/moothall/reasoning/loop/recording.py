@@ -307,6 +307,7 @@ def park(run: Any, answer: Answer) -> None:
 
     If its thread goes on meanwhile, that shows what waits in place of the results.
     """
+    run.thread.unheard.extend(run._steering.leave())  # it is heard once the turn has ended
     if not run.record.noted:
         return  # it waits as before
     waits = {place: call.waits for place, call in enumerate(answer.calls) if call.waits}
@@ -326,7 +327,10 @@ def park(run: Any, answer: Answer) -> None:
 async def show_open(
     agent: RecordedAgent, request: ReplyRequest, record: Record[Any], memory: Memory
 ) -> None:
-    """Have the memory of a thread show the open calls of its other runs, which wait."""
+    """Have the memory of a thread show the open calls of its other runs, which wait.
+
+    A memory that has nothing of such a run is that of another conversation without a name.
+    """
     thread = request.state
     for run_id, last in record.run.parked:
         if thread.parked.get(run_id, 0) >= last:
@@ -338,7 +342,8 @@ async def show_open(
             continue
         try:
             other: Record[LoopState] = Record(part, LoopState)
-            if other.state is None:
+            if other.state is None or not _has_seen(memory, other):
+                thread.parked[run_id] = last
                 continue
             if messages := other.state.open.get("messages"):
                 for message in messages:
@@ -351,3 +356,10 @@ async def show_open(
             thread.parked[run_id] = part.run.place[0]
         finally:
             part.close()
+
+
+def _has_seen(memory: Memory, record: Record[Any]) -> bool:
+    """Return whether a memory has messages of a run, as one in a file may have."""
+    told = getattr(memory, "_told", ())
+    in_file = getattr(memory, "_in_file", False)
+    return in_file or record.key in told or _OFFSETS.get(memory, record.key) > 0

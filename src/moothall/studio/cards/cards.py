@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias
@@ -162,14 +162,16 @@ class Cards:
         card.give(value)
         return said
 
-    def look(self, journal: Journal, by: str) -> None:
+    def look(self, journal: Journal, by: str, without: Container[str] = ()) -> None:
         """Show what runs of a journal wait for, and take away what they wait for no longer.
 
         Args:
             journal: the journal
             by: the name in which answers are given
+            without: the runs of which nothing is shown
         """
-        waits = {(each.run, each.key): each for each in journal.waiting(kind=_OF_A_PAGE)}
+        found = journal.waiting(kind=_OF_A_PAGE)
+        waits = {(each.run, each.key): each for each in found if each.run not in without}
         with self._guard:
             known = {card.wait: card.number for card in self._open.values() if card.wait}
         for wait in [each for each in known if each not in waits]:
