@@ -121,6 +121,31 @@ def test_the_route_with_a_token_lists_what_waits_and_takes_answers(
     live(company, work)
 
 
+def test_callers_of_a_company_answer_for_others_only_if_the_file_says_so(
+    folder: Path, make_company: MakeCompany
+) -> None:
+    (folder / "program.py").write_text(AGENTS)
+    callers = "{ada: {token: '${ADA}', approves: true}, bob: {token: '${BOB}'}}"
+    http = f"http: {{listen: '127.0.0.1:0', callers: {callers}}}\n"
+    company = make_company(COMPANY + http, ADA="of ada", BOB="of bob")
+
+    async def work(me: Agent) -> None:
+        agent: Any = company.agents["Clerk"]
+        assert (await agent.reply("Pay.", run_id="r")).stop_reason == "waiting"
+        for secret, code in (("of bob", 403), ("of eva", 401), ("of ada", 200)):
+            status, found = await asyncio.to_thread(sent, company.port, secret)
+            assert status == code
+        body = {"run": "r", "key": found["waiting"][0]["key"], "value": True}
+        assert (await asyncio.to_thread(sent, company.port, "of bob", body))[0] == 403
+        assert (await asyncio.to_thread(sent, company.port, "of ada", body))[0] == 200
+        with Journal(folder / "runs.db") as office:
+            await until(lambda: office.run("r").state == "done")
+            assert [each.id for each in office.runs(decided_by="ada")] == ["r"]
+            assert office.runs(decided_by="bob") == []
+
+    live(company, work)
+
+
 def test_a_firing_waits_and_ends_with_its_reply(folder: Path, make_company: MakeCompany) -> None:
     (folder / "program.py").write_text(AGENTS)
     company = make_company(

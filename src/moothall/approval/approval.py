@@ -42,18 +42,18 @@ logger: logging.Logger = logging.getLogger("moothall.approval")
 
 
 class Asked(NamedTuple):
-    """What a run asks about one of its calls, besides the call itself."""
+    """What a run adds to the approval request for one of its calls."""
 
     action: str
     args: dict[str, Any]
-    note: str = ""  # the question about its values
-    outside: tuple[str, ...] = ()  # these values
-    check: Check | None = None  # of other arguments
-    waits_in: str | None = None  # the run, in a journal, that may wait for the decision
+    note: str = ""  # which of the arguments come from outside
+    outside: tuple[str, ...] = ()  # these, as `action.parameter=value`
+    check: Check | None = None  # checks other arguments, for `ChangedArgs`
+    waits_in: str | None = None  # the run, in a journal, that can wait for the decision
 
 
 ASKED: ContextVar[Asked | None] = ContextVar("moothall_asked", default=None)
-"""What the run that goes on in this context asks."""
+"""What the run of this context adds to the approval request for the call at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,14 +267,16 @@ class CallbackApprover:
 
 
 class Waiting:
-    """Has each approval, and each question to a person, wait in the journal for its answer.
+    """An approver for people who answer later: the run waits in its journal until they do.
 
-    `journal.answer`, `moothall approvals` and `moothall answer` give the answers, from any process.
+    They answer by `journal.answer`, `moothall approvals` or `moothall answer`, in any process.
+    Without a journal, it refuses.
 
     Args:
-        until: seconds, or a timedelta, after which a request counts as refused; never by default
-        remind: seconds, or a timedelta, between reminders; none by default
-        who: the names of those who may answer; anybody by default
+        until: how long a request waits before it counts as refused: seconds or a timedelta; None
+            for ever
+        remind: how often somebody is reminded: seconds or a timedelta; None never
+        who: the names of those who may answer; empty for anybody
 
     Raises:
         ConfigError: an argument is not valid
@@ -292,11 +294,11 @@ class Waiting:
         self.who: tuple[str, ...] = names_of(who)
 
     def approve(self, request: ApprovalRequest) -> Later:
-        """Return that the decision comes later."""
+        """Have the run wait for the decision."""
         return Later(until=self.until, remind=self.remind, who=self.who)
 
     def answer(self, question: Question) -> Later:
-        """Return that the answer comes later."""
+        """Have the run wait for the answer."""
         return Later(until=self.until, remind=self.remind, who=self.who)
 
 

@@ -1,4 +1,4 @@
-"""Results that come later: what an action returns, and an approver whose decision comes later."""
+"""`Later`: what an action returns if its result comes later, and an approver that decides later."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from moothall.errors import ConfigError
 from moothall.jsonvalue import NotJSON, to_json
 
 Moment: TypeAlias = float | timedelta | datetime
-"""Seconds or a timedelta from now on, or a date and time: without a zone, the local one."""
+"""Seconds or a timedelta from now on; or a datetime, in local time if it has no zone."""
 
 _NONE: Final[Any] = object()
 _MOST_S: Final = 1e10
 _KEY_CHARS: Final = 255
 _HASH: Final = re.compile("[0-9a-f]{64}")
-"""The keys of approvals and questions, which nobody can answer before they are asked."""
+"""The keys of approvals and questions: an answer that comes before such a one is refused."""
 
 
 class Later(BaseException):
-    """The result of an action comes later; the action returns or raises it.
+    """Says that a result comes later: an action returns or raises it, an approver returns it.
 
-    The reply then ends with the reason `waiting`, and its run waits in the journal, without a
-    task or a place in the process. `journal.answer(run_id, key, value)` gives the result, from any
-    process. With `until=` alone the action's result is None at that moment. An approver that
-    returns `Later()` decides by `journal.answer`.
+    The reply ends with the reason `waiting`, and the run waits in its journal: it has no task and
+    no place in the process. `journal.answer(run_id, key, value)` gives the result, in any process;
+    then the run is resumed. `Later(until=…)` without a key waits for that moment, and its result is
+    None. The key of an approval is its hash: an approver gives none.
 
-    It is no `Exception`, so that an action's own `except Exception` does not stop it.
+    It is a `BaseException`, so `except Exception` in an action does not catch it.
 
     Args:
-        key: names the result; unique in its run
+        key: the name of the result, unique in its run
         until: when the wait is over: seconds or a timedelta from now on, or a datetime
-        default: the result if nothing has come until then; without it, that is an error
-        remind: seconds, or a timedelta, after which whoever may answer is reminded, again and again
-        who: the names of those who may answer; anybody by default
-        text: what is waited for, in words
+        default: the result if none has come by then; without a default, that is an error
+        remind: how often somebody is reminded: seconds or a timedelta; None never
+        who: the names of those who may answer; empty for anybody
+        text: what the run waits for, in words
 
     Raises:
         ConfigError: an argument is not valid

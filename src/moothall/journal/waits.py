@@ -306,6 +306,16 @@ class Waits:
             found.append(len(set(numbers).difference(self._runs.taken(numbers))))
         return found[0], found[1]
 
+    def newest(self) -> tuple[int, float]:
+        """Return how much waits, and when the last was asked: both change with what waits."""
+        query = (
+            "SELECT count(*), coalesce(max(since), 0) FROM waits "
+            "WHERE NOT taken AND value IS NULL AND place > 0"
+        )
+        with self._file.reading() as db:
+            count, since = db.execute(query).fetchone()
+        return int(count), float(since)
+
     def counts(self) -> dict[tuple[str, str], int]:
         """Return how much waits, by agent and kind."""
         query = (

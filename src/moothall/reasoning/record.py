@@ -9,7 +9,6 @@ step that has ended returns its recorded result and calls nothing.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import MISSING, fields
@@ -158,9 +157,7 @@ class Record(ReadRecord[S]):
             raise
         except Exception as error:
             if isinstance(error, Stop) and error.reason == "waiting":
-                self._steps.setdefault(key, past)
-                for each in step.noted:  # it may be called again while this process works on it
-                    self._take_step(*each, time.time())
+                step.rests()
             else:
                 step.end("failed", {"error": f"{type(error).__name__}: {error}"})
             raise

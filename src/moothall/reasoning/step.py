@@ -74,7 +74,7 @@ class Step:
         self._charged: Callable[[], Mapping[str, Any]] | None = None
         self._beside = beside
         self._took = False
-        self.noted: list[tuple[str, dict[str, Any]]] = []  # what it recorded of itself
+        self._noted: list[tuple[str, dict[str, Any]]] = []  # what it recorded of itself
         self.begun: bool = False  # whether its effect has begun
         self.past = past
         # The arguments with which it began before the run was cut off: they hold.
@@ -182,6 +182,12 @@ class Step:
         self.past.answers[wait] = found
         return found
 
+    def rests(self) -> None:
+        """Keep what it has recorded: it may be called again while this process has the run."""
+        self._record._steps.setdefault(self._key, self.past)
+        for each in self._noted:
+            self._record._take_step(*each, time.time())
+
     async def is_answered(self) -> bool:
         """Return whether what it waits for has come, or its time is over."""
         last = next(reversed(self.past.asked), None)
@@ -189,7 +195,7 @@ class Step:
 
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
         self._record.note(kind, data)
-        self.noted.append((kind, data))
+        self._noted.append((kind, data))
 
     async def _row(self, wait: str) -> Answer | bool:
         run: OpenRun = self._record.run

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias
@@ -39,6 +39,8 @@ _ALWAYS: Final = "always"
 _REASON: Final = 2_000
 _TOLD: Final = ("agent", "action", "args", "sender", "fingerprint", "note")
 """What is told of a call, as it is in the request."""
+_MOST_STORED: Final = 500
+"""How many waits of a journal are cards at a time: the oldest."""
 _MOST_ALWAYS: Final = 1_000
 """How many permissions for whole runs are kept: the last ones."""
 _OF_A_PAGE: Final = ("approval", "question")
@@ -78,6 +80,7 @@ class Cards:
         self._open: dict[int, Card] = {}
         self._numbers = itertools.count(1)
         self._guard = guard()
+        self._looked: tuple[Any, ...] | None = None  # what waited at the last look
         self._always: dict[tuple[str | None, str, str], None] = {}
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -162,7 +165,7 @@ class Cards:
         card.give(value)
         return said
 
-    def look(self, journal: Journal, by: str, without: Container[str] = ()) -> None:
+    def look(self, journal: Journal, by: str, without: Iterable[str] = ()) -> None:
         """Show what runs of a journal wait for, and take away what they wait for no longer.
 
         Args:
@@ -170,7 +173,10 @@ class Cards:
             by: the name in which answers are given
             without: the runs of which nothing is shown
         """
-        found = journal.waiting(kind=_OF_A_PAGE)
+        now = (journal.path, *journal._waits_for.newest(), frozenset(without))
+        if now == self._looked:
+            return
+        found = journal.waiting(kind=_OF_A_PAGE)[:_MOST_STORED]
         waits = {(each.run, each.key): each for each in found if each.run not in without}
         with self._guard:
             known = {card.wait: card.number for card in self._open.values() if card.wait}
@@ -180,14 +186,16 @@ class Cards:
         for at, each in waits.items():
             if at not in known:
                 self._show(self._stored(each, journal, by))
+        self._looked = now
 
     def _stored(self, wait: Wait, journal: Journal, by: str) -> Card:
         """Return the card of what a run waits for in the journal."""
         agent = wait.path.rpartition("/")[2] or wait.agent  # a member of a group asks in its part
         about: dict[str, Any] = {"agent": agent, "run": wait.run}
         request: ApprovalRequest | None = None
+        read: _Reader = _question
         if wait.kind == "question":
-            about["text"], read = wait.text, _question
+            about["text"] = wait.text
         else:
             request = ApprovalRequest(
                 *(agent, wait.action, wait.args, agent, {}, wait.run, wait.thread, wait.text),
