@@ -16,7 +16,7 @@ from company.conftest import until
 from doors.a2a_calls import BOUGHT, asked, call, data, plain, rpc, shop, started, state
 from doors.conftest import client, serving
 from doors.test_ag_ui import run, user
-from moothall import Journal, ReActAgent, ScriptedModel, Waiting
+from moothall import DualActAgent, Journal, ReActAgent, ScriptedModel, Waiting
 from moothall.doors import asgi
 
 Serve = Callable[[Any], str]
@@ -91,6 +91,30 @@ def test_a2a_subscriber_of_a_task_that_waits_joins_it_again(serve: Serve, tmp_pa
         told = rpc(url, "SubscribeToTask", {"id": wait.run})
         last = told[-1].get("statusUpdate") or told[-1]["task"]
         assert state(last) == "TASK_STATE_COMPLETED"
+
+
+def test_a2a_member_of_a_group_asks_in_its_name_and_goes_on_at_the_next_server(
+    tmp_path: Path,
+) -> None:
+    accepts = '{"action": "TERMINATE", "new_instruction": "", "reasoning": "good"}'
+
+    def made(journal: Journal) -> DualActAgent:
+        clerk = shop(PAY, call("ask"), "Red tea.", id="clerk")
+        boss = ReActAgent("boss", ScriptedModel([accepts]))
+        group = {"human": boss, "reactive": clerk, "first": "reactive"}
+        return DualActAgent(id="shop", journal=journal, **group)
+
+    with Journal(tmp_path / "runs.db") as journal:
+        with serving(asgi(made(journal))) as url:
+            task = started(url, "Buy.")
+            assert (asked(task)["agent"], asked(task)["action"]) == ("clerk", "buy")
+        with serving(asgi(made(journal))) as url:
+            permit = {"approval": asked(task)["approval"], "permit": True}
+            sent = rpc(url, "SendMessage", data(permit, taskId=task["id"]))["result"]["task"]
+            assert asked(sent)["text"] == "What colour?"
+            ended = started(url, "red", taskId=task["id"])
+            assert ended["artifacts"][0]["parts"][0]["text"] == "Red tea."
+        assert BOUGHT == ["tea"]
 
 
 # -- AG-UI -----------------------------------------------------------------------------------------

@@ -125,8 +125,10 @@ class Tasks:
 
     def _over(self, task: Task) -> None:
         """Drop a task whose run rests; from now on its state is read from the journal."""
+        if self._tasks.get(task.id) is not task:
+            return  # it has gone on already
         if task.state not in TERMINAL:
-            self._tasks.pop(task.id, None)
+            del self._tasks[task.id]
         if task.state == INPUT_REQUIRED:
             self._parked[task.id] = task.agent, task.sender
 
@@ -213,7 +215,7 @@ class Tasks:
         except StateError as late:
             raise Fault("UNSUPPORTED_OPERATION", str(late)) from late
         found = await _in_thread(found_in, agent, journal, id)
-        task = self._tasks.get(id)
+        task = self.live(agent, sender, id)
         if task is None:
             if found is None:  # another process goes on with it
                 raise Fault("UNSUPPORTED_OPERATION", "the answer is kept: get the task by GetTask")
@@ -243,7 +245,9 @@ class Tasks:
     def live(self, agent: str, sender: str, id: str) -> Task | None:
         """Return a caller's task of this process, or None."""
         task = self._tasks.get(id)
-        return task if task is not None and is_of(id, agent, sender) else None
+        if task is None or task.rests or not is_of(id, agent, sender):
+            return None
+        return task
 
     async def get(
         self, agent: str, sender: str, id: str, history: int | None = None

@@ -85,6 +85,11 @@ class Task:
             history,
         )
 
+    @property
+    def rests(self) -> bool:
+        """Whether its run waits in the journal, or is in doubt: it has no part in it any more."""
+        return self.state == INPUT_REQUIRED and not self.asking.open
+
     def read(self) -> asyncio.Queue[dict[str, Any] | None]:
         """Return a queue that gets each update from now on, and None after the last one."""
         queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
