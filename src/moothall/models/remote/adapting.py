@@ -29,8 +29,8 @@ _NO_NAME = re.compile(
 )
 _SIGNATURE = re.compile("missing.{0,40}thought_?signature", re.I)
 _REASONING = re.compile(
-    r"(?:reasoning_content|thinking).{0,80}(?:must be|missing|required)"
-    "|missing.{0,40}reasoning_content",
+    "reasoning_content.{0,80}(?:must be|missing|required)|missing.{0,40}reasoning_content"
+    "|thinking.{0,80}must be passed back",
     re.I,
 )
 _BLIND = re.compile(
