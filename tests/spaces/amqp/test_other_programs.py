@@ -7,7 +7,6 @@ import queue
 from collections.abc import Iterator
 from typing import Any
 
-import paho.mqtt.client as mqtt
 import pika
 import pytest
 from benchmarks.broker import Broker
@@ -99,6 +98,8 @@ def test_amqp_stranger_asks_and_is_asked(
 
 @pytest.mark.long  # a broker with the plugin takes four times as long to start
 def test_mqtt_client_sends_and_gets_the_answer_on_its_topic() -> None:
+    from paho.mqtt import client as mqtt
+
     port, came = free_port(), queue.Queue[Any]()
     settings = {"mqtt.listeners.tcp.1": f"127.0.0.1:{port}", "mqtt.exchange": "moothall"}
     with (
