@@ -58,7 +58,7 @@ def prune(journal: str | None, older: float, keep: int, as_json: bool) -> int:
 def compact(journal: str | None) -> int:
     """Write the journal anew: smaller, and with nothing of what was deleted.
 
-    Processes that write to it go on meanwhile; it takes about a minute for a gigabyte.
+    Processes that write to it go on meanwhile. It takes as much room on the disk again.
 
     \b
     Example:
