@@ -445,15 +445,15 @@ def test_handing_over_is_offered_for_the_turn_alone() -> None:
         return say("ok")
 
     registry = ActionRegistry()
-    registry.register(Talker.__init__)
+    registry.register(say)
     ann = ReActAgent("Ann", ScriptedModel([look, look]), actions=registry)
     bob = ReActAgent("Bob", ScriptedModel([look]), actions=registry)
     talk = Conversation([ann, bob], HandOver("Ann", about={"Bob": "knows birds"}))
     talk.reply_sync("go")
     assert ann.actions is registry
-    assert [each.name for each in registry.get_actions()] == ["__init__"]
+    assert [each.name for each in registry.get_actions()] == ["say"]
     ann.reply_sync("again")
-    assert offered == [["__init__", "hand_over"], ["__init__"]]
+    assert offered == [["say", "hand_over"], ["say"]]
 
 
 def test_the_action_says_to_whom_one_may_hand_over() -> None:
