@@ -5,7 +5,7 @@ A memory keeps them in one field of the message; the loop and a journal keep the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -77,8 +77,3 @@ def bare(message: dict[str, Any]) -> dict[str, Any]:
     if _KEYS.isdisjoint(message):
         return message
     return {key: value for key, value in message.items() if key not in _KEYS}
-
-
-def sources_in(marks: Iterable[Marks]) -> Iterable[str]:
-    """Yield the outside sources that marks name."""
-    return (source for each in marks for source in each.sources)
