@@ -209,6 +209,16 @@ def test_summarizing_memory_copies_items_in_and_out() -> None:
     assert memory.get_memories() == [call("1")]
 
 
+def test_notes_leave_out_what_they_have_of_the_example_in_their_own_prompt() -> None:
+    def note(messages: list[Any], actions: Any) -> str:
+        example = re.findall(r"^- .*", messages[0]["content"], re.MULTILINE)
+        return "\n".join([*map(str.title, example), "- run 3 failed"])
+
+    memory = SummarizingMemory(ScriptedModel(note), 400, 100)
+    talk(memory, *[said("x" * 76)] * 20)
+    assert memory.summary == "- run 3 failed"
+
+
 def test_summarizing_memory_counts_equal_messages_separately() -> None:
     memory = SummarizingMemory(ScriptedModel(["notes"] * 9), 400, 100)
     item = said("x" * 76)

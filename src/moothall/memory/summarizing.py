@@ -41,6 +41,7 @@ Notes:
 - the Zorp needs 14 planks by Friday
 - Quill has 10 planks, at 3 crowns each
 - open: 4 more planks"""
+_EXAMPLE = {line.casefold() for line in _INSTRUCTION.splitlines() if line.startswith("- ")}
 _NO_COPY = "Do not copy the conversation: write short facts."
 _REQUEST = "Write the notes, in at most {words} words.\nNotes:"
 
@@ -307,6 +308,9 @@ class SummarizingMemory(TokenBoundedMemory):
             text = (await self._model.complete(prompt)).text.strip()
             if copied_stretch(text, [record, _INSTRUCTION]):
                 raise ModelError("the summary is a copy of the conversation")
+        # A small model may take the example's facts for some of the conversation.
+        lines = [line for line in text.splitlines() if line.strip().casefold() not in _EXAMPLE]
+        text = "\n".join(lines).strip()
         if not text:
             raise ModelError("the summary is empty")
         if self._count(text) <= self._summary_tokens:
