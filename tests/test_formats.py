@@ -147,7 +147,7 @@ def test_messages_of_the_wire_are_read() -> None:
     ("name", "opens", "error"),
     (
         ("journal-6.db", Journal, JournalError),
-        ("memory-2.db", SQLiteMemory, MemoryFileError),
+        ("memory-3.db", SQLiteMemory, MemoryFileError),
         ("inbox-1.db", Inbox, InboxError),
     ),
 )

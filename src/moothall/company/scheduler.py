@@ -289,7 +289,7 @@ class Scheduler:
     def _is_paused(self, call: Call) -> bool:
         try:
             return self.journal.run(paused_id(call.name)).state == "waiting"
-        except NoSuchRun:
+        except (NoSuchRun, JournalError):  # without a journal nothing fires
             return False
 
     async def _known_since(self, call: Call) -> datetime:

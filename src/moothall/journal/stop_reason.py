@@ -70,5 +70,5 @@ ANSWERED: Final = frozenset(reason for reason, means in REASONS.items() if means
 ELSEWHERE: Final = "elsewhere"
 """The state of a run that may go on in the journal that it was copied from, or moved to."""
 
-STATES: Final = (*dict.fromkeys(("running", "waiting", "stopped", ELSEWHERE, *REASONS)),)
+STATES: Final = (*dict.fromkeys(("running", "waiting", "stopped", *REASONS, ELSEWHERE)),)
 """The states of a run. An orchestrator of a user's own may record others as its end."""
