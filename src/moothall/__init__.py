@@ -6,23 +6,26 @@ is first used.
 
 from __future__ import annotations
 
-import importlib
 import sys
-from types import ModuleType
-from typing import Any
 
-from moothall.text import homes_of, lazily
+from moothall.lazily import homes_of, lazily
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 __getattr__, __dir__ = lazily(__name__)
 
 
-class _Package(ModuleType):
+class _Package(type(sys)):  # type: ignore[misc]  # `types` would be imported for it alone
     """Keeps the name `action` for the decorator; importing the module would replace it."""
 
     @property
     def __all__(self) -> list[str]:
         """The public names that this installation has, for `from moothall import *`."""
+        import importlib
+
         homes = homes_of(__name__)
         try:
             importlib.import_module("moothall.society.arrays")
@@ -33,10 +36,12 @@ class _Package(ModuleType):
     @property
     def action(self) -> Any:
         """The `@action` decorator."""
+        import importlib
+
         return importlib.import_module("moothall.action").action
 
     @action.setter
-    def action(self, module: ModuleType) -> None:
+    def action(self, module: Any) -> None:
         """Ignore the module, which the import system assigns."""
 
 

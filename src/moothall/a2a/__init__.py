@@ -1,5 +1,5 @@
 """Agents behind the A2A protocol, version 1.0. Loaded on first use."""
 
-from moothall.text import lazily
+from moothall.lazily import lazily
 
 __getattr__, __dir__ = lazily(__name__)

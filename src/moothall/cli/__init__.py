@@ -1,7 +1,11 @@
 """The commands."""
 
-from collections.abc import Sequence
-from typing import NoReturn
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
 
 
 def start(args: Sequence[str] | None = None) -> NoReturn:

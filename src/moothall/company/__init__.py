@@ -1,5 +1,5 @@
 """Companies: the agents of a file, supervised, with schedules, health and metrics."""
 
-from moothall.text import lazily
+from moothall.lazily import lazily
 
 __getattr__, __dir__ = lazily(__name__)

@@ -1,5 +1,5 @@
 """MCP servers as agents. Loaded on first use; needs the extra `mcp`."""
 
-from moothall.text import lazily
+from moothall.lazily import lazily
 
 __getattr__, __dir__ = lazily(__name__)

@@ -1,5 +1,5 @@
 """Research: plan, research, update, narrate, evaluate, until the objectives are understood."""
 
-from moothall.text import lazily
+from moothall.lazily import lazily
 
 __getattr__, __dir__ = lazily(__name__)

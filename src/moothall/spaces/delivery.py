@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from moothall.agent import CURRENT, Agent
 from moothall.errors import RequestError
 from moothall.message import REPLYING, Envelope
-from moothall.posting import Pending
+from moothall.messaging import Pending
 from moothall.provenance import union
 from moothall.spaces.loop import LoopThread
 

@@ -19,7 +19,7 @@ from moothall.errors import InvalidArguments, RequestError
 from moothall.jsonvalue import copy_json, weight
 from moothall.message import BROADCAST as EVERYONE
 from moothall.message import Envelope, Nested, address
-from moothall.posting import Pending
+from moothall.messaging import Pending
 from moothall.spaces.delivery import (
     ANSWER,
     BROADCAST,

@@ -1,8 +1,6 @@
 """Text for people: lines for a terminal, errors and logs, and what a notebook shows."""
 
 from moothall.text.copies import copied_stretch as copied_stretch
-from moothall.text.lazily import homes_of as homes_of
-from moothall.text.lazily import lazily as lazily
 from moothall.text.words import counted as counted
 from moothall.text.words import cut as cut
 from moothall.text.words import error_message as error_message
