@@ -222,7 +222,9 @@ def test_runs_are_found_by_a_state_of_a_users_own_orchestrator(journal: Journal)
 
     asyncio.run(run())
     assert ids(journal, state=["postponed", "done"]) == ["R"]
-    with pytest.raises(ConfigError, match=r"state= must be running, .*, elsewhere or postponed, got"):
+    with pytest.raises(
+        ConfigError, match=r"state= must be running, .*, elsewhere or postponed, got"
+    ):
         journal.runs(state="postpond")
 
 
