@@ -136,6 +136,7 @@ def test_messages_of_the_wire_are_read() -> None:
         "call_chain": ("a", "b"),
         "timeout": 30,
         "deliveries": 0,
+        "heard": None,
     }
     assert permission is None
     answer = wire.Outbound.unpack(json.dumps(found["answer"]).encode())

@@ -79,6 +79,30 @@ def test_a2a_callers_with_twenty_open_questions_leave_the_agent_to_others_and_an
         assert journal.waiting(tasks[1]["id"]) == []
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a2a_caller_with_a_thousand_tasks_that_wait_begins_no_more_and_others_do(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        url = serve(asgi(shop(PAY, "Hello.", "Hello.", journal=journal)))
+        task = started(url, "Buy.")
+        sender = str(journal.run(task["id"]).thread).partition("/")[0]
+        clerk = shop(*[PAY] * 999, journal=journal, approver=Waiting())
+
+        async def wait() -> None:
+            for number in range(999):
+                await clerk.reply("Buy.", thread=f"{sender}/{number}")
+
+        asyncio.run(wait())
+        assert "answer one first" in rpc(url, "SendMessage", plain("Hi"))["error"]["message"]
+        other = rpc(url, "SendMessage", plain("Hi"), source="127.0.0.2")["result"]["task"]
+        assert state(other) == "TASK_STATE_COMPLETED"
+        rpc(url, "CancelTask", {"id": task["id"]})
+        again = rpc(url, "SendMessage", plain("Hi"))["result"]["task"]
+        assert state(again) == "TASK_STATE_COMPLETED"
+
+
 def test_a2a_subscriber_of_a_task_that_waits_joins_it_again(serve: Serve, tmp_path: Path) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         url = serve(asgi(shop(call("ask"), "Red it is.", journal=journal)))

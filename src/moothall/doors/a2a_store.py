@@ -59,7 +59,7 @@ logger: logging.Logger = logging.getLogger("moothall.doors")
 
 _MOST_LIVE, _MOST_OF_ONE, _MOST_ENDED = 1000, 100, 1000
 _MOST_PARKED: Final = 1000
-"""How many tasks of a caller may wait in journals."""
+"""How many tasks of a caller and an agent may wait in the journal."""
 
 
 class Tasks:
@@ -74,7 +74,6 @@ class Tasks:
         self._served = served
         self._has_token = has_token
         self._tasks: dict[str, Task] = {}
-        self._parked: dict[str, tuple[str, str]] = {}  # those that wait: their agents and senders
 
     # -- beginning and ending ----------------------------------------------------------------------
 
@@ -86,15 +85,16 @@ class Tasks:
             BudgetExceeded: the caller has spent its budget
         """
         self._served.check(self._caller(sender))
+        journal = journal_of(self._served.agents[agent])
+        if journal is not None:
+            waiting = await _in_thread(journal._waits_for.runs_below, agent, sender)
+            if waiting >= _MOST_PARKED:
+                text = f"{_MOST_PARKED} tasks wait for an answer: answer one first"
+                raise Fault("INTERNAL_ERROR", text)
         live = [each for each in self._tasks.values() if each.state not in TERMINAL]
         mine = sum(each.sender == sender for each in live)
         if len(live) >= _MOST_LIVE or mine >= _MOST_OF_ONE:
             raise Fault("INTERNAL_ERROR", "too many tasks are under way: wait until one has ended")
-        if self._waiting_of(sender) >= _MOST_PARKED:
-            await self._recount()
-            if self._waiting_of(sender) >= _MOST_PARKED:
-                text = f"{_MOST_PARKED} tasks wait for an answer: answer one first"
-                raise Fault("INTERNAL_ERROR", text)
         shared = bool(getattr(self._served.agents[agent], "shared", False))
         if shared and context not in ("", ONE_FOR_ALL):
             why = "this agent has one conversation with all callers: leave contextId out"
@@ -111,7 +111,6 @@ class Tasks:
         task = self._tasks[id] = Task(id, agent, sender, context, content, in_thread, caller)
         task.work = asyncio.create_task(task.run(self._served))
         task.work.add_done_callback(lambda work: self._over(task))
-        self._parked.pop(id, None)
         ended = [each for each in self._tasks.values() if each.state in TERMINAL]
         for each in ended[: max(0, len(ended) - _MOST_ENDED)]:
             del self._tasks[each.id]
@@ -129,32 +128,13 @@ class Tasks:
             return  # it has gone on already
         if task.state not in TERMINAL:
             del self._tasks[task.id]
-        if task.state == INPUT_REQUIRED:
-            self._parked[task.id] = task.agent, task.sender
-
-    def _waiting_of(self, sender: str) -> int:
-        return sum(each == sender for _, each in self._parked.values())
-
-    async def _recount(self) -> None:
-        """Forget the tasks that wait no longer: other processes may have gone on with them."""
-        waiting: set[str] = set()
-        for id in {agent for agent, _ in self._parked.values()}:
-            journal = journal_of(self._served.agents[id])
-            if journal is not None:
-                found = await _in_thread(partial(journal.waiting, agent=id))
-                waiting |= {each.run for each in found}
-        self._parked = {id: each for id, each in self._parked.items() if id in waiting}
 
     async def resume(self) -> None:
-        """Resume the tasks whose process was killed, and count those that wait."""
+        """Resume the tasks whose process was killed."""
         for id, agent in self._served.agents.items():
             if (journal := journal_of(agent)) is None:
                 continue
             try:
-                for each in await _in_thread(partial(journal.waiting, agent=id)):
-                    sender = (each.thread or "").partition("/")[0]
-                    if is_of(each.run, id, sender):
-                        self._parked[each.run] = id, sender
                 stopped = await _in_thread(self._stopped, id, journal)
             except JournalError as error:
                 log_failure(logger, f"agent {id!r}: its tasks do not go on", error)
@@ -237,7 +217,6 @@ class Tasks:
             await _in_thread(journal._waits_for.cancel, id, "the task was cancelled")
         except (RunHeld, StateError):  # it has just gone on
             return False
-        self._parked.pop(id, None)
         return True
 
     # -- finding -----------------------------------------------------------------------------------

@@ -316,6 +316,16 @@ class Waits:
             count, since = db.execute(query).fetchone()
         return int(count), float(since)
 
+    def runs_below(self, agent: str, thread: str) -> int:
+        """Return how many runs of an agent wait in the threads `THREAD/…`."""
+        query = (
+            "SELECT count(DISTINCT run) FROM waits "
+            "WHERE agent = ? AND substr(thread, 1, ?) = ? AND NOT taken"
+        )
+        with self._file.reading() as db:
+            (count,) = db.execute(query, (agent, len(thread) + 1, f"{thread}/")).fetchone()
+        return int(count)
+
     def counts(self) -> dict[tuple[str, str], int]:
         """Return how much waits, by agent and kind."""
         query = (
