@@ -41,7 +41,7 @@ _COMMANDS = {
     "resume": ("resume", "Resume a run that was stopped."),
     "runs": ("runs", "List, show, delete and move the runs of a journal."),
     "schedules": ("operate.schedules", "Pause and fire the schedules of a company."),
-    "serve": ("serving.serve", "Serve agents over RabbitMQ, or to MCP clients."),
+    "serve": ("serving.serve", "Serve agents over RabbitMQ, HTTP or MCP, or a company."),
     "studio": ("studio", "Serve a web page to chat, review and watch."),
     "simulate": ("run.simulate", "Simulate a town of citizens, or run an experiment."),
     "waiting": ("operate.waiting:waiting", "List what runs wait for."),
