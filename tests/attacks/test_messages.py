@@ -293,8 +293,6 @@ VALUES: dict[str, Any] = {
     "NaN": lambda: float("nan"),
     "infinity": lambda: float("inf"),
     "minus infinity": lambda: float("-inf"),
-    "bytes": lambda: b"bytes",
-    "bytearray": lambda: bytearray(b"bytes"),
     "complex": lambda: 1j,
     "object": object,
     "function": lambda: print,
@@ -388,7 +386,7 @@ def test_a_value_that_is_too_large_cannot_be_sent(me, receiver, way, case):
 
 
 @pytest.mark.parametrize("way", ("send args", "request meta", "ask"))
-@pytest.mark.parametrize("case", ("NaN", "bytes", "object", "set", "int key", "surrogate"))
+@pytest.mark.parametrize("case", ("NaN", "complex", "object", "set", "int key", "surrogate"))
 def test_the_error_tells_the_way_to_a_value_that_is_no_json(me, receiver, way, case):
     value = (VALUES | ONLY_RETURNED)[case]()
     with pytest.raises(InvalidMessage) as caught:
@@ -426,7 +424,7 @@ def test_a_value_that_is_no_json_cannot_be_returned(me, receiver, name, case):
 
 
 @pytest.mark.parametrize("name", ("give", "say"))
-@pytest.mark.parametrize("case", ("NaN", "bytes", "100,000 lists deep", "a dict in itself", "evil"))
+@pytest.mark.parametrize("case", ("NaN", "complex", "100,000 lists deep", "a dict in itself", "evil"))
 def test_a_value_that_is_no_json_is_an_error_to_a_send(me, receiver, name, case):
     receiver.given = VALUES[case]()
     args = {"content": "give"} if name == "say" else {}

@@ -331,7 +331,7 @@ def test_other_files_and_other_values_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         read_people(tmp_path / "people.parquet")
     (tmp_path / "latin.csv").write_bytes(b"id\n\xff\n")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="is not in UTF-8: save it so"):
         read_people(tmp_path / "latin.csv")
     for column, *wrong in (
         ("money", True, -1, 10**15 + 1),

@@ -50,6 +50,7 @@ class Action(Options):
     _help: Any = None
     _note: str = ""  # what whoever approves a call is told besides
     _named_values: bool = False  # whether it takes only values that its description lists
+    _unbound: bool = False  # whether it is the method of a class, which an agent can only ask for
     _resumes: Any = None  # the agent that it asks, whose own record goes on with a call cut off
     _gives_back: bool = True  # whether a result may be made of the arguments
     _finds: bool = False  # whether a result adds actions that the model can call next
@@ -86,10 +87,7 @@ class Action(Options):
         self._parameters = parameters
         if parameters is None:
             named = check_parameters(function, bound_to_self=False, where=where)
-            if named and named[0].name == "self":
-                raise DefinitionError(
-                    f"{where}: self is missing: give the method of an object, such as thing.{name}"
-                )
+            self._unbound = bool(named) and named[0].name == "self"
             check_guard(where, given, [each.name for each in named])
         else:
             self._check_parameters(parameters)

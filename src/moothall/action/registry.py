@@ -78,6 +78,9 @@ class ActionRegistry:
                 self.blocks = (*self.blocks, source)
         else:
             made = Action.of(action)  # type: ignore[arg-type]
+            if made._unbound:
+                text = f"self is missing: give the method of an object, such as thing.{made.name}"
+                raise DefinitionError(f"action {made.name!r}: {text}")
             self.actions[made.name] = made
 
     def _join(self, new: _Joining) -> _Joining:
