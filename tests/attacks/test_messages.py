@@ -424,7 +424,9 @@ def test_a_value_that_is_no_json_cannot_be_returned(me, receiver, name, case):
 
 
 @pytest.mark.parametrize("name", ("give", "say"))
-@pytest.mark.parametrize("case", ("NaN", "complex", "100,000 lists deep", "a dict in itself", "evil"))
+@pytest.mark.parametrize(
+    "case", ("NaN", "complex", "100,000 lists deep", "a dict in itself", "evil")
+)
 def test_a_value_that_is_no_json_is_an_error_to_a_send(me, receiver, name, case):
     receiver.given = VALUES[case]()
     args = {"content": "give"} if name == "say" else {}

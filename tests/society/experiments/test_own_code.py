@@ -309,6 +309,8 @@ def test_packages_installed_below_the_folder_of_an_experiment_are_imported_once(
     installed.mkdir(parents=True)
     for file in (installed / "__init__.py", installed / "part.py", tmp_path / "beside.py"):
         file.write_text(LOADED)
+    # A command that ran in this process before may have added the present folder.
+    monkeypatch.setattr(sys, "path", [*filter(None, sys.path)])
     monkeypatch.syspath_prepend(installed.parent)
     monkeypatch.chdir(tmp_path)
 

@@ -12,6 +12,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from types import MethodType
@@ -323,9 +324,11 @@ def _read_args(args: Any) -> dict[str, Any]:
             return {}  # what some send for an action without parameters
         try:
             args = read_json(args)
-            args = read_json(args) if isinstance(args, str) else args  # JSON text of JSON text
         except Unreadable as error:
             raise Unreadable(f"are {error}") from None
+        if isinstance(args, str):
+            with suppress(Unreadable):
+                args = read_json(args)  # JSON text of JSON text
     elif isinstance(args, dict):
         args = copy_json(args)
     if not isinstance(args, dict):
