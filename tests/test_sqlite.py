@@ -291,7 +291,7 @@ def agent():
     model = ScriptedModel([*script, "Yes."])
     actions = [Action("act", act, idempotent=True)]
     return ReActAgent("a", model, actions=actions, journal=journal, max_iterations=1000)
-resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
 reply = agent().reply_sync("go", run_id="R")
 assert reply.stop_reason == "error" and isinstance(reply.error, JournalError), reply
 assert "runs.db" in str(reply.error) and "see to its disk" in str(reply.error), reply.error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -133,18 +134,16 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
     with SQLiteMemory(path) as memory:
         memory.add_memory(user("a"))
     # What a next version would be: first one that breaks half-way, then one that does not.
-    add = "ALTER TABLE memories ADD COLUMN mood TEXT"
-    monkeypatch.setattr(file, "MIGRATIONS", (*file.MIGRATIONS, (add, "ALTER TABLE none ADD x")))
+    add, released = "ALTER TABLE memories ADD COLUMN mood TEXT", file.MIGRATIONS
+    monkeypatch.setattr(file, "MIGRATIONS", (*released, (add, "ALTER TABLE none ADD x")))
+    before = path.read_bytes()
     with pytest.raises(MemoryFileError, match="no such table: none"):
         SQLiteMemory(path)
-    db = sqlite3.connect(path)
-    columns = [row[1] for row in db.execute("PRAGMA table_info(memories)")]
-    assert db.execute("PRAGMA user_version").fetchone() == (2,)
-    db.close()
-    assert "mood" not in columns
-    monkeypatch.setattr(file, "MIGRATIONS", (*file.MIGRATIONS[:2], (add,)))
+    assert path.read_bytes() == before
+    monkeypatch.setattr(file, "MIGRATIONS", (*released, (add,)))
     with SQLiteMemory(path) as memory:
         assert memory.get_memories() == [user("a")]
-    db = sqlite3.connect(path)
-    assert db.execute("PRAGMA user_version").fetchone() == (3,)
-    db.close()
+    with closing(sqlite3.connect(path)) as db:
+        columns = [row[1] for row in db.execute("PRAGMA table_info(memories)")]
+        assert "mood" in columns
+        assert db.execute("PRAGMA user_version").fetchone() == (len(released) + 1,)

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,9 @@ import pytest
 
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.errors import DefinitionError, InboxError, JournalError, MoothallError
-from moothall.memory import HashEmbedder, MemoryFileError, SQLiteMemory
+from moothall.journal.store import tables
+from moothall.memory import HashEmbedder, MemoryFileError, SQLiteMemory, memory_file
+from moothall.spaces.amqp import inbox
 from moothall.spaces.amqp.inbox import ENDED, Entry, Inbox
 
 
@@ -50,26 +52,32 @@ class Kind:
     make: Callable[[Any], Any]
     error: type[MoothallError]
     shown: str
-    version: int
+    migrations: Sequence[Sequence[object]]
     fill: Callable[[Path], None]
     whole: Callable[[Any], bool]
 
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def unreleased(self) -> range:
+        """The first versions, which nobody has a file of: they have no migrations."""
+        return range(1, next(n for n, each in enumerate(self.migrations, 1) if each))
+
 
 KINDS = (
     Kind(
-        *("journal", Journal, JournalError, "journal", 6, fill_journal),
+        *("journal", Journal, JournalError, "journal", tables.MIGRATIONS, fill_journal),
         lambda journal: len(journal.runs()) == 20,
     ),
     Kind(
-        *("memory", SQLiteMemory, MemoryFileError, "memory file", 2, fill_memory),
+        *("memory", SQLiteMemory, MemoryFileError),
+        *("memory file", memory_file.MIGRATIONS, fill_memory),
         lambda memory: len(list(memory.messages())) == 100,
     ),
     Kind(
-        *("inbox", Inbox, InboxError, "inbox", 1, fill_inbox),
-        lambda inbox: inbox.look_up("k999", "a") == Entry("k999", ENDED, None, b"answer"),
+        *("inbox", Inbox, InboxError, "inbox", inbox.MIGRATIONS, fill_inbox),
+        lambda made: made.look_up("k999", "a") == Entry("k999", ENDED, None, b"answer"),
     ),
 )
 
@@ -156,23 +164,26 @@ def test_another_programs_database_is_left_as_it_is(kind: Kind, path: Path, stat
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("version", (7, 1000, -1, "never released"))
-def test_another_version_is_named(kind: Kind, path: Path, version: int | str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [
+        (kind, version)
+        for kind in KINDS
+        for version in (-1, *kind.unreleased, len(kind.migrations) + 1, 1000)
+    ],
+    ids=str,
+)
+def test_another_version_is_named(kind: Kind, path: Path, version: int) -> None:
     kind.fill(path)
-    if isinstance(version, str):
-        version = kind.version - 1
-        if (
-            version == 0 or kind.name == "journal"
-        ):  # made anew; tests/test_formats.py reads the other
-            return
+    newest = len(kind.migrations)
     changed(path, f"PRAGMA user_version = {version}")
-    known = f"knows up to {kind.version}: use the moothall that wrote it, or a newer one"
-    if 0 < version < kind.version:
+    known = f"knows up to {newest}: use the moothall that wrote it, or a newer one"
+    if 0 < version < newest:
         known = "no longer reads it: use the moothall that wrote it$"
     told = f"it has version {version}, and this moothall {known}"
     with pytest.raises(kind.error, match=told):
         kind.make(path)
-    changed(path, f"PRAGMA user_version = {kind.version}")
+    changed(path, f"PRAGMA user_version = {newest}")
     with closing(kind.make(path)) as made:
         assert kind.whole(made)
 

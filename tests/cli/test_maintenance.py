@@ -128,7 +128,7 @@ def test_runs_are_deleted_by_their_ids_or_not_at_all(folder: Path) -> None:
     assert (deleted["runs"], deleted["left"], deleted["overwritten"]) == (["one", "two"], {}, True)
     assert listed(folder) == ["three"]
     for args, told in (
-        ((), "give the IDs of runs, or --thread T"),
+        ((), "give the IDs of runs, --thread T or --person NAME"),
         (("three", "--memory", "memory"), "--memory and --inbox are for --thread"),
     ):
         done = moothall("runs", "delete", *args, cwd=folder)
