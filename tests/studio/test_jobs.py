@@ -247,7 +247,8 @@ def test_an_open_question_outlives_the_studio_and_its_run_takes_no_task(
             card = told.until("card", kind="approval")
             assert (card["run"], card["action"]) == (run, "write_file")
             journal = studio.journal
-            asyncio.run(until(lambda: not journal.run(run).held))
+            with ThreadPoolExecutor(1) as thread:  # Playwright has a loop run in this one
+                thread.submit(asyncio.run, until(lambda: not journal.run(run).held)).result()
         with a_studio(tmp_path) as studio:
             told = Told(studio)
             card = told.until("card", kind="approval")
@@ -264,3 +265,29 @@ def test_an_open_question_outlives_the_studio_and_its_run_takes_no_task(
             assert told.until("job", run=run, state="ended")["reason"] == "done"
             assert not (folder / "b").exists()
             assert [each.id for each in studio.journal.runs(decided_by="User")] == [run]
+
+
+def test_a_run_stopped_while_it_waits_asks_nobody_until_it_is_resumed(
+    tmp_path: Path, folder: Path
+) -> None:
+    """It is cancelled in the journal, also for the next studio; resumed, it asks again."""
+    write = call("write_file", json.dumps({"file_name": "a", "content": "x"}))
+    with OpenAIServer(calls(write), text("Written.")) as server:
+        with a_studio(tmp_path) as studio:
+            told = Told(studio)
+            run = studio.jobs.start(replace(order(folder, server), review=None))
+            card = told.until("card", kind="approval")
+            studio.jobs.stop(run)
+            told.until("job", run=run, state="ended", reason="cancelled")
+            told.until("card_gone", number=card["number"], said="withdrawn")
+            assert (studio.jobs.running(), studio.journal.waiting()) == ([], [])
+        with a_studio(tmp_path) as studio:
+            told = Told(studio)
+            assert (studio.journal.run(run).state, studio.cards.to_json()) == ("cancelled", [])
+            studio.jobs.resume(run)
+            again = told.until("card", kind="approval")
+            assert again["fingerprint"] == card["fingerprint"]
+            permit = {"permit": True, "fingerprint": again["fingerprint"]}
+            assert studio.cards.decide(again["number"], permit) == "permitted"
+            assert told.until("job", run=run, state="ended")["reason"] == "done"
+    assert (folder / "a").exists()

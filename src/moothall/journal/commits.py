@@ -138,17 +138,18 @@ class OpenRun:
         return self.file.kept(hash) if found is None else found
 
     def answer(self, key: str) -> Answer | bool:
-        """Return what came of a wait, by its row in the file; else whether it has a row."""
+        """Return what came of a wait, by its row in the file; else whether it is asked there."""
         with self.file.reading() as db:
             row = db.execute(
-                "SELECT value, decided_by, answered, until FROM waits WHERE run = ? AND key = ?",
+                "SELECT value, decided_by, answered, until, taken FROM waits "
+                "WHERE run = ? AND key = ?",
                 (self.number, key),
             ).fetchone()
         if row is not None and row[0] is not None:
             return Answer(json.loads(row[0]), *row[1:3])
         if row is not None and row[3] is not None and time.time() >= row[3]:
             return Answer(None, at=row[3], expired=True)
-        return row is not None
+        return row is not None and not row[4]
 
     async def commit(self, upto: int | None = None) -> None:
         """Write what was noted, at least the first `upto` entries. If cancelled, still wait."""

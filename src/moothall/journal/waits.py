@@ -244,15 +244,17 @@ class Waits:
         return [doubt for doubt, _ in made]
 
     def cancel(self, run_id: str, why: str) -> None:
-        """End a run that waits as cancelled; StateError if it waits for nothing."""
+        """End a run that waits as cancelled, or what calls of a cancelled one wait for."""
         run = self._runs.open(run_id)
         try:
             last = next(reversed(run.past.get("", ())), None)
-            if last is None or last.kind != "over" or last.data["reason"] != "waiting":
+            reason = None if last is None or last.kind != "over" else last.data["reason"]
+            if last is None or reason not in ("waiting", "cancelled"):
                 raise StateError(f"run {run_id!r} does not wait")
-            run.note("", "over", {**last.data, "reason": "cancelled", "detail": why})
-            run.state = "cancelled"
-            run.commit_now()
+            if reason == "waiting":
+                run.note("", "over", {**last.data, "reason": "cancelled", "detail": why})
+                run.state = "cancelled"
+                run.commit_now()
             with self._file.writing() as db:
                 end_rows(db, run.number)
         finally:

@@ -166,7 +166,7 @@ class Step:
     async def _look(self, asked: dict[str, Any]) -> Answer:
         record, wait = self._record, asked["wait"]
         found = await self._row(wait)
-        if found is False:  # of a copy of the run that asked
+        if found is False:  # a copy of the run that asked, or one that was cancelled, asks again
             self._tell(WAITS, asked)
             await record.commit()
             found = await self._row(wait)

@@ -49,7 +49,6 @@ class Hub:
         self.growing: Growing = Growing(self.feed)
         self.opens = "space"
         self.person = "User"  # in whose name the page answers
-        self.stopped: set[str] = set()  # runs that wait, and of which nobody is asked here
         self.tabs: list[Tab] = []
         self._journal: Journal | None = None
         self._is_ours = False
@@ -63,7 +62,7 @@ class Hub:
 
     def look(self) -> None:
         """Have the cards show what runs of the journal wait for."""
-        self.cards.look(self.journal, self.person, self.stopped)
+        self.cards.look(self.journal, self.person)
 
     def _open_journal(self, journal: Journal | str | PathLike[str] | None) -> None:
         """Open a journal: the given one, else MOOTHALL_JOURNAL's, else the user's studio.db."""

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moothall.agents.person import Person
-from moothall.errors import ConfigError, MoothallError, NoSuchRun, RunMismatch, StateError
+from moothall.errors import ConfigError, MoothallError, NoSuchRun, RunHeld, RunMismatch, StateError
 from moothall.orders.act import act_agent, check_journal_apart, keys
 from moothall.orders.order import Order, ResearchOrder, record, with_more, without_keys
 from moothall.orders.research import check, researcher, write
@@ -95,7 +95,6 @@ class Jobs:
             if text:
                 job.told.append(text)
             job.resumed.set()
-            self._hub.stopped.discard(run_id)
             in_thread(f"moothall-{run_id}", partial(self._run, job))
         return run_id
 
@@ -139,7 +138,7 @@ class Jobs:
         for run_id in journal._waits_for.due():
             job = self._jobs.get(run_id)
             is_held = job is not None and (not job.waits or job.state == "paused")
-            if is_held or run_id in self._hub.stopped or self._again.get(run_id, now) > now:
+            if is_held or self._again.get(run_id, now) > now:
                 continue
             self._again[run_id] = now + _AGAIN_S
             run = journal.run(run_id)
@@ -158,12 +157,14 @@ class Jobs:
         """
         if run_id not in self._jobs and cancel_run(run_id):
             return
-        job = self._job(run_id)
-        if job.waits:
-            self._hub.stopped.add(run_id)
-            self._ended(job, "waiting", "")
-        else:
-            self._become(job, "stopping", job.task.cancel)
+        with self._starting:  # what goes on just now is under way, or waits
+            job = self._job(run_id)
+            if not job.waits:
+                self._become(job, "stopping", job.task.cancel)
+                return
+            self._cancel(run_id)
+            self._ended(job, "cancelled", "")
+        self._look()
 
     def pause(self, run_id: str) -> None:
         """Pause an act run before its next call of a model or a tool; its time limit runs on."""
@@ -263,10 +264,21 @@ class Jobs:
             job.waits = True
             job.told[:0] = job.agent._kept.default.hear()  # what it has not heard
             job.agent = job.loop = job.task = job.thread = None
-            with suppress(MoothallError):  # its card comes at the next look
-                self._hub.look()
+            self._look()
         else:
+            if reason == "cancelled":  # while some of its calls waited
+                with suppress(RunHeld):
+                    self._cancel(run_id)
             self._ended(job, reason, text)
+
+    def _cancel(self, run_id: str) -> None:
+        """Have nobody asked what a run waits for until it is resumed."""
+        with suppress(NoSuchRun, StateError):  # deleted, or another process went on with it
+            self._hub.journal._waits_for.cancel(run_id, "it was stopped")
+
+    def _look(self) -> None:
+        with suppress(MoothallError):  # its cards come and go at the next look
+            self._hub.look()
 
     def _ended(self, job: _Job, reason: str, text: str) -> None:
         del self._jobs[job.run_id]

@@ -29,7 +29,7 @@ _ASK: Final = (
     # An answer that was kept for it is there already.
     "ON CONFLICT (run, key) DO UPDATE SET kind = excluded.kind, path = excluded.path, "
     "step = excluded.step, place = excluded.place, since = excluded.since, "
-    "until = excluded.until, remind = excluded.remind, "
+    "until = excluded.until, remind = excluded.remind, taken = FALSE, "
     "due = CASE WHEN waits.value IS NULL THEN excluded.due ELSE excluded.since END"
 )
 _DECIDE: Final = (

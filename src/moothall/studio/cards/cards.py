@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias
@@ -19,7 +19,7 @@ from pydantic import Field
 from moothall.agents.person import in_words
 from moothall.approval import Always, ApprovalRequest, ChangedArgs, Later, Question, Refused
 from moothall.approval.decision import Decision
-from moothall.errors import CardGone, ConfigError, InvalidArguments, StateError
+from moothall.errors import CardGone, ConfigError, InvalidArguments, NoSuchRun, StateError
 from moothall.journal.entry import Wait
 from moothall.journal.journal import Journal
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
@@ -165,24 +165,23 @@ class Cards:
         card.give(value)
         return said
 
-    def look(self, journal: Journal, by: str, without: Iterable[str] = ()) -> None:
+    def look(self, journal: Journal, by: str) -> None:
         """Show what runs of a journal wait for, and take away what they wait for no longer.
 
         Args:
             journal: the journal
             by: the name in which answers are given
-            without: the runs of which nothing is shown
         """
-        now = (journal.path, *journal._waits_for.newest(), frozenset(without))
+        now = (journal.path, *journal._waits_for.newest())
         if now == self._looked:
             return
         found = journal.waiting(kind=_OF_A_PAGE)[:_MOST_STORED]
-        waits = {(each.run, each.key): each for each in found if each.run not in without}
+        waits = {(each.run, each.key): each for each in found}
         with self._guard:
             known = {card.wait: card.number for card in self._open.values() if card.wait}
         for wait in [each for each in known if each not in waits]:
             with suppress(CardGone):
-                self._close(known[wait], "answered")
+                self._close(known[wait], _why_gone(journal, wait[0]))
         for at, each in waits.items():
             if at not in known:
                 self._show(self._stored(each, journal, by))
@@ -251,6 +250,14 @@ class RunApprover:
     async def answer(self, question: Question) -> str | Later:
         """Have the run wait for the answer."""
         return Later() if question.waits_in else await self._cards.answer(question)
+
+
+def _why_gone(journal: Journal, run: str) -> str:
+    """Return why a run waits no longer: it is answered, or it was cancelled or deleted."""
+    with suppress(NoSuchRun):
+        if journal.run(run).state != "cancelled":
+            return "answered"
+    return "withdrawn"
 
 
 def _set(answer: asyncio.Future[Any], value: Any) -> None:
