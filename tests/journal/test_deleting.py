@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ import pytest
 
 from journal.conftest import Place
 from moothall import Journal, ReActAgent, RunHeld, ScriptedModel
-from moothall.errors import ConfigError, DefinitionError, NoSuchRun
+from moothall.errors import ConfigError, DefinitionError, JournalError, NoSuchRun
 from moothall.models.protocol import Call
 
 SECRET = "the secret of anna"
@@ -326,8 +327,8 @@ with Journal(sys.argv[1]) as journal:
 """
 
 
-def test_large_journal_is_written_anew_beside_writers_and_after_a_kill(
-    filed: Journal, tmp_path: Path
+def test_large_journal_is_written_anew_where_there_is_room_beside_writers_and_after_a_kill(
+    filed: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "j"
     for number in range(44):  # too large to have writers wait for all of it
@@ -336,6 +337,13 @@ def test_large_journal_is_written_anew_beside_writers_and_after_a_kill(
     whole = {run.id: filed.entries(run.id) for run in filed.runs(thread="bo")}
     assert len(filed.delete(thread="anna").runs) == 22
     before = path.stat().st_size
+
+    with monkeypatch.context() as full:
+        room = shutil.disk_usage(tmp_path)._replace(free=4_000_000)
+        full.setattr(shutil, "disk_usage", lambda _: room)
+        with pytest.raises(JournalError, match=r"needs \d.* disk, which has 4,000,000: make room"):
+            filed.compact()
+    assert path.stat().st_size == before
 
     with subprocess.Popen(
         [sys.executable, "-c", COMPACT, str(path)], stdout=subprocess.PIPE, text=True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -25,6 +27,8 @@ E = TypeVar("E", bound=MoothallError)
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _PAUSE_S: Final = 0.02
 _SMALL_BYTES: Final = 2**25
+_LOG_BYTES: Final = 2**25
+"""The log of a file that is written anew is mostly smaller."""
 _IDLE: Final = 4
 """How many idle connections are kept for the next calls."""
 
@@ -110,6 +114,22 @@ class SQLitePool(Generic[E]):
         else:
             self._vacuum()
         return self.empty_log()
+
+    def check_room(self, db: sqlite3.Connection) -> None:
+        """Raise if the disk has no room for a copy of what the file has, and for the log."""
+        pages, unused, page = (
+            db.execute(f"PRAGMA {what}").fetchone()[0]
+            for what in ("page_count", "freelist_count", "page_size")
+        )
+        path = os.path.realpath(self._file.path)
+        log = os.path.getsize(f"{path}-wal")  # is overwritten
+        needed = max(pages - 2 * unused, 0) * page + max(_LOG_BYTES - log, 0)
+        room = shutil.disk_usage(os.path.dirname(path)).free
+        if room < needed:
+            raise self._file.error(
+                f"to be written anew it needs {needed:,} bytes of room on its disk, which has "
+                f"{room:,}: make room, and try again"
+            )
 
     def is_small(self) -> bool:
         """Return whether to write the file anew takes well under a second."""

@@ -36,6 +36,10 @@ class Pool(Protocol):
         """Move the log into the file."""
         ...
 
+    def check_room(self, db: sqlite3.Connection) -> None:
+        """Raise if the disk has no room for a copy."""
+        ...
+
 
 class _Table(NamedTuple):
     name: str
@@ -74,6 +78,8 @@ class Rewriting:
         """Write all tables anew, and give the free pages back."""
         self._clear()
         with self._pool.writing() as db:
+            # A copy that fills the disk could not be removed: that, too, is written to the log.
+            self._pool.check_room(db)
             tables = _tables(db)
         for table in tables:
             self._begin(table)
