@@ -148,6 +148,16 @@ class Step:
 
     async def wait(self, wait: str, kind: str, later: Later, **about: Any) -> Answer:
         """Ask, and return what has come already; raise Stop for the run to wait in the journal."""
+        return await self._look(await self._ask(wait, kind, later, about))
+
+    async def ask(self, wait: str, later: Later, **about: Any) -> Stop:
+        """Ask a question, once; return the Stop after which the call is made again and hears it."""
+        asked = self.past.asked.get(wait) or await self._ask(wait, "question", later, about)
+        return Stop("waiting", f"waiting for {self._waiting(asked)}")
+
+    async def _ask(
+        self, wait: str, kind: str, later: Later, about: Mapping[str, Any]
+    ) -> dict[str, Any]:
         asked = {"key": self._key, "wait": wait, "kind": kind, **about}
         asked |= {"until": later.until, "remind": later.remind}
         if later.who:
@@ -161,7 +171,7 @@ class Step:
         self.past.asked[wait] = asked
         self._tell(WAITS, asked)
         await self._record.commit()
-        return await self._look(asked)
+        return asked
 
     async def _look(self, asked: dict[str, Any]) -> Answer:
         record, wait = self._record, asked["wait"]

@@ -88,13 +88,14 @@ def about_call(call: RequestedCall) -> dict[str, Any]:
 
 async def result_of(later: Later, call: RequestedCall, step: Step | None) -> dict[str, Any]:
     """Return the result of a call that comes later; raise Stop for its run to wait."""
-    kind, asked = "result", later.question
+    kind = "result"
     if step is None:
         text = f'"{call.name}" gives its result later, which needs an agent with a journal='
         return failed(ConfigError(text))
-    if asked is not None:
-        kind, key, later.text = "question", step.hash_of("question", *asked), asked[0]
-    elif later.key is not None:
+    if later.question is not None:
+        later.text = later.question[0]
+        raise await step.ask(step.hash_of("question", *later.question), later, **about_call(call))
+    if later.key is not None:
         key = later.key
     elif later.until is not None:
         kind, key = "moment", f"moment-{step.hash_of('moment')[:16]}"
