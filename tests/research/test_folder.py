@@ -412,7 +412,8 @@ os.umask(0)
 from moothall.research import search_folder
 docs, index = sys.argv[1:]
 os.chmod(f"{docs}/cats.md", 0)
-os.setuid(65534)
+if os.geteuid() == 0:  # root reads what nobody may read
+    os.setuid(65534)
 search = search_folder(docs, index=index)
 print(len(search.execute(query="Where do cats sleep?")))
 """
