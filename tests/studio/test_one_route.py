@@ -104,7 +104,9 @@ def test_a_run_that_a_message_has_begun_is_stopped_where_it_is_shown(
                 page.wait_for_timeout(20)
             expect(talk.get_by_role("button", name="Stop", exact=True)).to_be_visible()
             if where is not talk:
-                other.get_by_role("list", name="Runs").get_by_role("button").first.click()
+                runs = other.get_by_role("list", name="Runs").get_by_role("button")
+                expect(runs).to_have_count(2)
+                runs.first.click()
             where.get_by_role("button", name="Stop", exact=True).click()
             expect(talk.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
             expect(talk.get_by_role("article").last).to_contain_text("it was stopped; run")
