@@ -160,7 +160,8 @@ class SQLiteFile(Generic[E]):
             made = sqlite3.connect(part, isolation_level=None)
             try:
                 shrinks = ("auto_vacuum = INCREMENTAL",) if self.shrinks else ()
-                for setting in (*settings, *shrinks, "journal_mode = MEMORY"):
+                # First: a file beside it would be swept by who makes the same at this moment.
+                for setting in ("journal_mode = MEMORY", *settings, *shrinks):
                     made.execute(f"PRAGMA {setting}")
                 self._migrate(made)
             finally:
