@@ -140,7 +140,7 @@ def test_a_failure_in_any_form_within_a_200_is_tried_again(body: Any) -> None:
 
 
 @pytest.mark.parametrize("streams", (False, True), ids=("whole", "streamed"))
-def test_what_is_said_in_the_place_of_an_answer_is_told(streams: bool) -> None:
+def test_openai_text_in_place_of_an_answer_is_the_error_that_is_raised(streams: bool) -> None:
     given = {"detail": "no such deployment"}
     with OpenAIServer(events(given) if streams else answer(given)) as server:
         model = OpenAIModel("m", server.url)
