@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -23,7 +24,8 @@ def test_constraints_pin_every_package_of_an_extra_without_contradiction(
     words = [word for extra in extras.split(",") for word in ("--extra", extra)]
     resolved = subprocess.run(
         [
-            *("uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"),
+            *(sys.executable, "-m", "uv", "pip", "compile"),
+            *("--quiet", "--no-header", "--no-annotate"),
             *("--constraint", "constraints.txt", *words, "pyproject.toml"),
         ],
         cwd=ROOT,
