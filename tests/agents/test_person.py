@@ -7,6 +7,7 @@ import io
 import json
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +18,13 @@ from moothall import (
     DualActAgent,
     DualActConfig,
     HumanDecision,
+    Journal,
     NativeSpace,
     NobodyToAsk,
     Person,
     ReActAgent,
     ScriptedModel,
+    Waiting,
 )
 from moothall.agents import ReplyRequest
 from pseudo_terminal import CONTROL_D, Terminal
@@ -302,3 +305,41 @@ def test_a_desk_that_cannot_ask_is_refused(desk: Any) -> None:
         ConfigError, match=r"desk= must have a method `async def ask\(request, told"
     ):
         Person("Ann", desk=desk)
+
+
+def reviewing(journal: Journal, you: Person | None = None) -> DualActAgent:
+    """A dual act of a person who answers later."""
+    clerk = ReActAgent("clerk", ScriptedModel(["Ten.", "Two."]))
+    about: Any = {"first": "reactive", "id": "shop", "journal": journal, "approver": Waiting()}
+    return DualActAgent(human=you or Person("you"), reactive=clerk, **about)
+
+
+def test_a_person_who_answers_later_has_the_run_wait_until_the_work_is_accepted(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path / "runs.db")
+    reply = asyncio.run(reviewing(journal).reply("How many?", run_id="r"))
+    assert reply.stop_reason == "waiting"
+    asked = []
+    for line in ("what?", "c Count again.", "s", "a"):
+        (wait,) = journal.waiting("r")
+        asked.append(wait.text)
+        journal.answer("r", wait.key, line, by="eva")
+        (resumed,) = asyncio.run(reviewing(journal).resume_decided())
+        assert resumed.reply is not None
+        reply = resumed.reply
+        if line == "s":
+            assert (reply.stop_reason, journal.waiting("r")) == ("cancelled", [])
+            asyncio.run(reviewing(journal).reply("How many?", run_id="r"))
+    assert (reply.stop_reason, reply.text) == ("terminated", "Two.")
+    assert "'what?' is not a choice" in asked[1]
+    assert ["Two." in each for each in asked] == [False, False, True, True]
+
+
+def test_a_person_at_a_terminal_answers_what_waits_in_the_journal(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "runs.db")
+    asyncio.run(reviewing(journal).reply("How many?", run_id="r"))
+    you = Person("you", stdin=io.StringIO("a\n"), stdout=io.StringIO())
+    reply = asyncio.run(reviewing(journal, you).reply("How many?", run_id="r"))
+    assert reply.stop_reason == "terminated"
+    assert journal.waiting() == []

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -20,6 +21,7 @@ from doors.test_ag_ui import run, user
 from moothall import (
     CallbackApprover,
     DualActAgent,
+    Journal,
     NativeSpace,
     Person,
     ReActAgent,
@@ -30,10 +32,13 @@ from moothall.doors import asgi
 Serve = Callable[[Any], str]
 
 
-def reviewed(person: Person | None = None, id: str = "shop") -> DualActAgent:
+def reviewed(
+    person: Person | None = None, id: str = "shop", journal: Journal | None = None
+) -> DualActAgent:
     """A dual act whose H is a person, who returns the first conclusion and accepts the second."""
     clerk = ReActAgent("clerk", ScriptedModel(["Ten.", "Two.", "Three."]))
-    return DualActAgent(human=person or Person("you"), reactive=clerk, first="reactive", id=id)
+    about: Any = {"first": "reactive", "id": id, "journal": journal}
+    return DualActAgent(human=person or Person("you"), reactive=clerk, **about)
 
 
 @pytest.fixture(autouse=True)
@@ -151,3 +156,30 @@ def test_person_of_a_space_is_asked_by_its_approver(serve: Serve) -> None:
 
 def message(text: str) -> dict[str, Any]:
     return {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}}
+
+
+def test_person_behind_a_door_with_a_journal_has_the_run_wait_there(
+    serve: Serve, tmp_path: Path
+) -> None:
+    journal = Journal(tmp_path / "runs.db")
+    task = started(serve(asgi(reviewed(journal=journal))), "How many?")
+    (wait,) = journal.waiting()
+    assert (wait.kind, wait.step) == ("question", "H1")
+    url = serve(asgi(reviewed(journal=journal)))  # after a restart
+    assert "Ten." in asked(rpc(url, "GetTask", {"id": task["id"]})["result"])["text"]
+    task = started(url, "c Count again.", taskId=task["id"])
+    assert "Two." in asked(task)["text"]
+    assert state(started(url, "a", taskId=task["id"])) == "TASK_STATE_COMPLETED"
+    assert journal.waiting() == []
+
+
+def test_person_behind_chat_completions_with_a_journal_is_named_as_who_is_waited_for(
+    serve: Serve, tmp_path: Path
+) -> None:
+    journal = Journal(tmp_path / "runs.db")
+    made = client(serve(asgi(reviewed(journal=journal))))
+    said = made.chat.completions.create(
+        model="shop", messages=[{"role": "user", "content": "How many?"}]
+    )
+    assert "waiting for an answer" in str(said.choices[0].message.content)
+    assert len(journal.waiting()) == 1

@@ -19,11 +19,10 @@ import pytest
 from cli.journal_programs import at_terminal
 from company.conftest import until
 from models.openai_server import HANG, OpenAIServer, call, calls, text
-from moothall import Journal, Person, ReActAgent, ScriptedModel
+from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.errors import ConfigError, MoothallError, StateError
 from moothall.orders.order import Order, ResearchOrder
 from moothall.studio import Studio
-from moothall.studio.cards import PageDesk
 from studio.conftest import a_studio
 from studio.told import Told
 
@@ -78,22 +77,6 @@ def test_a_review_goes_from_the_page_to_the_terminal_and_back(
         assert len(server.requests) == 2
     with pytest.raises(StateError, match="has ended"):
         studio.jobs.resume(run)
-
-
-def test_a_question_with_a_schema_is_asked_until_its_answer_follows(
-    told: Told, studio: Studio
-) -> None:
-    """The person is told what was wrong."""
-    person = Person("you", desk=PageDesk(studio.cards, ""))
-    with ThreadPoolExecutor(1) as thread:
-        reply = thread.submit(person.reply_sync, "How many?", schema=int)
-        card = told.until("card", kind="question")
-        assert '"integer"' in card["text"]
-        studio.cards.decide(card["number"], {"text": "many"})
-        card = told.until("card", kind="question")
-        assert "Your answer is not JSON" in card["text"]
-        studio.cards.decide(card["number"], {"text": "3"})
-        assert reply.result(30).value == 3
 
 
 def test_research_that_is_stopped_leaves_its_report(

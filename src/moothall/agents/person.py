@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from moothall.action import action
 from moothall.agent import CURRENT
 from moothall.agents.terminal import Terminal
-from moothall.approval import Question
+from moothall.approval import Later, Question, RuleApprover, TerminalApprover, answer
 from moothall.context import Context
 from moothall.errors import ConfigError, NobodyToAsk
 from moothall.journal.stop_reason import StopReason
@@ -18,10 +20,12 @@ from moothall.jsonvalue import Unreadable, json_text
 from moothall.message import REPLYING
 from moothall.models.protocol import ChatMessage, Usage
 from moothall.reasoning.conversational import ConversationalAgent
-from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
+from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA, read_decision
 from moothall.reasoning.events import DECISIONS, DecisionAction, HumanDecision
-from moothall.reasoning.reply import Reply
+from moothall.reasoning.loop.results import answered
+from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.step import Step
 from moothall.reasoning.thread import Thread
 from moothall.spaces.delivery import ASKERS, of_chain
 from moothall.workflow import ReplyingOptions
@@ -30,7 +34,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-_FAULTS = 5
+DECIDE: Final = "decide"
+"""The action of the wait for a decision of H."""
+_FAULTS: Final = 5
 """After so many answers that are wrong, a caller is asked no more."""
 _CHOICES = "\n".join(
     (
@@ -76,8 +82,9 @@ class Person(ConversationalAgent):
     stops, which ends the reply as `cancelled`. Any other answer with a schema is JSON, and is asked
     for until it is valid. A closed terminal ends the reply as `error`, with `NobodyToAsk`.
 
-    Where a door serves the agent that asks, the person is the one behind the caller, whom the door
-    asks as it asks for approvals. Only `desk=`, `stdin=` or `stdout=` states another place.
+    Without `desk=`, `stdin=` or `stdout=`, the one who is asked is whoever answers the questions of
+    the agent that asks: where a door serves that agent its caller, and in a group with a journal
+    its approver, unless that is a `TerminalApprover`. If the answer comes later, the run waits.
 
     Args:
         id: its id
@@ -112,17 +119,23 @@ class Person(ConversationalAgent):
         self._desk = _AtTerminal(self.id, self._terminal) if desk is None else desk
         self._has_place = any(each is not None for each in (desk, stdin, stdout))
 
-    def _desk_now(self) -> Desk:
-        """Return where to ask now: for a caller of a door, at the caller's place."""
-        ask = None if self._has_place else of_chain(ASKERS, CURRENT.get())
-        return self._desk if ask is None else _AtCaller(self, ask)
+    def _desk_now(self, step: Step | None = None) -> Desk:
+        """Return where to ask now: for a caller of a door, or by an approver, elsewhere."""
+        if self._has_place:
+            return self._desk
+        ask, approver = of_chain(ASKERS, CURRENT.get()), self._approver()
+        while isinstance(approver, RuleApprover):
+            approver = approver.otherwise
+        if ask is None and step is not None and not isinstance(approver, TerminalApprover):
+            ask = partial(answer, approver) if getattr(approver, "answer", None) else None
+        return self._desk if ask is None else _Elsewhere(self, ask, step)
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
         if isinstance(self._desk_now(), _AtTerminal):
             self._terminal.show(json_text(message.get("content")))
 
     async def _respond(self, request: ReplyRequest) -> Reply:
-        told, desk = request.state.hear(), self._desk_now()
+        told, desk = request.state.hear(), self._desk_now(request.step)
         decides = request.schema == DECISION_SCHEMA
         schema = None if decides else request.answer
         fault = ""
@@ -135,13 +148,15 @@ class Person(ConversationalAgent):
                     raise NobodyToAsk(f"{self.id!r} was asked {gone}")
             except NobodyToAsk as error:
                 return self._reply(request, "", "", "error", str(error), error)
+            except Stop as stop:  # the run waits for the answer
+                return self._reply(request, "", "", stop.reason, stop.detail)
             if not isinstance(line, str | HumanDecision):
                 raise TypeError(
                     f"agent {self.id!r}: ask of its desk, a {type(desk).__name__}, must "
                     f"return a text, a HumanDecision or None, got {line!r:.80}"
                 )
             if decides:
-                if isinstance(line, str) and line.strip().lower() in ("s", "stop"):
+                if isinstance(line, str) and _stops(line):
                     return self._reply(request, "", "", "cancelled", f"stopped by {self.id}")
                 decision = line if isinstance(line, HumanDecision) else _decision(line)
                 if decision is not None:
@@ -191,17 +206,22 @@ class _AtTerminal:
         return await self._terminal.ask(f"{self._id}> ")
 
 
-class _AtCaller:
-    """The person behind a caller of a door, who is asked questions by the caller's protocol."""
+class _Elsewhere:
+    """A person who is asked questions by a caller's protocol, or by an approver."""
 
-    def __init__(self, person: Person, ask: Callable[[Question], Awaitable[str]]) -> None:
+    def __init__(
+        self, person: Person, ask: Callable[[Question], Awaitable[str]], step: Step | None
+    ) -> None:
         self._person = person
         self._ask = ask
+        self._step = step  # of a group's run, in which the answer may come later
         self._faults = 0
+        self._decides = False
+        self.asked: tuple[str, ...] = ()
 
     async def ask(self, request: ReplyRequest, told: Sequence[str], fault: str) -> str | None:
-        """Return the caller's answer; None after too many that are wrong: it may be a program."""
-        id = self._person.id
+        """Return the answer; None after too many that are wrong: it may be a program's."""
+        id, self._decides = self._person.id, request.schema == DECISION_SCHEMA
         self._faults += bool(fault)
         if self._faults >= _FAULTS:
             return None
@@ -209,12 +229,36 @@ class _AtCaller:
             asker = self._asker()
             if asker is None:
                 raise NobodyToAsk("the question is the caller's own")
-            return await self._ask(Question(asker, in_words(request, told, fault), request.run_id))
+            question = Question(asker, in_words(request, told, fault), request.run_id)
+            if self._step is None:
+                return await self._ask(question)
+            return await self._answered(self._step, question, in_words(request, (), fault))
+        except Later:
+            why = "the answer would come later, which needs a group with a journal="
         except NobodyToAsk as error:
-            raise NobodyToAsk(
-                f"{id!r} cannot be asked for a caller of a door ({error}): give it desk=, or "
-                "stdin= and stdout= for a terminal of this server"
-            ) from None
+            why = str(error)
+        raise NobodyToAsk(
+            f"{id!r} cannot be asked here ({why}): give it desk=, or stdin= and stdout= for a "
+            "terminal of this process"
+        )
+
+    async def _answered(self, step: Step, question: Question, exact: str) -> str:
+        """Return the answer that the journal has, or a new one; raise Stop if it comes later."""
+        while True:
+            wait = step.hash_of("question", exact, self.asked.count(exact))
+            was = step.past.answers.get(wait)
+            try:
+                line = await answered(self, step, question, self._ask, exact)
+            except Later as later:
+                decides = {"action": DECIDE} if self._decides else {}
+                raise await step.ask(later, **decides) from None
+            except NobodyToAsk:
+                if was is None:
+                    raise
+            else:
+                if was is None or not _stops(line):
+                    return line
+            # It was stopped, or not answered, and is resumed: the person is asked again.
 
     def _asker(self) -> str | None:
         """Return the id of the agent that asks the person; None if the caller itself does."""
@@ -226,6 +270,10 @@ class _AtCaller:
             handling = handling.parent
         known = handling is None or handling.envelope.id in ASKERS
         return None if known else str(handling.envelope.sender)
+
+
+def _stops(line: str) -> bool:
+    return line.strip().lower() in ("s", "stop")
 
 
 def in_words(request: ReplyRequest, told: Sequence[str], fault: str) -> str:
@@ -241,7 +289,10 @@ def in_words(request: ReplyRequest, told: Sequence[str], fault: str) -> str:
 
 
 def _decision(line: str) -> HumanDecision | None:
-    """Return the decision that a line states; None without one."""
+    """Return the decision that a line states, or a JSON object; None without one."""
+    if line.lstrip().startswith("{"):
+        with suppress(Unreadable):
+            return read_decision(line)
     word, _, instruction = line.strip().partition(" ")
     action, said = _decision_of(word), instruction.strip()
     if action is None:

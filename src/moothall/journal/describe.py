@@ -174,6 +174,8 @@ def _waits(data: dict[str, Any]) -> str:
 def _answered(data: dict[str, Any]) -> str:
     if data.get("expired"):
         return f"step {data['key']}: nobody has answered in time"
+    if data.get("withdrawn"):
+        return f"step {data['key']} waits no longer: it was answered elsewhere"
     by = f" by {data['by']}" if data.get("by") else ""
     return f"step {data['key']} was answered{by}: {escaped_json(data.get('value'))}"
 

@@ -20,7 +20,7 @@ from moothall.reasoning.charging import budget_of, share_budget
 from moothall.reasoning.events import CallStarted, Done, Event
 from moothall.reasoning.record import NULL_RECORD, Record, Step, dumped, loaded
 from moothall.reasoning.recorded_agent import RecordedAgent
-from moothall.reasoning.reply import Reply
+from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.reply import Step as Called
 from moothall.reasoning.reply_context import JOINED, Joined, note_member
 from moothall.reasoning.state import REPLY, opened, state
@@ -189,14 +189,17 @@ async def ask_member(
     if takes(agent.reply, "run_id"):
         options["run_id"] = _run_id(agent, part, request.run_id, record)
 
+    is_person = getattr(agent, "decides_in_words", False)
+
     async def ask_once(step: Step) -> Reply:
         await step.begins()
         read = MemberReading()
-        with within(READ, read):
+        its = Joined(agent, step=step if record is not NULL_RECORD and is_person else None)
+        with within(READ, read), within(JOINED, its):
             reply = await _request(agent, content, options, request, emit)
         if sources := union(read.read):  # kept with the reply, which is recorded
             reply = replace(reply, outside=(*reply.outside, *sources))
-        if reply.stop_reason not in ANSWERED and getattr(agent, "decides_in_words", False):
+        if reply.stop_reason not in ANSWERED and is_person:
             raise _Unanswered(reply)  # a resumed run asks a person again
         return reply
 
@@ -207,7 +210,7 @@ async def ask_member(
         note_member(request, agent, reply)
         return reply
     try:
-        reply = await record.step(part, ask_once, of=REPLY, **about)
+        reply = await record.step(part, ask_once, of=REPLY, anew=is_person, **about)
     except _Unanswered as unanswered:
         return unanswered.reply
     note_member(request, agent, reply)
@@ -282,9 +285,9 @@ async def in_time(request: Any, budget: Budget | None, what: str) -> Any:
         raise DeadlineExceeded(f"the seconds of {budget} were over before {what}") from error
 
 
-class _Unanswered(Exception):
-    """A person gave no answer."""
+class _Unanswered(Stop):
+    """A person gave no answer, or not yet."""
 
     def __init__(self, reply: Reply) -> None:
-        super().__init__(reply.detail)
+        super().__init__(reply.stop_reason, reply.detail)
         self.reply = reply

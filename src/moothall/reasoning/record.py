@@ -99,6 +99,7 @@ class Record(ReadRecord[S]):
         beside: bool = False,
         decided: Callable[[Past], T] | None = None,
         came: Callable[[Past, Answer], T] | None = None,
+        anew: bool = False,
         **about: Any,
     ) -> T:
         """Do something once: return the recorded result, or call and record the result.
@@ -118,6 +119,7 @@ class Record(ReadRecord[S]):
                 returns the value, and `skip` raises InDoubt
             came: makes the result from what a `Later` that the call returned has come to; without
                 it, that is the result
+            anew: whether it is called although it waits: it may have its result from elsewhere
             **about: what else to record, as JSON data; `action` is the name that a person sees
 
         Raises:
@@ -143,7 +145,7 @@ class Record(ReadRecord[S]):
             made = self._decided(past, decided, of)
             step.end("ended", {"result": codec.dump(made), "decided": past.decision})
             return made
-        if past.waits is not None:
+        if past.waits is not None and not anew:
             answer = await step.came(past.waits)  # raises as long as there is none
             if past.later is not None and answer is not None:
                 result = codec.load(answer.value) if came is None else came(past, answer)
@@ -167,6 +169,8 @@ class Record(ReadRecord[S]):
             raise
         finally:
             self.open -= 1
+        if past.asked:
+            step.withdraw()
         if isinstance(result, bytes):
             step.end("ended", {"kept": self.keep(result)})
         else:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from moothall.journal import Part
     from moothall.reasoning.reply import Reply
     from moothall.reasoning.reply_request import ReplyRequest
+    from moothall.reasoning.step import Step
     from moothall.reasoning.thread import Turns
 
 
@@ -88,6 +89,7 @@ class Joined(NamedTuple):
     part: Part | None = None  # the part of the asking run that records the reply
     offered: tuple[Action, ...] = ()  # actions that the asked agent gets besides its own
     before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
+    step: Step | None = None  # the step of a group in which a person replies
 
 
 JOINED: ContextVar[Joined | None] = ContextVar("moothall_joined", default=None)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from moothall.provenance import Texts
     from moothall.reasoning.record import Record
     from moothall.reasoning.reply import Reply
+    from moothall.reasoning.step import Step
     from moothall.reasoning.thread import Thread
 
 
@@ -88,6 +89,7 @@ class ReplyRequest:
         self.record: Part | None = None  # the part of another's run that records it
         self.recorded: Record[Any] | None = None  # the record of this reply
         self.before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
+        self.step: Step | None = None  # the step of a group's run in which a person replies
         self.offered: tuple[Action, ...] = ()  # extra actions for its model in this reply
         self.must_call = False  # whether the answer must call one of these
         self.thoughts: list[str] | None = None  # gets the reasoning of each answer of its model

@@ -150,8 +150,10 @@ class Step:
         """Ask, and return what has come already; raise Stop for the run to wait in the journal."""
         return await self._look(await self._ask(wait, kind, later, about))
 
-    async def ask(self, wait: str, later: Later, **about: Any) -> Stop:
+    async def ask(self, later: Later, **about: Any) -> Stop:
         """Ask a question, once; return the Stop after which the call is made again and hears it."""
+        assert later.question is not None
+        wait = self.hash_of("question", *later.question)
         asked = self.past.asked.get(wait) or await self._ask(wait, "question", later, about)
         return Stop("waiting", f"waiting for {self._waiting(asked)}")
 
@@ -191,6 +193,11 @@ class Step:
         await record.commit()
         self.past.answers[wait] = found
         return found
+
+    def withdraw(self) -> None:
+        """Note that nobody need answer what it has asked: it has its result from elsewhere."""
+        for wait in self.past.asked.keys() - self.past.answers.keys():
+            self._tell(ANSWERED, {"key": self._key, "wait": wait, "withdrawn": True})
 
     def rests(self) -> None:
         """Keep what it has recorded: it may be called again while this process has the run."""

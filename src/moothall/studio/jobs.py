@@ -24,7 +24,7 @@ from moothall.orders.resumable import forked_for, recorded_order, refusal
 from moothall.orders.simulate import SimulateOrder
 from moothall.reasoning.read_record import check as check_program
 from moothall.reasoning.reply_context import cancel_run
-from moothall.studio.cards import PageDesk, RunApprover
+from moothall.studio.cards import RunApprover
 from moothall.studio.cards.plan import PlanDesk
 from moothall.studio.hub import Hub, in_thread
 from moothall.threads import guard
@@ -302,9 +302,8 @@ def _agent_for(run_id: str, order: _Order, hub: Hub, resumed: Callable[[], Await
     given: dict[str, Any] = {"key": key, "own_key": own_key, "journal": journal}
     given["approver"] = RunApprover(cards, task=order.task, folder=order.root)
     if order.review == "me":
-        desk = PageDesk(cards, order.task)
-        agent = act_agent(order, reviewer=Person("you", desk=desk), **given)
-        agent.watch(desk.on_event)
+        person = Person("you", approver=given["approver"])
+        agent = act_agent(order, reviewer=person, **given)
     else:
         agent = act_agent(order, **given)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from moothall.approval import Later, Question
 from moothall.environment import failed
@@ -93,8 +93,7 @@ async def result_of(later: Later, call: RequestedCall, step: Step | None) -> dic
         text = f'"{call.name}" gives its result later, which needs an agent with a journal='
         return failed(ConfigError(text))
     if later.question is not None:
-        later.text = later.question[0]
-        raise await step.ask(step.hash_of("question", *later.question), later, **about_call(call))
+        raise await step.ask(later, **about_call(call))
     if later.key is not None:
         key = later.key
     elif later.until is not None:
@@ -114,15 +113,27 @@ def as_result(key: str, answer: Answer) -> dict[str, Any]:
     return {"tool_executed": True, "result": answer.value}
 
 
+class Asks(Protocol):
+    """A call, with what it has asked a person so far."""
+
+    asked: tuple[str, ...]
+
+
 async def answered(
-    call: RequestedCall, step: Step, question: Question, ask: Callable[[Question], Awaitable[str]]
+    call: Asks,
+    step: Step,
+    question: Question,
+    ask: Callable[[Question], Awaitable[str]],
+    exact: str | None = None,
 ) -> str:
     """Return a person's answer to a question of a call; raise Later if it comes later.
 
-    The call is executed again then: what has been answered is not asked again.
+    The call is executed again then: what has been answered is not asked again. `exact` is the
+    question without what need not be the same again; by default, its text.
     """
-    asked = (question.text, call.asked.count(question.text))
-    call.asked += (question.text,)
+    exact = question.text if exact is None else exact
+    asked = (exact, call.asked.count(exact))
+    call.asked += (exact,)
     try:
         answer = await step.came(step.hash_of("question", *asked))
         if answer is None:
@@ -136,5 +147,5 @@ async def answered(
             why = answer.late if answer.expired else f"{answer.by or 'a person'} does not answer"
             raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {why}")
         return str(answer.value)
-    later.question = asked
+    later.question, later.text = asked, question.text
     raise later from None

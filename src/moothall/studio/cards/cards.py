@@ -9,28 +9,24 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field
 
-from moothall.agents.person import in_words
+from moothall.agents.person import DECIDE
 from moothall.approval import Always, ApprovalRequest, ChangedArgs, Later, Question, Refused
 from moothall.approval.decision import Decision
 from moothall.errors import CardGone, ConfigError, InvalidArguments, NoSuchRun, StateError
 from moothall.journal.entry import Wait
 from moothall.journal.journal import Journal
-from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
-from moothall.reasoning.events import (
-    DECISIONS,
-    Conclusion,
-    ConclusionReached,
-    Event,
-    HumanDecision,
-)
-from moothall.reasoning.reply_request import ReplyRequest
+from moothall.journal.run_parts import ReadPart
+from moothall.jsonvalue import json_text
+from moothall.reasoning.dualact.dual_act_state import Progress
+from moothall.reasoning.events import DECISIONS, HumanDecision
+from moothall.reasoning.read_record import ReadRecord
 from moothall.signature import Signature
 from moothall.studio.feed import Feed
 from moothall.threads import guard
@@ -137,7 +133,7 @@ class Cards:
             except RuntimeError:
                 raise CardGone(f"card {number} is not open: its program has ended") from None
 
-        card = Card(number, kind, about, time.time(), give, read or _READ[kind])
+        card = Card(number, kind, about, time.time(), give, read or _question)
         self._show(card)
         try:
             return await answer
@@ -193,7 +189,10 @@ class Cards:
         about: dict[str, Any] = {"agent": agent, "run": wait.run}
         request: ApprovalRequest | None = None
         read: _Reader = _question
-        if wait.kind == "question":
+        kind = wait.kind
+        if wait.action == DECIDE and not wait.path:
+            kind, about, read = "decision", _of_decision(journal, wait), _decision
+        elif kind == "question":
             about["text"] = wait.text
         else:
             request = ApprovalRequest(
@@ -212,7 +211,7 @@ class Cards:
                 raise CardGone(str(late)) from late
 
         at = (wait.run, wait.key)
-        return Card(next(self._numbers), wait.kind, about, wait.since, give, read, at)
+        return Card(next(self._numbers), kind, about, wait.since, give, read, at)
 
     def _show(self, card: Card) -> None:
         with self._guard:
@@ -265,31 +264,13 @@ def _set(answer: asyncio.Future[Any], value: Any) -> None:
         answer.set_result(value)
 
 
-class PageDesk:
-    """Asks the person at the page, a dual act's reviewer, by cards. For `Person(id, desk=…)`."""
-
-    def __init__(self, cards: Cards, task: str) -> None:
-        self._cards = cards
-        self._task = task
-        self._concluded: list[Conclusion] = []
-
-    def on_event(self, event: Event) -> None:
-        """Keep the conclusions, with their evidence, among the dual act's events."""
-        if isinstance(event, ConclusionReached):
-            self._concluded.append(event.conclusion)
-
-    async def ask(
-        self, request: ReplyRequest, told: Sequence[str], fault: str
-    ) -> str | HumanDecision | None:
-        """Return what the person decides or writes."""
-        about: dict[str, Any] = {"agent": "H", "run": request.run_id, "told": list(told)}
-        if request.schema == DECISION_SCHEMA:
-            last = self._concluded[-1].to_json() if self._concluded else None
-            of = {"task": self._task, "round": len(self._concluded), "conclusion": last}
-            decision: HumanDecision = await self._cards.ask("decision", {**about, **of})
-            return decision
-        text = in_words(request, told, fault)
-        return str(await self._cards.ask("question", {**about, "text": text}))
+def _of_decision(journal: Journal, wait: Wait) -> dict[str, Any]:
+    """Return what H of a dual act decides about: the task, and what R has concluded last."""
+    part = ReadPart(wait.run, journal.entries(wait.run))
+    progress = ReadRecord(part, Progress).state or Progress()
+    last = progress.conclusions[-1].to_json() if progress.conclusions else None
+    about = {"agent": "H", "run": wait.run, "told": [*progress.told], "conclusion": last}
+    return {**about, "task": progress.task, "round": len(progress.conclusions)}
 
 
 class _Approval:
@@ -331,7 +312,7 @@ def _question(text: str) -> tuple[str, str]:
     return text, "answered"
 
 
-def _decision(choice: str, instruction: str = "", reasoning: str = "") -> tuple[HumanDecision, str]:
+def _decision(choice: str, instruction: str = "", reasoning: str = "") -> tuple[str, str]:
     if choice not in _CHOICES:
         raise ConfigError(f"choice must be one of {', '.join(_CHOICES)}, got {choice!r:.80}")
     action, means = _CHOICES[choice]
@@ -339,8 +320,7 @@ def _decision(choice: str, instruction: str = "", reasoning: str = "") -> tuple[
         raise ConfigError(f"to {choice}, write an instruction")
     instruction = instruction.strip() if means.instructs else ""
     reasoning = reasoning.strip() or f"{means.said} by a person"
-    return HumanDecision(action, instruction, reasoning), means.said
+    return json_text(HumanDecision(action, instruction, reasoning).to_json()), means.said
 
 
 _CHOICES: Final = {means.choice: (action, means) for action, means in DECISIONS.items()}
-_READ: Final[dict[str, _Reader]] = {"question": _question, "decision": _decision}
