@@ -248,7 +248,7 @@ def waits_for(wait: Wait) -> str:
         case "approval":
             return f"the approval of {call}{more}"
         case "question":
-            return f"an answer to {text!r}"
+            return f"an answer to {escaped_json(cut(wait.text, _SHOWN))}"
         case "moment":
             return f"a moment, for {call}{more}"
         case "doubt":

@@ -35,7 +35,6 @@ from moothall.threads import is_closing
 if TYPE_CHECKING:
     from moothall.journal import Journal, Part
     from moothall.journal.commits import OpenRun
-    from moothall.journal.store.store import Store
     from moothall.journal.store.wait_rows import Answer
 
 S = TypeVar("S")
@@ -63,11 +62,6 @@ class Record(ReadRecord[S]):
     def path(self) -> str:
         """Return the path of the part in its run."""
         return self._part.path
-
-    @property
-    def file(self) -> Store:
-        """Return the file of the journal, as it was opened."""
-        return self._part.run.file
 
     def key_of(self, message: int) -> str:
         """Return the key by which memory deduplicates a message; a fork shares those it copied."""
@@ -169,8 +163,7 @@ class Record(ReadRecord[S]):
             raise
         finally:
             self.open -= 1
-        if past.asked:
-            step.withdraw()
+        step.withdraw()
         if isinstance(result, bytes):
             step.end("ended", {"kept": self.keep(result)})
         else:

@@ -51,7 +51,7 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
     if not doubts:
         return ""
     were = "was" if len(doubts) == 1 else "were"
-    decide = shlex.join(("moothall", "resume", record.run_id, "--journal", record.file.path))
+    decide = shlex.join(("moothall", "resume", record.run_id, "--journal", record.run.file.path))
     return (
         f"outcome unknown: {', '.join(doubts)} {were} running when the run was cut off. Look "
         f"whether it took effect, and decide: `{decide} --repeat`, --skip or --done N=RESULT "

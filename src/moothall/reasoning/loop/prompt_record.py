@@ -145,8 +145,8 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
     begin, whoever made them. Nothing depends on what the thread knows: that saves time.
     """
     last: _Kept | None = thread.remembered
-    if last is None or last.file() is not record.file:
-        last = _Kept(ref(record.file), [], [], frozenset(), None)
+    if last is None or last.file() is not record.run.file:
+        last = _Kept(ref(record.run.file), [], [], frozenset(), None)
     digests = _known(last, items)
     digests += [bytes.fromhex(record.keep(_json(each))) for each in items[len(digests) :]]
     made: set[bytes] = set()
