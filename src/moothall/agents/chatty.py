@@ -22,7 +22,6 @@ from moothall.reasoning.checked_parts import (
     memory_of_thread,
     memory_part,
 )
-from moothall.reasoning.record import NULL_RECORD
 from moothall.reasoning.reply_context import Replying
 from moothall.reasoning.thread import Thread
 from moothall.reasoning.threaded import Threaded
@@ -119,7 +118,7 @@ class ChattyAI(Threaded):
         try:
             with within(REPLYING, (*REPLYING.get(), mine)):
                 say = partial(self._say, content, kept)
-                return await tracing.within(say, "reply", self, None, NULL_RECORD)
+                return await tracing.within(say, "reply", self, None)
         finally:
             mine.open = False
             self._release(kept)

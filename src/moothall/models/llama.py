@@ -32,6 +32,8 @@ Tokens a second on two cores (both idle, one busy, both busy): 77, 40, 31 with 4
 BATCH_TOKENS: Final = 128
 """A prompt can only be abandoned between two batches. 128 tokens take some tenths of a second on
 small models, at 97% of the speed of much larger batches."""
+IMAGE_TOKENS: Final = 512
+"""Some weights must read an image in one batch, such as the 256 tokens of Gemma's."""
 _LARGEST_INT = 2**53 - 1  # the largest integer that every JSON reader reads exactly
 _READ_BYTES = 1 << 22
 _JSON_STARTS = frozenset('{["-0123456789tfn')
@@ -46,6 +48,7 @@ class Llama(Engine):
     cores: int | None
     pooling: str | None = None
     thinks: bool = False
+    mmproj: Path | None = None  # the vision projector of weights that see
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,6 +100,8 @@ class Llama(Engine):
         params.n_ctx = self.slots * self.context_tokens
         # What is embedded at once is one batch.
         batch_tokens = BATCH_TOKENS if self.pooling is None else self.context_tokens
+        if self.mmproj is not None:
+            params.mmproj.path, batch_tokens = str(self.mmproj), IMAGE_TOKENS
         params.n_batch = params.n_ubatch = batch_tokens
         params.ctx_shift = False  # a full context ends an answer; nothing of its beginning is cut
         # Besides the prompts in its slots it caches as many tokens of others, so a conversation is
@@ -119,9 +124,10 @@ class Llama(Engine):
             try:
                 return xllamacpp.Server(params)
             except RuntimeError as error:
+                pair = "" if self.mmproj is None else f" with {self.mmproj} as mmproj="
                 raise WeightsError(
-                    f"{self.path}: could not be loaded: incomplete, damaged, of a kind that the "
-                    "runtime does not know, or too large for the memory: fetch or download it "
+                    f"{self.path}: could not be loaded{pair}: incomplete, damaged, of a kind that "
+                    "the runtime does not know, or too large for the memory: fetch or download it "
                     "again, or take a smaller one (MOOTHALL_DEBUG=1 shows more)"
                 ) from error
 

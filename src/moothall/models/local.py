@@ -26,7 +26,7 @@ from moothall.models.calling.by_weights import FORMS, Calls, form_of
 from moothall.models.calling.choice import OneCall, after_a_thought
 from moothall.models.engine import InProcess
 from moothall.models.llama import BATCH_TOKENS, ChatEngine
-from moothall.models.plain_chat import TURN_MARK, add_schema, has_result, plain_chat
+from moothall.models.plain_chat import TURN_MARK, add_schema, has_result, joined, plain_chat
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece
 from moothall.models.settings import check_sampling
 
@@ -82,6 +82,8 @@ class LocalModel(InProcess, Answering):
 
     Args:
         path: the weights; default: the ones that `moothall models fetch` fetches
+        mmproj: the file with the eyes of weights that see: their vision projector, a GGUF file too;
+            then images of messages and of results are shown to them
         name: what people call it
         context_tokens: how much a prompt and its answer may take together; the model's own limit
             holds if that is lower
@@ -112,6 +114,7 @@ class LocalModel(InProcess, Answering):
         self,
         path: str | Path | None = None,
         *,
+        mmproj: str | Path | None = None,
         name: str | None = None,
         context_tokens: int = 4096,
         max_tokens: int = 512,
@@ -139,7 +142,13 @@ class LocalModel(InProcess, Answering):
             raise none_of("LocalModel: calls=", [*FORMS], calls)
         if path is not None and not is_path(path):
             raise ConfigError(f"LocalModel: path= must be the path of a file, got {path!r}")
+        if mmproj is not None and not is_path(mmproj):
+            raise ConfigError(f"LocalModel: mmproj= must be the path of a file, got {mmproj!r}")
         self.path: Path = weights.path_or_default(path)
+        self.mmproj: Path | None = None if mmproj is None else Path(mmproj)
+        self.reads_images: bool = mmproj is not None
+        if self.mmproj is not None:
+            weights.check_gguf(self.mmproj)
         own = weights.context_length(self.path)
         self._is_small = self.path.stat().st_size < _SMALL_BYTES
         self.calls: str = calls or form_of(weights.own_name(self.path))
@@ -166,6 +175,7 @@ class LocalModel(InProcess, Answering):
             context_tokens=context_tokens,
             cores=threads,
             thinks=thinking,
+            mmproj=self.mmproj,
         )
         self._hold(self._llama)
 
@@ -242,9 +252,10 @@ class LocalModel(InProcess, Answering):
         messages, actions, schema, _ = request
         held_to: dict[str, Any] | str | None = schema
         offered, may_answer = self._offered(messages, actions or [])
-        chat = plain_chat(messages, self.name, TURN_MARK, self._form, offered, may_answer)
+        about = (self._form, offered, may_answer, self.reads_images)
+        chat = plain_chat(messages, self.name, TURN_MARK, *about)
         if told is not None:
-            chat[-1]["content"] += f"\n\n{told}"
+            chat[-1]["content"] = joined(chat[-1]["content"], told)
         if schema is not None and self._thinks(request):
             held_to = after_a_thought(schema)
             add_schema(chat, held_to)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moothall.errors import ModelError
 from moothall.models.answer_parts import as_said
+from moothall.models.protocol import block_note, is_seen
 
 if TYPE_CHECKING:
     from moothall.action import Action
     from moothall.models.calling.choice import OneCall
+
+Content: TypeAlias = str | list[dict[str, Any]]
+"""A text; or blocks of text and images, for weights that see."""
 
 # The marks of turns in chat formats. Inside a message they are only text: a file or a web page must
 # not be able to end its own turn and speak as the system.
@@ -26,9 +30,10 @@ def plain_chat(
     form: OneCall,
     actions: list[Action] | None = None,
     may_answer: bool = True,
-) -> list[dict[str, str]]:
+    sees: bool = False,
+) -> list[dict[str, Any]]:
     """Return the messages in three roles, none twice in a row; actions and calls in a form."""
-    chat: list[dict[str, str]] = []
+    chat: list[dict[str, Any]] = []
     called: dict[str, str] = {}
     for place, message in enumerate(messages):
         where = f"{name}: messages[{place}]"
@@ -38,31 +43,42 @@ def plain_chat(
         given = message.get("content")
         if role == "assistant" and isinstance(given, list):  # another model's, with an image
             given = as_said(given)
-        content = marks.sub(_broken_up, _text(given, where))
+        content = _content(given, where, marks, sees)
         if role == "tool":
             action = message.get("name") or called.get(message.get("tool_call_id", "")) or "action"
-            role, content = "user", f"Result of {action}: {content}"
+            role, content = "user", joined(f"Result of {action}: ", content, "")
         elif role == "assistant":
             for call in message.get("tool_calls") or ():
                 called[call["id"]] = call["name"]
-            content = "\n".join(
-                filter(None, (content, marks.sub(_broken_up, form.written(message))))
-            )
+            content = joined(content, marks.sub(_broken_up, form.written(message)), "\n")
             if not content and message.get("tool_calls"):
                 continue  # a program that went on
         elif role == "user":
-            content = form.before_user + content if actions else content
+            content = joined(form.before_user, content, "") if actions else content
         elif role != "system":
             raise ModelError(
                 f"{where}: role must be system, user, assistant or tool, got {role!r:.80}"
             )
         if chat and chat[-1]["role"] == role:
-            chat[-1]["content"] += f"\n\n{content}"
+            chat[-1]["content"] = joined(chat[-1]["content"], content)
         else:
             chat.append({"role": role, "content": content})
     if actions:
         add_system(chat, form.head(actions, may_answer=may_answer))
     return chat
+
+
+def joined(before: Content, after: Content, between: str = "\n\n") -> Content:
+    """Return two contents as one."""
+    if not before or not after:
+        return before or after
+    if isinstance(before, str) and isinstance(after, str):
+        return f"{before}{between}{after}"
+    both = (
+        [{"type": "text", "text": each}] if isinstance(each, str) else each
+        for each in (before, after)
+    )
+    return [block for blocks in both for block in blocks]
 
 
 def _broken_up(mark: re.Match[str]) -> str:
@@ -80,23 +96,33 @@ def has_result(messages: Iterable[Mapping[str, Any]]) -> bool:
     return result
 
 
-def _text(content: Any, where: str) -> str:
+def _content(given: Any, where: str, marks: re.Pattern[str], sees: bool) -> Content:
+    """Return the content of a message, with its images if the weights see."""
+    if not isinstance(given, list):
+        return _text(given, where, marks)
+    content: Content = ""
+    for block in given:
+        if sees and is_seen(block):
+            shown = block if block["type"] == "image_url" else block_note(block)
+            content = joined(content, [shown])
+        elif isinstance(block, Mapping) and isinstance(block.get("text"), str):
+            content = joined(content, _text(block["text"], where, marks), "\n")
+        else:
+            reads = "text, and images that are given whole," if sees else "text only,"
+            raise ModelError(f"{where}: this model reads {reads} not {block!r:.80}")
+    return content
+
+
+def _text(content: Any, where: str, marks: re.Pattern[str]) -> str:
     if content is None:
         return ""
-    if isinstance(content, list):
-        parts = []
-        for block in content:
-            if not (isinstance(block, Mapping) and isinstance(block.get("text"), str)):
-                raise ModelError(f"{where}: this model reads text only, not {block!r:.80}")
-            parts.append(block["text"])
-        content = "\n".join(parts)
     if not isinstance(content, str):
         raise ModelError(f"{where}: content must be text, got {type(content).__name__}")
     try:
         content.encode()
     except UnicodeEncodeError:
         raise ModelError(f"{where}: content holds half a character, which is not text") from None
-    return content
+    return marks.sub(_broken_up, content)
 
 
 def add_schema(chat: list[dict[str, Any]], schema: Mapping[str, Any]) -> None:

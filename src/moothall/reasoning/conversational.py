@@ -35,7 +35,6 @@ from moothall.reasoning.hooks import (
     with_hook,
     without_hook,
 )
-from moothall.reasoning.record import NULL_RECORD
 from moothall.reasoning.reply import GIVEN, Reply, gives
 from moothall.reasoning.reply_context import (
     JOINED,
@@ -578,7 +577,7 @@ class ConversationalAgent(Threaded):
     ) -> Reply:
         """Answer in a span of its own, as an agent without records does."""
         work = partial(answer, request)
-        return await tracing.within(work, "reply", self, request, NULL_RECORD)
+        return await tracing.within(work, "reply", self, request)
 
     def _approver(self) -> Approver | None:
         """Return its own approver or its space's, or else that of its group."""

@@ -18,7 +18,7 @@ from moothall.provenance.origin import union
 from moothall.provenance.reading import READ, MemberReading
 from moothall.reasoning.charging import budget_of, share_budget
 from moothall.reasoning.events import CallStarted, Done, Event
-from moothall.reasoning.record import NULL_RECORD, Record, Step, dumped, loaded
+from moothall.reasoning.record import Record, Step, dumped, loaded
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.reply import Step as Called
@@ -187,7 +187,7 @@ async def ask_member(
     if schema is not None:
         options["schema"] = schema
     if takes(agent.reply, "run_id"):
-        options["run_id"] = _run_id(agent, part, request.run_id, record)
+        options["run_id"] = _run_id(agent, part, request)
 
     is_person = getattr(agent, "decides_in_words", False)
 
@@ -218,11 +218,11 @@ async def ask_member(
     return reply
 
 
-def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | None:
+def _run_id(agent: Any, part: str, request: ReplyRequest) -> str | None:
     """Return the run id for a turn; a turn that a member records itself is a run of its own."""
-    if record is not NULL_RECORD or getattr(agent, "journal", None) is None:
-        return run_id
-    made = f"{run_id}/{part}"
+    if request.recorded is not None or getattr(agent, "journal", None) is None:
+        return request.run_id
+    made = f"{request.run_id}/{part}"
     return made if len(made) <= 255 and made.isprintable() else None
 
 

@@ -264,7 +264,7 @@ class RecordedAgent(ConversationalAgent):
             if ended(record):  # it has its span
                 return await self._work(request, record)
             work = partial(self._work, request, record)
-            return await tracing.within(work, "reply", self, request, record)
+            return await tracing.within(work, "reply", self, request)
         finally:
             if record.at_end is not None:
                 record.at_end()

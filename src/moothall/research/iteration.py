@@ -11,7 +11,7 @@ from moothall import tracing
 from moothall.errors import DefinitionError, InvalidArguments
 from moothall.models.protocol import usage_json
 from moothall.reasoning.events import BlockEnded, BlockStarted
-from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Step
+from moothall.reasoning.record import Step
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.research import recording
@@ -98,7 +98,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
     """Take a step and record it; Research records each task instead, Update nothing."""
     record = bench.record
     key = f"{bench.iteration}.{name}"
-    past = record is not NULL_RECORD and record.has_ended(key)
+    past = record.has_ended(key)
     about = (str(bench.agent.id), name, bench.iteration)
     run: dict[str, Any] = {"past": past, **bench.request.of_run}
     emit = bench.request.emit or (lambda event: None)
@@ -107,7 +107,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
     known = bench.progress
     before = replace(known, passages=[*known.passages], notes=[*known.notes], used={**known.used})
 
-    async def call(step: Step) -> dict[str, Any]:
+    async def call(step: Step | None = None) -> dict[str, Any]:
         try:
             _take(bench, name, await _within_time(bench, name))
             if name == "plan" and bench.iteration == 1:
@@ -124,7 +124,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
 
     async def take() -> dict[str, Any]:
         if name in ("research", "update"):
-            return await call(NULL_STEP)
+            return await call()
         return await record.step(key, call)
 
     if past:

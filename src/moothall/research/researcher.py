@@ -21,7 +21,7 @@ from moothall.jsonvalue import json_text
 from moothall.models.names import model as by_name
 from moothall.reasoning.checked_parts import check_model, check_part
 from moothall.reasoning.loop.recording import catch_up_models, mark_known
-from moothall.reasoning.record import NULL_RECORD, Record
+from moothall.reasoning.record import Record
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply import GIVEN, Reply, Stop
 from moothall.reasoning.reply_context import note_sources
@@ -482,7 +482,7 @@ class Researcher(RecordedAgent):
             return await self._research(bench, request, record)
         finally:
             note_sources(request, [each.url for each in bench.resources.get_all() if each.visited])
-            bench.running, bench.record = False, NULL_RECORD
+            bench.end_run()
 
     async def _research(
         self, bench: Workbench, request: ReplyRequest, record: Record[Progress]
@@ -497,7 +497,7 @@ class Researcher(RecordedAgent):
         if request.state.underway is None:
             loop = asyncio.get_running_loop()
             request.state.underway = SimpleNamespace(loop=loop, interrupt=bench.hear)
-        if record is NULL_RECORD:
+        if request.recorded is None:
             return await self._to_the_end(bench)
         record.at_end = partial(self._mark_known, record, bench.budget)
         self._catch_up(record, bench.budget)
@@ -517,7 +517,7 @@ class Researcher(RecordedAgent):
                 before.stop = None
             before.objectives = [*own.values()]
             bench.reset(before)
-        elif record is not NULL_RECORD or bench.run_id not in (None, request.run_id):
+        elif request.recorded is not None or bench.run_id not in (None, request.run_id):
             for topic, each in own.items():
                 each.expertise = self._at_first.get(topic, 0.0)
             bench.reset(Progress(objectives=[*own.values()]))
@@ -557,7 +557,7 @@ class Researcher(RecordedAgent):
         # A run that has failed gets at least one more iteration.
         most = max(self.iterations, progress.iteration + (progress.stop == "error"))
         stop = progress.stop
-        recorded = bench.record is not NULL_RECORD  # the process was killed as the run ended
+        recorded = bench.request.recorded is not None  # the process was killed as the run ended
         if not (is_understood(bench) if stop == "done" else stop == "no_progress" and recorded):
             progress.stop = None
         try:

@@ -93,6 +93,10 @@ class Workbench:
             raise AttributeError(name)
         return getattr(self.agent, name)
 
+    def end_run(self) -> None:
+        """Note that no run is under way."""
+        self.running, self.record = False, NULL_RECORD
+
     def begin(self, step: str) -> None:
         """Note that a step begins."""
         self.step, self._asks = step, 0
@@ -306,8 +310,7 @@ class Workbench:
             raise Stop("in_doubt", doubts)
         # A task that the budget refused is done when the run is resumed with more.
         whose, number = cast(Any, self.agent), self.iteration
-        record = None if self.record is NULL_RECORD else self.record
-        work = Calls(whose, good, self.request, record, number, keeps_refused=False)
+        work = Calls(whose, good, self.request, number, keeps_refused=False)
         budget = self.budget
         try:
             if good:

@@ -33,7 +33,7 @@ from moothall.journal import Journal
 from moothall.journal.journal_argument import as_journal
 from moothall.jsonvalue import NotJSON, copy_json
 from moothall.reasoning.read_record import fingerprint
-from moothall.reasoning.record import NULL_RECORD, Record, recorded
+from moothall.reasoning.record import Record, recorded
 from moothall.society import arguments as given
 from moothall.society import columns_first
 from moothall.society.checkpoint import KIND, SocietyState, as_bytes, load, restore, save, state_of
@@ -394,7 +394,7 @@ class Society(Experiments):
                 program=program,
             ) as record:
                 async with self._between:
-                    if record is not NULL_RECORD:
+                    if self._journal is not None:
                         state = self._from_record(record, state, made)
                         self._asking.charge_recorded(record, self._model, self.mailboxes)
                     set_length(self, length)
@@ -403,12 +403,13 @@ class Society(Experiments):
                 if record.over is not None:
                     await work()
                 else:
-                    await tracing.within(work, "workflow", "society", record)
+                    of = None if self._journal is None else record
+                    await tracing.within(work, "workflow", "society", of)
                 if record.over is None:
                     await record.end("done")
                 return state.rows
         finally:
-            self._state, self._asking.record = None, NULL_RECORD
+            self._state, self._asking.record = None, Asking.record
 
     def _from_record(
         self, record: Record[SocietyState], new: SocietyState, made: list[Intervention]
@@ -457,7 +458,7 @@ class Society(Experiments):
                             tables.add(row)
                         del self.metrics[before:-1]
                     is_due = self.number == last or (self.number - state.first) % every == 0
-                    if is_due and record is not NULL_RECORD:
+                    if is_due and self._journal is not None:
                         save(self, record, state)
                         await record.commit()
                     if tables is not None and is_due:

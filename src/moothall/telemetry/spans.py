@@ -11,7 +11,6 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, SpanKind
 
 from moothall.models.protocol import stated_usage
-from moothall.reasoning.record import NULL_RECORD
 from moothall.telemetry import content, names
 from moothall.telemetry.beginning import TRACEPARENT, context_of, traceparent_of
 from moothall.telemetry.ids import span_id_of, trace_id_of
@@ -38,7 +37,7 @@ class Telemetry(Messages):
 
     # -- replies -----------------------------------------------------------------------------------
 
-    def reply(self, agent: Any, request: Any, record: Any) -> OpenSpan:
+    def reply(self, agent: Any, request: Any) -> OpenSpan:
         """Begin the span of a reply; its ids follow from the record, if there is a journal."""
         id, kind = str(agent.id), getattr(agent, "_kind", "")
         about: dict[str, Any] = {names.AGENT_ID: id, names.AGENT_NAME: id}
@@ -65,7 +64,10 @@ class Telemetry(Messages):
             message = {"role": "user", "content": request.content}
             about |= content.messages_in([message])
         elsewhere = SpanKind.CLIENT if getattr(agent, "_elsewhere", False) else SpanKind.INTERNAL
-        name, of_run = f"{operation} {id}", self._of_run(request, record)
+        name, of_run = (
+            f"{operation} {id}",
+            self._of_run(request, getattr(request, "recorded", None)),
+        )
         given: Any = {"kind": elsewhere, "conversation": thread, **of_run}
         named = (names.WORKFLOW_NAME, names.AGENT_NAME, names.REQUEST_MODEL)
         own = {each: about[each] for each in named[kind not in names.WORKFLOWS :] if each in about}
@@ -85,7 +87,7 @@ class Telemetry(Messages):
 
     def _of_run(self, request: Any, record: Any) -> dict[str, Any]:
         """Return a recorded reply's ids, the context that it begins in, and its links."""
-        if record is NULL_RECORD:
+        if record is None:
             return {}
         path = record.path
         # One that was stopped is over, and goes on as another span of the same trace.
@@ -109,7 +111,7 @@ class Telemetry(Messages):
             names.OPERATION: names.INVOKE_WORKFLOW,
             names.WORKFLOW_NAME: name,
         }
-        if record is not NULL_RECORD:
+        if record is not None:
             about[names.RUN_ID] = record.run_id
         title = f"{names.INVOKE_WORKFLOW} {name}"
 

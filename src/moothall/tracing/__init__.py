@@ -38,7 +38,7 @@ class Span(Protocol):
 class Tracing(Protocol):
     """What `moothall.telemetry.instrument` switches on."""
 
-    def reply(self, agent: Any, request: Any, record: Any) -> Span:
+    def reply(self, agent: Any, request: Any) -> Span:
         """Begin the span of a reply; its ids follow from the record, if there is a journal."""
         ...
 

@@ -22,7 +22,7 @@ from moothall.reasoning.conversation.speaking_order import Order
 from moothall.reasoning.conversation.termination import Condition
 from moothall.reasoning.group import Group
 from moothall.reasoning.loop.recording import mark_known
-from moothall.reasoning.record import NULL_RECORD, Record, dumped, loaded
+from moothall.reasoning.record import Record, dumped, loaded
 from moothall.reasoning.reply import GIVEN, Content, Reply
 from moothall.reasoning.reply_context import note_sources, own_reply
 from moothall.reasoning.reply_request import ReplyRequest, checked_content
@@ -233,7 +233,7 @@ class Conversation(Group):
     async def _work(self, request: ReplyRequest, record: Record[ConversationState]) -> Reply:
         thread, now = request.state, self._state_of(request.state)
         budget = self.budget if request.budget is None else request.budget
-        if record is not NULL_RECORD:
+        if request.recorded is not None:
             model = getattr(self.next, "model", None)
             if model is not None:
                 record.at_end = partial(mark_known, record, model, budget)
@@ -261,15 +261,15 @@ class Conversation(Group):
             over = partial(end_of, record, now, "saved")
             reply: Reply = await guarded(record, exchange.run, over, exchange.stopped)
         finally:
-            thread.underway, now.record = None, NULL_RECORD
-            now.trim()
+            thread.underway = None
+            now.end_record()
         if reply.stop_reason in ENDED:
             now.run = None
         return reply
 
     def _set_state(self, thread: Thread, state: ConversationState) -> None:
         """Set a thread to the state at a reply's end, unless the thread is further."""
-        state.record = NULL_RECORD
+        state.end_record()
         if state.count > self._state_of(thread).count:
             thread.own = state
 

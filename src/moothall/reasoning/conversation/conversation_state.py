@@ -105,11 +105,21 @@ class ConversationState:
         self.trim()
         return utterance
 
+    @property
+    def is_recorded(self) -> bool:
+        """Return whether a journal records the reply that is under way."""
+        return self.record is not NULL_RECORD
+
+    def end_record(self) -> None:
+        """Note that no reply is under way."""
+        self.record = NULL_RECORD
+        self.trim()
+
     def trim(self) -> None:
         """Drop the oldest items above the limits, except what is still to be recorded."""
         for waiting in self.pending.values():
             del waiting[:-MAX_KEPT]
-        if self.record is NULL_RECORD:
+        if not self.is_recorded:
             del self.steps[:-MAX_STEPS]
             kept = self.transcript
             while len(kept) > 1 and (len(kept) > MAX_KEPT or self.chars > MAX_CHARS):

@@ -18,7 +18,7 @@ from moothall.reasoning.conversation.speaking_order import Choice, NoChoice, cho
 from moothall.reasoning.events import TurnEnded
 from moothall.reasoning.group import in_thread, in_time
 from moothall.reasoning.loop.prompt_record import FEW, keep_list
-from moothall.reasoning.record import NULL_RECORD, Record
+from moothall.reasoning.record import Record
 from moothall.reasoning.reply import Content, Reply, Stop, Utterance, shown
 from moothall.reasoning.reply_context import note_sources, sources_of_thread
 from moothall.text import counted, error_text, log_failure
@@ -56,7 +56,7 @@ class Exchange:
         note_sources(request, state.outside)
         if record.state is None:
             kept = [each for each in state.transcript if each.number < state.begun]
-            if record is NULL_RECORD or len(kept) <= FEW:
+            if request.recorded is None or len(kept) <= FEW:
                 record.save(state)
             else:
                 record.save(state, transcript=(len(kept), keep_list(record, request.state, kept)))
@@ -214,7 +214,7 @@ class Exchange:
                         reason = "error" if turn.reply is None else turn.reply.stop_reason
                         detail = f"agent {turn.id!r} gave no outcome: {turn.fault}"
             self.hear()
-            if self._record is NULL_RECORD or reason in ENDED:
+            if self._request.recorded is None or reason in ENDED:
                 # Else the turn is repeated, and nobody hears this one's outcome.
                 await self._participants.deliver(state.agents)
         finally:

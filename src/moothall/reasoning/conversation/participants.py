@@ -20,7 +20,7 @@ from moothall.reasoning.events import Done, TurnStarted
 from moothall.reasoning.group import ask_member, in_thread, own_cancellation
 from moothall.reasoning.loop.recording import catch_up_models
 from moothall.reasoning.read_record import of_group
-from moothall.reasoning.record import NULL_RECORD, Record
+from moothall.reasoning.record import Record
 from moothall.reasoning.reply import Content, Reply, Utterance
 from moothall.reasoning.reply_context import ONCE
 from moothall.reasoning.resume import ReplayOffsets
@@ -140,7 +140,7 @@ class Participants:
         self._thread = thread
         self._once = once
         self._record = state.record
-        self._is_recorded = self._record is not NULL_RECORD
+        self._is_recorded = state.is_recorded
 
     async def deliver(self, ids: Iterable[str], leave: int = 0) -> None:
         """Let participants observe their pending utterances, except the last `leave`."""

@@ -17,7 +17,7 @@ from moothall.reasoning.dualact.rounds import Rounds
 from moothall.reasoning.events import Conclusion, ConclusionReached, DecisionMade, HumanDecision
 from moothall.reasoning.group import Group, in_thread
 from moothall.reasoning.read_record import of_group
-from moothall.reasoning.record import NULL_RECORD, Record
+from moothall.reasoning.record import Record
 from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.reply_context import note_sources
 from moothall.reasoning.reply_request import ReplyRequest, thread_id
@@ -327,7 +327,7 @@ class DualActAgent(Group):
                 await member._restore(record.member(name, turn["agent"]), budget)
 
     async def _work(self, request: ReplyRequest, record: Record[Progress]) -> Reply:
-        if record is not NULL_RECORD and (reply := await self._resumed(record, request)):
+        if request.recorded and (reply := await self._resumed(record, request)):
             return reply
         progress: Progress | None = request.state.own
         if progress is None or not request.resumed:

@@ -36,7 +36,7 @@ from moothall.reasoning.events import (
 )
 from moothall.reasoning.group import Group, ask_member, in_thread, in_time, takes
 from moothall.reasoning.hooks import as_hooked, expect
-from moothall.reasoning.record import NULL_RECORD, Record, Step
+from moothall.reasoning.record import Record, Step
 from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.reply_context import note_sources, sources_of_thread
 from moothall.reasoning.reply_request import ReplyRequest
@@ -379,7 +379,7 @@ class Rounds:
         """Return a value as hooks changed it: the recorded one, or by calling them now."""
         if not self._agent._hooks.get(type):
             return value
-        record = self._record if recorded and self._record is not NULL_RECORD else None
+        record = self._request.recorded if recorded else None
         kwargs = {**about, **self._request.of_run, name: value}
         hooks = (self._agent, type, kwargs, name, check, self._budget)
         try:

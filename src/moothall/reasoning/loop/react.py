@@ -45,7 +45,7 @@ from moothall.reasoning.loop.results import MAX_RESULT_CHARS
 from moothall.reasoning.loop.room import bounds_of
 from moothall.reasoning.loop.run import Run
 from moothall.reasoning.loop.telling_budget import TellingBudget
-from moothall.reasoning.record import NULL_RECORD, Record
+from moothall.reasoning.record import Record
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_context import FRESH
@@ -403,9 +403,7 @@ class ReActAgent(RecordedAgent):
         assert request.memory is not None  # it was checked
         if record.run.parked:
             await show_open(self, request, record, request.memory)
-        return await Run(
-            self, request, request.memory, None if record is NULL_RECORD else record
-        ).reply()
+        return await Run(self, request, request.memory).reply()
 
     def _program(self) -> dict[str, Any]:
         return program_of(self)

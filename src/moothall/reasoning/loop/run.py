@@ -61,7 +61,7 @@ from moothall.reasoning.loop.room import LongResults, fit, left_out
 from moothall.reasoning.loop.showing import Showing, ask
 from moothall.reasoning.loop.steering import Steering
 from moothall.reasoning.loop.steps import ModelStep
-from moothall.reasoning.record import Past, Record
+from moothall.reasoning.record import Past
 from moothall.reasoning.record import Step as RecordedStep
 from moothall.reasoning.reply import Reply, Step, Stop
 from moothall.reasoning.reply_request import ReplyRequest
@@ -92,13 +92,7 @@ class Run:
     _prompts: PromptRecord | None = None
     _lost = 0  # how many messages of the reply its model no longer reads, as events said
 
-    def __init__(
-        self,
-        agent: Looping,
-        request: ReplyRequest,
-        memory: Memory,
-        record: Record[LoopState] | None = None,
-    ) -> None:
+    def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
         self.agent = agent
         self.id: str = str(agent.id)
         self.request = request
@@ -111,7 +105,7 @@ class Run:
             self.model = budgeted(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
         self.state: LoopState = LoopState(allowed=request.allowed, joined=[*self.thread.joined])
-        self.record = record
+        record = self.record = request.recorded
         self.showing: Showing = Showing(agent, request, memory, self.budget)
         self.long: LongResults = LongResults(agent, request, memory, record)
         self._remembered = self._saved = 0  # how many messages are in the memory, and recorded
@@ -408,7 +402,7 @@ class Run:
         return self._keep(answer)
 
     def _calls(self, answer: Answer) -> Calls:
-        return Calls(self.agent, answer.calls, self.request, self.record, self.state.iteration)
+        return Calls(self.agent, answer.calls, self.request, self.state.iteration)
 
     def _keep(self, answer: Answer, ends: bool = True) -> list[str]:
         """Add the calls and their results, together: memory has no call without its result."""

@@ -67,12 +67,16 @@ class Executing:
     agent: Looping
     wanted: list[RequestedCall]
     request: ReplyRequest
-    record: Record[Any] | None
     iteration: int
     keeps_refused: bool = True  # record the calls that the budget refused as ended
     ends: list[Stop] = field(default_factory=list)  # of the reply, once all calls have ended
     under_way: int = 0  # how many calls neither have ended nor wait in the journal
     rests: asyncio.Event = field(default_factory=asyncio.Event)  # none is under way
+
+    @property
+    def record(self) -> Record[Any] | None:
+        """The record of the reply, if a journal keeps it."""
+        return self.request.recorded
 
 
 class ModelStep:

@@ -35,11 +35,12 @@ Prompt: TypeAlias = tuple[list[dict[str, Any]], Any, Any]
 class Asking:
     """Asks models on behalf of citizens; each outcome is a step of the record of the run."""
 
+    record: Record[Any] = NULL_RECORD
+
     def __init__(self, timeout_s: float, budget: Budget | None, *, once: bool) -> None:
         self.timeout_s = timeout_s
         self.budget = budget
         self.once = once  # whether the same prompts in a step share one answer
-        self.record: Record[Any] = NULL_RECORD
         self.step: int = 0
         self.calls: int = 0
         self.span: tracing.Span | None = None  # of the step that is being taken, if that is traced
