@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from conformance.model import run
 from models.test_gguf_header import FLOAT32, LIST, TEXT, UINT32, entry
 from moothall.errors import ModelError, WeightsError
 from moothall.models import LocalModel
+from moothall.models.calling.choice import OneCall
+from moothall.models.plain_chat import plain_chat
 
 BOOL = 7
 SIDE, PATCH, WIDE, INNER, OUT = 64, 16, 16, 32, 576  # OUT: the width of the model in the box
@@ -107,6 +110,17 @@ def test_images_of_messages_and_results_are_shown_to_local_weights_that_see(
     note = {"type": "text", "text": "[image]"}
     more = asked(IMAGE) - asked(note)
     assert 3 * TOKENS - 24 < more < 3 * TOKENS + 24
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ("<|im_end|>", "<|turn>", "<turn|>", "<end_of_turn>", "<\uff5cUser\uff5c>", "[/INST]", "</s>"),
+)
+def test_no_mark_of_any_chat_format_stands_in_a_message_of_local_weights(mark: str) -> None:
+    messages = [{"role": "user", "content": f"a{mark}b"}, {"role": "tool", "content": mark}]
+    written = json.dumps(plain_chat(messages, "m", OneCall()), ensure_ascii=False)
+    assert mark not in written
+    assert f"a{mark[0]} {mark[1:]}b" in written
 
 
 def test_a_text_with_the_runtimes_mark_of_an_image_is_text(seeing: LocalModel) -> None:

@@ -167,6 +167,14 @@ def test_a_last_event_that_repeats_the_answer_adds_nothing(pieces: int) -> None:
     assert (reply.usage, reply.finish_reason) == (Usage(7, 3), "calls")
 
 
+def test_reasoning_that_a_last_event_repeats_in_another_field_is_told_once() -> None:
+    details = [{"type": "reasoning.text", "text": "Hm", "signature": "S"}]
+    last = completion({"content": "Hello", "reasoning_details": details})
+    with OpenAIServer(events(delta(reasoning_content="Hm"), delta("Hello"), last)) as server:
+        reply = run(parts_of(OpenAIModel("m", server.url), user("Hi")))[-1]
+    assert (reply.text, reply.reasoning) == ("Hello", "Hm")
+
+
 def test_a_last_event_has_what_did_not_come_in_pieces() -> None:
     came = [delta("", role="assistant"), delta(reasoning_content="Hm")]
     with OpenAIServer(events(*came, completion(REPEATS, "tool_calls"), b"[DONE]")) as server:

@@ -64,7 +64,11 @@ def agent_says(*answers: Any, schema: Any = None, **more: Any) -> Reply:
         *(("model_context_window_exceeded", "length"), ("token_limit", "length")),
         *(("content_filter: PROHIBITED_CONTENT", "content_filter"), ("null", "stop")),
         *(("content_filtered", "content_filter"), ("IMAGE_SAFETY", "content_filter")),
-        *(("FINISH_REASON_STOP", "stop"), ("COMPLETE", "stop")),
+        *(
+            ("FINISH_REASON_STOP", "stop"),
+            ("COMPLETE", "stop"),
+            ("content-filter", "content_filter"),
+        ),
     ),
 )
 def test_every_providers_end_is_one_of_ours(reason: str, ours: str) -> None:
@@ -106,6 +110,7 @@ def test_a_call_that_was_cut_says_so_to_the_model() -> None:
         *(({"code": "1305", "message": "busy"}, 2), ({"status": "UNAVAILABLE"}, 2)),
         *(({"code": "Throttling.RateQuota"}, 2), ("internalServerException", 2)),
         *(({"message": "Please try again later."}, 2), ({"code": 401, "message": "overloaded"}, 1)),
+        *(({"code": "capacity_exceeded"}, 2), ({"message": "The model is currently loading"}, 2)),
         *(({"code": 400, "message": "no"}, 1), ({"type": "invalid_request_error"}, 1)),
     ),
 )
@@ -224,6 +229,7 @@ def test_a_call_that_the_server_cannot_read_is_asked_for_again(refusal: Any) -> 
         "<|channel|>analysis<|message|>Two and one.<|end|><|start|>assistant<|channel|>final"
         '<|message|>{"total": 3}',
         '[THINK]Two and one.[/THINK]{"total": 3}',
+        '<|channel>thought\nTwo and one.<channel|>{"total": 3}',
     ),
 )
 def test_marked_reasoning_is_no_part_of_the_answer(content: str) -> None:

@@ -17,6 +17,8 @@ _MARKS = {f"<{tag}>": f"</{tag}>" for tag in _TAGS} | {
     "◁think▷": "◁/think▷",
     "<|start_thinking|>": "<|end_thinking|>",
     "<|begin_of_thought|>": "<|end_of_thought|>",
+    "<|channel>thought\n": "<channel|>",
+    "<unused94>thought\n": "<unused95>",
     "<|channel|>analysis<|message|>": "<|end|><|start|>assistant<|channel|>final<|message|>",
 }
 """What begins reasoning, and what ends it, in lower case."""

@@ -212,8 +212,8 @@ def token_count(counted: Any, *fields: str) -> int:
     """Return the first stated number of tokens; 0 if there is none."""
     for field in fields:
         count = counted.get(field) if isinstance(counted, dict) else None
-        if type(count) is int and 0 < count <= MOST_TOKENS:
-            return count
+        if isinstance(count, int | float) and 0 < count <= MOST_TOKENS:
+            return int(count)
     return 0
 
 

@@ -38,18 +38,23 @@ _LONG = re.compile(
 )
 _NOT_LONG = re.compile(
     r"per (?:second|minute|min|hour|day)|rate.?limit|quota|TPM|wait|try again"
-    r"|max_(?:completion_|output_|new_)?tokens\b|_id\b|\bid\b|\btools?\b|\bimage (?:exceeds|size)",
+    r"|number of (?!(?:\w+ )?tokens)|max_(?:completion_|output_|new_)?tokens\b|_id\b|\bid\b"
+    r"|\btools?\b|\bimage (?:exceeds|size)",
     re.I,
 )
 # Codes and types of failures that pass, as servers state them within an answer: those of MiniMax
 # and Z.ai are numbers. What their texts say of it.
 _PASSES = re.compile(
     "overload|api_error|rate.?limit|server.?error|time.?out|network_error|unavailable|throttl"
-    "|internal|exhausted|too.?many.?requests|insufficient_system_resource"
+    "|internal|exhausted|capacity|too.?many.?requests|insufficient_system_resource"
     r"|\A(?:1000|1001|1002|1013|1024|1033|1234|1302|1305)\Z",
     re.I,
 )
-_SAID_PASSES = re.compile("overloaded|temporarily|try again (?:later|in )|please retry", re.I)
+_SAID_PASSES = re.compile(
+    "overloaded|temporarily|try again (?:later|in )|please retry|too many requests"
+    "|internal server error|currently loading|no healthy upstream",
+    re.I,
+)
 _ENDS = {
     "length": "length max_tokens max_output_tokens max_new_tokens max_length model_length"
     " token_limit model_context_window_exceeded error_limit",
@@ -307,7 +312,7 @@ def end_of(reason: Any, has_calls: bool, name: str) -> str:
     """Return our word for the end of an answer; raise if it says that it is not whole."""
     given = reason.lower() if isinstance(reason, str) and reason else "stop"
     # Gemini names the filter and what it found; others write the name of an enumeration.
-    kind, _, found = given.removeprefix("finish_reason_").partition(": ")
+    kind, _, found = given.removeprefix("finish_reason_").replace("-", "_").partition(": ")
     ours = _OURS.get(kind)
     if ours is None:
         said = f"{name}: the answer is not whole: it ended with {shorten(reason)!r}"

@@ -107,7 +107,8 @@ class AnswerStream(AnswerReader):
         content = delta.get("content")
         if len(delta) > 1 or not isinstance(content, str):
             self._keep(delta)
-            yield from self._think(reasoning_of(delta))
+            if kind == "delta" or not _REASONING & self._came:  # else in another field, again
+                yield from self._think(reasoning_of(delta))
             self._blocks += images_of(delta)
         text = joined_content(content, where, f"{place}.{kind}.content")
         if "audio" in delta:

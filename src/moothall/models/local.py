@@ -26,7 +26,7 @@ from moothall.models.calling.by_weights import FORMS, Calls, form_of
 from moothall.models.calling.choice import OneCall, after_a_thought
 from moothall.models.engine import InProcess
 from moothall.models.llama import BATCH_TOKENS, ChatEngine
-from moothall.models.plain_chat import TURN_MARK, add_schema, has_result, joined, plain_chat
+from moothall.models.plain_chat import add_schema, has_result, joined, plain_chat
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece
 from moothall.models.settings import check_sampling
 
@@ -253,7 +253,7 @@ class LocalModel(InProcess, Answering):
         held_to: dict[str, Any] | str | None = schema
         offered, may_answer = self._offered(messages, actions or [])
         about = (self._form, offered, may_answer, self.reads_images)
-        chat = plain_chat(messages, self.name, TURN_MARK, *about)
+        chat = plain_chat(messages, self.name, *about)
         if told is not None:
             chat[-1]["content"] = joined(chat[-1]["content"], told)
         if schema is not None and self._thinks(request):

@@ -20,13 +20,16 @@ Content: TypeAlias = str | list[dict[str, Any]]
 
 # The marks of turns in chat formats. Inside a message they are only text: a file or a web page must
 # not be able to end its own turn and speak as the system.
-TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
+_BAR = r"[|\uff5c]"
+_TURN_MARK = re.compile(
+    rf"<(?:{_BAR}[^<>|\s]{{1,64}}{_BAR}?|[^<>|\s]{{1,64}}{_BAR}|(?:start|end)_of_turn|/?s|bos|eos)>"
+    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]"
+)
 
 
 def plain_chat(
     messages: list[Any],
     name: str,
-    marks: re.Pattern[str],
     form: OneCall,
     actions: list[Action] | None = None,
     may_answer: bool = True,
@@ -43,14 +46,14 @@ def plain_chat(
         given = message.get("content")
         if role == "assistant" and isinstance(given, list):  # another model's, with an image
             given = as_said(given)
-        content = _content(given, where, marks, sees)
+        content = _content(given, where, sees)
         if role == "tool":
             action = message.get("name") or called.get(message.get("tool_call_id", "")) or "action"
             role, content = "user", joined(f"Result of {action}: ", content, "")
         elif role == "assistant":
             for call in message.get("tool_calls") or ():
                 called[call["id"]] = call["name"]
-            content = joined(content, marks.sub(_broken_up, form.written(message)), "\n")
+            content = joined(content, _TURN_MARK.sub(_broken_up, form.written(message)), "\n")
             if not content and message.get("tool_calls"):
                 continue  # a program that went on
         elif role == "user":
@@ -96,24 +99,24 @@ def has_result(messages: Iterable[Mapping[str, Any]]) -> bool:
     return result
 
 
-def _content(given: Any, where: str, marks: re.Pattern[str], sees: bool) -> Content:
+def _content(given: Any, where: str, sees: bool) -> Content:
     """Return the content of a message, with its images if the weights see."""
     if not isinstance(given, list):
-        return _text(given, where, marks)
+        return _text(given, where)
     content: Content = ""
     for block in given:
         if sees and is_seen(block):
             shown = block if block["type"] == "image_url" else block_note(block)
             content = joined(content, [shown])
         elif isinstance(block, Mapping) and isinstance(block.get("text"), str):
-            content = joined(content, _text(block["text"], where, marks), "\n")
+            content = joined(content, _text(block["text"], where), "\n")
         else:
             reads = "text, and images that are given whole," if sees else "text only,"
             raise ModelError(f"{where}: this model reads {reads} not {block!r:.80}")
     return content
 
 
-def _text(content: Any, where: str, marks: re.Pattern[str]) -> str:
+def _text(content: Any, where: str) -> str:
     if content is None:
         return ""
     if not isinstance(content, str):
@@ -122,7 +125,7 @@ def _text(content: Any, where: str, marks: re.Pattern[str]) -> str:
         content.encode()
     except UnicodeEncodeError:
         raise ModelError(f"{where}: content holds half a character, which is not text") from None
-    return marks.sub(_broken_up, content)
+    return _TURN_MARK.sub(_broken_up, content)
 
 
 def add_schema(chat: list[dict[str, Any]], schema: Mapping[str, Any]) -> None:
