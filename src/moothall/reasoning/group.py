@@ -194,7 +194,7 @@ async def ask_member(
     async def ask_once(step: Step) -> Reply:
         await step.begins()
         read = MemberReading()
-        its = Joined(agent, step=step if record is not NULL_RECORD and is_person else None)
+        its = Joined(agent, step=step if request.recorded is not None and is_person else None)
         with within(READ, read), within(JOINED, its):
             reply = await _request(agent, content, options, request, emit)
         if sources := union(read.read):  # kept with the reply, which is recorded
