@@ -252,7 +252,7 @@ class Small(ScriptedModel):
     in_process = True
 
 
-def test_a_small_model_answers_for_each_chunk_and_what_it_does_not_find_is_left_out() -> None:
+def test_a_small_model_answers_above_what_rules_quote_and_they_plan_and_evaluate() -> None:
     pages = {f"page {n}": f"Alpha has the number {n}. " + "It is blue. " * 150 for n in range(3)}
 
     async def search(query: str) -> list[Resource]:
@@ -261,42 +261,44 @@ def test_a_small_model_answers_for_each_chunk_and_what_it_does_not_find_is_left_
 
     def say(messages: list[Any], actions: Any) -> str:
         asked = messages[-1]["content"]
-        if "Question:" in asked:
-            assert asked.endswith("Answer, each sentence with the number of its source:")
-            found = re.search(r"Alpha has the number ([02])\.", asked)
-            number = re.search(r"^\[(\d)\]", asked, re.MULTILINE)
-            said = f"Alpha has the number {found[1]} [{number[1]}]." if found and number else ""
-            return said or "The sources do not say."
-        if messages[0]["content"].partition("\n\n")[2].startswith("Evaluate"):
-            parts = {"topic": "alpha", "answered": ["its number"], "unanswered": ["its age"]}
-            return json.dumps({"objectives": [parts], "generated_objectives": [], "remark": ""})
-        return json.dumps({"tasks": [{"tool": "search", "args": {"query": "alpha"}}]})
+        assert asked.endswith("Answer, each sentence with the number of its source:")
+        found = re.search(r"Alpha has the number ([02])\.", asked)
+        number = re.search(r"^\[(\d)\]", asked, re.MULTILINE)
+        if found is None or number is None:
+            return "The sources do not say."
+        return (
+            f"The number of Alpha is {found[1]} [{number[1]}]. It is red [{number[1]}]. It flies."
+        )
 
-    model = Small(say)
+    model, question = Small(say), "Which number has Alpha?"
     model.context_tokens = 2000
-    report = Researcher("r", model, "alpha", [search], 1).report_sync()
-    text = report.markdown
-    assert "Alpha has the number 0" in text
-    assert "Alpha has the number 2" in text
-    assert "do not say" not in text
-    assert [each.expertise for each in report.objectives] == [0.5]
+    report = Researcher("r", model, question, [search], 1).report_sync()
+    answers, _, quotes = report.markdown.partition("The sources say:")
+    assert re.findall(r"The number of Alpha is \d", answers) == [
+        "The number of Alpha is 0",
+        "The number of Alpha is 2",
+    ]
+    assert not re.search("do not say|red|flies", report.markdown)
+    by_rules = Researcher("r", None, question, [search], 1).report_sync()
+    wanted = re.findall("^- “(Alpha.*?)”", by_rules.markdown, re.MULTILINE)
+    assert "has the number 1" in wanted[1]
+    assert re.findall("^- “(Alpha.*?)”", quotes, re.MULTILINE) == wanted
+    assert [each.expertise for each in report.objectives] == [
+        each.expertise for each in by_rules.objectives
+    ]
 
 
+@pytest.mark.parametrize("said", ("The sources do not say.", "", "Status 7 [1].", "Status 124."))
 @pytest.mark.parametrize("has_it", (True, False))
-def test_where_a_small_model_finds_no_answer_rules_quote_what_answers(has_it: bool) -> None:
+def test_where_a_small_model_has_no_answer_that_stands_its_report_quotes_as_one_without(
+    said: str, has_it: bool
+) -> None:
     async def search(query: str) -> list[Resource]:
         """Search."""
         text = "The pump of Zorp exits with status 124 if its time is out."
         return [Resource("a", "a", True, text if has_it else "It is blue.")]
 
-    def say(messages: list[Any], actions: Any) -> str:
-        if "Question:" in messages[-1]["content"]:
-            return "The sources do not say."
-        return json.dumps({"tasks": [{"tool": "search", "args": {"query": "pump"}}]})
-
-    model = Small(say)
     question = "With which status does the pump of Zorp exit if its time is out?"
-    report = Researcher("r", model, question, [search], 1).report_sync()
+    report = Researcher("r", Small(lambda *_: said), question, [search], 1).report_sync()
     assert ("status 124" in report.markdown, bool(report.citations)) == (has_it, has_it)
-    assert ("The sources do not say" in report.markdown) is not has_it
-    assert any("rules quote" in note for note in report.notes) is has_it
+    assert "Status" not in report.markdown

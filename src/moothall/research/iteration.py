@@ -23,6 +23,7 @@ from moothall.research.findings import (
     check_given,
     objectives_of,
 )
+from moothall.research.owner import plans
 from moothall.research.writing.review import ANSWERS, ProposedPlan
 from moothall.threads import called
 
@@ -54,7 +55,7 @@ async def iterate(bench: Workbench) -> None:
     failed = bench.results and all(each.error for each in bench.results)
     # Rules go on with what did not fit into the plan, or was found and not read.
     full = len(bench.tasks) >= agent.max_tasks
-    more = agent.model_of("plan") is None and (bench.unread(1) if failed else full)
+    more = not plans(agent.model_of("plan")) and (bench.unread(1) if failed else full)
     nothing_new = not (progress.fresh or bench.is_cut or len(bench.resources) != known or more)
     if failure and (nothing_new or progress.iteration >= agent.iterations):
         progress.stop, progress.detail = "error", failure
@@ -155,7 +156,7 @@ async def _reviewed(bench: Workbench) -> None:
     review = bench.agent.review_plan
     if review is None:
         return
-    by_model = bench.agent.model_of("plan") is not None
+    by_model = plans(bench.agent.model_of("plan"))
     fault = ""
     for _ in range(_REVIEWS):
         plan = ProposedPlan(

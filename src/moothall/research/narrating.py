@@ -11,6 +11,7 @@ from moothall.models.ask import Unusable
 from moothall.reasoning.reply import Stop
 from moothall.research import prompts, rules
 from moothall.research.findings import Heading, Narrative, Passage
+from moothall.research.owner import plans
 from moothall.research.relevance import Index
 from moothall.research.writing.answers import outline_in, written_in
 from moothall.research.writing.sections import as_section, joined, split, with_sections
@@ -25,6 +26,7 @@ Numbered = tuple[int, Passage]
 
 _AT_ONCE: Final = 4  # sections that are written side by side
 _OF_A_PASSAGE: Final = 40  # tokens beside its text
+_QUOTED: Final = "The sources say:"
 
 
 async def narrate(researcher: Workbench) -> Narrative:
@@ -82,36 +84,24 @@ async def _whole(researcher: Workbench, left: list[Numbered]) -> None:
     """
     progress = researcher.progress
     for chunk in _chunks(researcher, [*left]):
-        if not prompts.answers_in_parts(researcher) and prompts.count(
-            researcher, progress.narrative
-        ) > prompts.shown_tokens(researcher):
+        shown = prompts.count(researcher, progress.narrative)
+        if plans(researcher.model) and shown > prompts.shown_tokens(researcher):
             _outline_what_is_written(researcher)
             return
         await _improve(researcher, chunk)
         del left[: len(chunk)]
-    if prompts.answers_in_parts(researcher) and _is_unknown(progress.narrative):
-        _quote(researcher)
-
-
-def _quote(researcher: Workbench) -> None:
-    """Quote what the rules find, where a small model finds no answer in the sources."""
-    topics = [each.topic for each in researcher.objectives]
-    if found := rules.quoted(researcher, researcher.known_passages(), topics):
-        researcher.checked(found, by_rules=True)
-        researcher.note("the model found no answer in the sources: rules quote the nearest")
 
 
 async def _improve(researcher: Workbench, chunk: list[Numbered]) -> None:
     """Narrate a chunk, in halves if the model's context is smaller than it is said to be."""
     narrative = researcher.progress.narrative
     try:
-        if prompts.answers_in_parts(researcher):
-            prompt = prompts.answer(researcher, chunk)
-            text = _added(narrative, await researcher.asked(prompt, written_in(prompt)))
-        else:
+        if plans(researcher.model):
             prompt = prompts.narrative(researcher, narrative, chunk)
-            text = await researcher.asked(prompt, written_in(prompt))
-        researcher.checked(text)
+            researcher.checked(await researcher.asked(prompt, written_in(prompt)))
+        else:
+            prompt = prompts.answer(researcher, chunk)
+            _above_quotes(researcher, await researcher.asked(prompt, written_in(prompt)))
     except Unusable as error:
         if narrative:
             fault = shorten(str(error), 200)
@@ -127,17 +117,23 @@ async def _improve(researcher: Workbench, chunk: list[Numbered]) -> None:
         await _improve(researcher, chunk[half:])
 
 
-def _added(before: str, text: str) -> str:
-    """Return a narrative with what further passages answer."""
-    if _is_unknown(text):
-        return before or text
-    if _is_unknown(before):
-        return text
-    return "\n\n".join(filter(None, [before, text]))
+def _above_quotes(researcher: Workbench, answer: str) -> None:
+    """Narrate what a small model answers and its sources support, above what the rules quote.
 
-
-def _is_unknown(text: str) -> bool:
-    return text.startswith(prompts.UNKNOWN.rstrip("."))
+    So its report says no less than one without a model.
+    """
+    progress = researcher.progress
+    before = progress.narrative.partition(_QUOTED)[0].removeprefix(prompts.UNKNOWN)
+    researcher.checked("\n\n".join(filter(None, [before.strip(), answer])))
+    judged = researcher.waits_for_judge  # later, by a model
+    notes: dict[str, str] = {}
+    for (number, said), support in zip(progress.citations, progress.supports, strict=True):
+        if judged or support.label == "supported":
+            notes[said] = f"{notes.get(said, '')}[^{number}^]"
+    quotes = rules.narrate(researcher).markdown
+    own = [f"{each} {cited}" for each, cited in notes.items() if each not in quotes]
+    text = "\n\n".join(filter(None, [*own, _QUOTED if own and quotes else "", quotes]))
+    researcher.checked(text or prompts.UNKNOWN, by_rules=not judged)
 
 
 def _outline_what_is_written(researcher: Workbench) -> None:

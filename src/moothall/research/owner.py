@@ -49,3 +49,8 @@ class Owner(Protocol):
     def _noted(self, error: BaseException, step: str, block: Any = None) -> BaseException:
         """Return an error with a note that says where it was raised."""
         ...
+
+
+def plans(model: object) -> bool:
+    """Return whether a model plans, rewrites and evaluates; one in this process is too small."""
+    return model is not None and getattr(model, "in_process", False) is not True

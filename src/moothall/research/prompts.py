@@ -116,11 +116,6 @@ UNKNOWN: Final = "The sources do not say."
 """What a small model writes where a chunk of passages has no answer."""
 
 
-def answers_in_parts(researcher: Workbench) -> bool:
-    """Return whether the model answers for each chunk by itself: one in this process is small."""
-    return getattr(researcher.model, "in_process", False) is True
-
-
 def answer(researcher: Workbench, chunk: list[tuple[int, Passage]]) -> list[dict[str, Any]]:
     """Return the prompt for what some passages answer: a small model rewrites no narrative."""
     sources = "\n".join(

@@ -20,7 +20,6 @@ from moothall.research.findings import (
 )
 from moothall.research.pool import ResourcePool, passages_of
 from moothall.research.relevance import Index, titled
-from moothall.research.writing.answers import words_of
 from moothall.text import one_line
 from moothall.text.terms import subject, terms, terms_of, words
 
@@ -51,19 +50,6 @@ def plan(researcher: Workbench) -> list[ResearchTask]:
         if task is not None and researcher.is_new(task, made):
             made.append(task)
     return made
-
-
-def varied(researcher: Workbench, tasks: list[ResearchTask]) -> list[ResearchTask]:
-    """Return a model's plan; one that only repeats the question has a task of the rule's, too.
-
-    A small model's query is the question itself; the rule varies the words at no cost.
-    """
-    topics = {words_of(each.topic) for each in researcher.objectives}
-    repeats = (any(words_of(str(v)) in topics for v in each.args.values()) for each in tasks)
-    if not getattr(researcher.model, "in_process", False) or not all(repeats):
-        return tasks
-    others = (each for each in plan(researcher) if researcher.is_new(each, tasks))
-    return [*tasks, *islice(others, 1)][: researcher.max_tasks]
 
 
 def _for_objective(

@@ -17,6 +17,7 @@ from moothall.research.findings import (
     ResearchTask,
 )
 from moothall.research.narrating import narrate, plan_outline
+from moothall.research.owner import plans
 from moothall.research.writing.answers import Evaluation, tasks_in
 
 if TYPE_CHECKING:
@@ -35,18 +36,17 @@ class Plan(Block):
 
     async def forward(self, researcher: Workbench) -> list[ResearchTask]:
         """Return the tasks of this iteration."""
-        if researcher.model is None:
+        if not plans(researcher.model):
             return rules.plan(researcher)
 
         await researcher.find_context()
         await plan_outline(researcher)
         try:
-            tasks = await researcher.asked(
+            return await researcher.asked(
                 prompts.plan(researcher),
                 lambda text: _tasks_in(text, researcher),
                 prompts.plan_schema(researcher),
             )
-            return rules.varied(researcher, tasks)
         except Unusable as error:
             tasks = rules.plan(researcher)
             if not (tasks or researcher.progress.narrative):
@@ -105,7 +105,7 @@ class Evaluate(Block):
 
     async def forward(self, researcher: Workbench) -> Findings:
         """Return the findings, and set the expertise of each objective."""
-        if researcher.model is None:
+        if not plans(researcher.model):
             return rules.evaluate(researcher)
 
         await researcher.find_context()
