@@ -25,9 +25,9 @@ PARAMETERS = {"user_id": ("name",), "orders_of": ("user", "most"), "maps.way": (
 
 
 @pytest.fixture(scope="module")
-def program(weights: Path) -> Iterator[LocalModel]:
+def program(shallow: Path) -> Iterator[LocalModel]:
     """The small weights, made to write programs, which they do badly and by the grammar."""
-    with LocalModel(weights, max_tokens=24, context_tokens=2048, calls="program") as model:
+    with LocalModel(shallow, max_tokens=24, context_tokens=2048, calls="program") as model:
         yield model
 
 
@@ -241,28 +241,28 @@ def test_each_call_of_a_program_fits_its_schema_and_has_names_with_dots(
 
 
 def test_a_list_of_calls_may_be_several_or_an_answer_from_the_first_token_on(
-    weights: Path,
+    shallow: Path,
 ) -> None:
-    with LocalModel(weights, max_tokens=24, context_tokens=2048, calls="list") as model:
+    with LocalModel(shallow, max_tokens=24, context_tokens=2048, calls="list") as model:
         reply = run(model.complete(user("Add 2 and 3, and add 4 and 5"), ACTIONS[:1]))
     assert reply.calls or reply.text or reply.finish_reason == "length"
 
 
-def test_tool_choice_names_the_action_that_must_be_called(weights: Path) -> None:
-    with LocalModel(weights, max_tokens=24, tool_choice="list_files") as forced:
+def test_tool_choice_names_the_action_that_must_be_called(shallow: Path) -> None:
+    with LocalModel(shallow, max_tokens=24, tool_choice="list_files") as forced:
         made = run(forced.complete(user("Good morning!"), ACTIONS))
     assert [call.name for call in made.calls] == ["list_files"]
     with pytest.raises(ModelError, match="tool_choice= names 'other', which is no action"):
-        run(LocalModel(weights, tool_choice="other").complete(user("Hi"), ACTIONS))
+        run(LocalModel(shallow, tool_choice="other").complete(user("Hi"), ACTIONS))
 
 
-def test_the_form_of_calls_belongs_to_the_weights(weights: Path) -> None:
-    assert LocalModel(weights).calls == "one"
-    assert LocalModel(weights, calls="list").calls == "list"
+def test_the_form_of_calls_belongs_to_the_weights(shallow: Path) -> None:
+    assert LocalModel(shallow).calls == "one"
+    assert LocalModel(shallow, calls="list").calls == "list"
     assert form_of("Qwen2.5 Coder 1.5B Instruct") == "program"
     assert form_of("Qwen3 4B") == "list"
     with pytest.raises(ConfigError, match="calls="):
-        LocalModel(weights, calls="many")  # type: ignore[arg-type]
+        LocalModel(shallow, calls="many")  # type: ignore[arg-type]
 
 
 def test_the_name_of_a_file_says_how_it_is_written() -> None:
@@ -270,7 +270,7 @@ def test_the_name_of_a_file_says_how_it_is_written() -> None:
         model("local:/models/a.gguf")
 
 
-def test_a_second_try_is_warmer_so_that_it_does_not_repeat_the_first(weights: Path) -> None:
+def test_a_second_try_is_warmer_so_that_it_does_not_repeat_the_first(shallow: Path) -> None:
     seen = []
 
     class Heard(LocalModel):
@@ -282,7 +282,7 @@ def test_a_second_try_is_warmer_so_that_it_does_not_repeat_the_first(weights: Pa
     def refuse(value: str) -> None:
         raise AskAgain("Say it in other words.")
 
-    with Heard(weights, max_tokens=4, context_tokens=512, temperature=0.0) as heard:
+    with Heard(shallow, max_tokens=4, context_tokens=512, temperature=0.0) as heard:
         agent = ReActAgent("a", heard, check=refuse, tries=1)
         assert agent.reply_sync("Say hello").stop_reason == "unreadable"
         run(heard.complete(user("Say hello")))
