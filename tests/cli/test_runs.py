@@ -173,7 +173,7 @@ def test_the_run_of_a_program_is_gone_on_with_by_naming_its_agent(folder: Path) 
     assert "in place of RESULT, such as 1=sent" in " ".join(refused.stderr.split())
     decided = moothall(*copied, cwd=folder)
     assert decided.returncode == 0, decided.stderr
-    assert "recorded; to resume it, run the program of agent" in decided.stdout
+    assert "recorded: the process that serves agent buyer goes on with it" in decided.stdout
 
 
 def test_a_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:

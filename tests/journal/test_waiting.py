@@ -16,6 +16,7 @@ from moothall import (
     ACCESS_REQUESTED,
     Action,
     Always,
+    Budget,
     CallbackApprover,
     ChangedArgs,
     Context,
@@ -641,3 +642,21 @@ async def test_a_moved_run_asks_again_where_it_is_resumed(tmp_path: Path) -> Non
         assert (await agent.reply("Pay 3.", run_id="r")).stop_reason == "waiting"
         moved.answer("r", moved.waiting()[0].key, True)
         assert (await agent.reply("Pay 3.", run_id="r")).text == "Paid."
+
+
+@on_a_loop
+async def test_a_run_whose_budget_was_spent_goes_on_once_a_person_resumes_it(place: Place) -> None:
+    till, answers = Till(), [call("pay", coins=3), "Paid."]
+    with Journal(place("runs.db")) as journal:
+        given = {"approver": CallbackApprover(lambda _: True), "budget": Budget(model_calls=1)}
+        reply = await clerk(journal, answers, till.pay, **given).reply("Pay.", run_id="r")
+        assert reply.stop_reason == "budget"
+        again = clerk(journal, answers, till.pay)
+        assert await again.resume_decided() == []
+        journal.resume("r", by="eva")
+        await again.resume_decided()
+        assert (journal.run("r").state, till.paid) == ("done", [3])
+        assert await again.resume_decided() == []
+        assert [run.id for run in journal.runs(decided_by="eva")] == ["r"]
+        with pytest.raises(StateError, match="cannot be resumed: it is done"):
+            journal.resume("r")

@@ -112,12 +112,13 @@ def take(accounts: Accounts, amounts: Amounts, now: float) -> None:
             if limit is not None and taken > limit:
                 add(accounts, amounts, -1)
                 had, spent = taken - amounts[kind], account.spent[kind]
-                renewed = f"; it is renewed on {renewal(account.period)}" if account.per else ""
+                more = f"; it is renewed on {renewal(account.period)}" if account.per else ""
+                more += "; raise it by `moothall budgets limit`" if account.key is not None else ""
                 of, digits = RESERVED[kind], RESERVED[kind].digits
                 raise BudgetExceeded(
                     f"{account.title}: {in_words(kind, amounts[kind])} are needed and "
                     f"{digits(max(limit - had, 0))} of {digits(limit)} are left "
-                    f"({digits(spent)} spent, {digits(had - spent)} reserved){renewed}",
+                    f"({digits(spent)} spent, {digits(had - spent)} reserved){more}",
                     of.name,
                     (accounts, amounts),
                 )

@@ -76,7 +76,11 @@ class Recorded:
         ]
         words = "to resume with a higher limit N" if limits else "to resume it"
         more = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
-        return [(words, self.command("resume", *more))]
+        ways = [(words, self.command("resume", *more))]
+        if self.agent == NOBODY:  # the process that serves it goes on with it, or this one
+            served = replace(self, agent=None).command("resume")
+            ways = [("to have it go on", served), ("to resume it here", ways[0][1])]
+        return ways
 
     def _decisions(self, doubts: Sequence[int]) -> list[tuple[str, str]]:
         """Return the ways to decide about the calls in doubt with these numbers."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 import click
 
 from moothall.cli.interrupts import interruptible
+from moothall.cli.operate.waiting import user_name
 from moothall.cli.recorded_runs import NOBODY, Recorded, refused
 from moothall.cli.replay import show_replay
 from moothall.cli.run.act import run_act, screen_of
@@ -101,9 +102,10 @@ def command(
     with. The key comes from MOOTHALL_KEY or the provider's own variable, or from moothall.toml if
     that chose the model.
 
-    A run of your own program needs --agent MODULE:AGENT: an agent, an agent class, or a function
-    that returns an agent. MODULE is searched in the current folder first. Without --agent, your
-    decisions are recorded for the next time the program resumes the run.
+    A run of your own program, or of a company, is resumed by the process that serves its agent,
+    within seconds, or by the next that starts. With --agent MODULE:AGENT (an agent, an agent class,
+    or a function that returns an agent) it is resumed here. MODULE is searched in the current
+    folder first.
 
     Resume only runs that you trust: calls that the journal records as permitted run without asking.
 
@@ -188,15 +190,20 @@ def _named(name: str, kind: str) -> Any:
 
 def _print_next(recorded: Recorded, outline: Outline, *, as_json: bool, decided: bool) -> int:
     """Print how to continue if no agent was named; return the exit code."""
-    if outline.kind in OURS:
-        whose = f"agent {escaped(outline.agent)}"
-        here = f", or here: {escaped(recorded.command('resume'))}"
-    else:  # the user's own orchestrator, which no agent of a module is
-        whose, here = escaped(outline.kind), ""
-    next = f"to resume it, run the program of {whose} again with run_id={recorded.run_id!r}{here}"
-    text = f"recorded; {next}" if decided else f"moothall: {next}"
-    click.echo(text, err=as_json or not decided)
-    return 0 if decided else 1
+    if outline.kind not in OURS:  # the user's own orchestrator, which no agent of a module is
+        whose = escaped(outline.kind)
+        next = f"to resume it, run the program of {whose} again with run_id={recorded.run_id!r}"
+        click.echo(f"recorded; {next}" if decided else f"moothall: {next}", err=True)
+        return 0 if decided else 1
+    if not decided:
+        recorded.journal.resume(recorded.run_id, by=user_name(None))
+    click.echo(
+        f"recorded: the process that serves agent {escaped(outline.agent)} goes on with it within "
+        f"seconds, or the next that starts; or run its program again with run_id="
+        f"{recorded.run_id!r}, or here: {escaped(recorded.command('resume'))}",
+        err=as_json,
+    )
+    return 0
 
 
 def _resume_order(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
@@ -270,7 +277,7 @@ def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
         left = [each.number for each in recorded.journal.in_doubt(recorded.run_id)]
         # If all are decided, none has a number any more: `rest` decides all of them again.
         wanted = dict.fromkeys(left, rest) | decisions if left or decisions else rest
-    doubts = recorded.journal.decide(recorded.run_id, wanted)
+    doubts = recorded.journal.decide(recorded.run_id, wanted, by=user_name(None))
     for doubt in doubts:
         decision = decisions.get(doubt.number, rest)
         words = _WORDS[decision] if isinstance(decision, str) else "took effect"

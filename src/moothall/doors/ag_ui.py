@@ -363,7 +363,7 @@ class AGUIDoor:
         except StateError as late:
             raise Wrong(str(late)) from late
         tools = asked_of(id, given, [{"role": "user", "content": ""}])
-        names, shown = frozenset(e.name for e in tools.tools), {each._call for each in waits}
+        names, shown = frozenset(e.name for e in tools.tools), {each.call for each in waits}
         job = _Job(id, caller, thread, run_id, names, tools.renamed, shown)
         request = ReplyRequest(asked["text"], asked["schema"], own, run_id)
         job.task = asyncio.create_task(self._work(job, agent, request, None))

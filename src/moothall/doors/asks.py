@@ -64,14 +64,14 @@ def asks_of(waits: Iterable[Wait], permits: bool) -> dict[str, Ask]:
     """
     found: dict[str, Ask] = {}
     for each in waits:
-        if not each._of_caller or (each.kind == "approval" and not permits):
+        if not each.asks_caller or (each.kind == "approval" and not permits):
             continue
         agent = each.path.rpartition("/")[2] or each.agent  # a member of a group asks in its part
         if each.kind == "approval":
             about: Any = ApprovalRequest(agent, each.action, each.args, agent, {}, note=each.text)
         else:
             about = Question(agent, each.text)
-        found[each.key] = ask_of(about, each.key, each._call)
+        found[each.key] = ask_of(about, each.key, each.call)
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from moothall.journal.doubt import Doubt
-from moothall.journal.entry import WAYS, Entry, call_line, stamp, wait_of, waits_for
+from moothall.journal.entry import RESUME, WAYS, Entry, call_line, stamp, wait_of, waits_for
 from moothall.provenance import Origin, origins_of
 from moothall.text import counted, escaped, escaped_json
 
@@ -161,6 +161,8 @@ def _failed(data: dict[str, Any]) -> str:
 
 def _decided(data: dict[str, Any]) -> str:
     decision = data["decision"]
+    if decision == RESUME:
+        return f"resumed by {data.get('by') or 'a person'}"
     words = WAYS.get(decision) or f"it took effect, result: {escaped_json(data['value'])}"
     return f"decided by {data.get('by') or 'a person'}, step {data['key']}: {words}"
 

@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,6 +17,9 @@ ROOT = ""
 
 WAYS = {"repeat": "run it again", "skip": "skip it"}
 """What a person may decide about a call in doubt besides `Done`, and its words."""
+
+RESUME = "resume"
+"""What a person decides about a run that stopped: whoever has its agent goes on with it."""
 
 KINDS = ("approval", "question", "result", "moment", "doubt")
 """What a call may wait for."""
@@ -184,7 +187,7 @@ class Wait:
         thread: the id of the conversation; None for the agent's own
         path: the part of the run; empty for that of the run's own agent
         step: the call, such as `2.0`: the first of the second answer
-        action: the action's name
+        action: the action's name; `decide` for a question to H of a dual act
         args: its arguments
         origins: where the values of the arguments come from, as recorded
         text: what is asked, in words; may be empty
@@ -194,6 +197,8 @@ class Wait:
         answer: the answer, as JSON data; None as long as there is none
         by: who gave the answer; None if it is not known
         answered: when, in seconds since 1970; None as long as there is none
+        call: the id of the call in the messages; empty for none
+        asks_caller: whether a door asks the caller who began the run, too
     """
 
     run: str
@@ -213,9 +218,8 @@ class Wait:
     answer: Any = None
     by: str | None = None
     answered: float | None = None
-    _of: str = ""  # the class of the run's agent
-    _call: str = ""  # the id of the call in the messages
-    _of_caller: bool = False  # whether the caller of a door whose run it is may answer there
+    call: str = ""
+    asks_caller: bool = False
 
     @property
     def ahead(self) -> bool:
@@ -224,8 +228,7 @@ class Wait:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON data."""
-        names = (each.name for each in fields(self) if not each.name.startswith("_"))
-        return {name: getattr(self, name) for name in names} | {"who": [*self.who]}
+        return asdict(self) | {"who": [*self.who]}
 
     def __str__(self) -> str:
         who = f", by {' or '.join(map(escaped, self.who))}" if self.who else ""
@@ -267,8 +270,8 @@ def wait_of(data: dict[str, Any], **about: Any) -> Wait:
         text=data.get("text", ""),
         who=tuple(data.get("who", ())),
         until=data.get("until"),
-        _call=data.get("call", ""),
-        _of_caller=data.get("of_caller", False),
+        call=data.get("call", ""),
+        asks_caller=data.get("of_caller", False),
         **about,
     )
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from moothall.journal.entry import KINDS, WAYS
+from moothall.journal.entry import KINDS, RESUME, WAYS
 from moothall.jsonvalue import json_text
 from moothall.text import cut
 
@@ -103,7 +103,7 @@ _KINDS: Final[dict[str, Shape]] = {
         "remind?": (float, None),
     },
     "answered": {"key": str, "wait": str, "by?": (str, None), "expired?": bool},
-    "decided": {"key": str, "decision": ("done", *WAYS).__contains__},
+    "decided": {"key": str, "decision": ("done", RESUME, *WAYS).__contains__},
     "state": {"state": dict, "appended": _lists, "earlier?": _hashes},
     "over": {"reason": str, "detail?": (str, None)},
 }

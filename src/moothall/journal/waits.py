@@ -12,9 +12,10 @@ from moothall.approval.later import check_key, check_name, is_hash
 from moothall.arguments import none_of
 from moothall.database import Database
 from moothall.errors import ConfigError, NotPermitted, StateError
-from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doubt
-from moothall.journal.entry import KINDS, Wait, stamp, wait_of
+from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doubt, state_of
+from moothall.journal.entry import KINDS, RESUME, Wait, stamp, wait_of
 from moothall.journal.opening import Runs
+from moothall.journal.stop_reason import ENDED
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import MARKED, as_text, restored
 from moothall.journal.store.wait_rows import DOUBT, doubt_key, end_rows
@@ -28,7 +29,7 @@ _MOST_EARLY: Final = 100
 """So many answers of a run are kept before they are asked for."""
 _SHOWN: Final = 200
 _COLUMNS: Final = (
-    "r.id, w.key, w.kind, r.kind, w.agent, w.thread, w.path, w.step, w.place, w.since, w.until, "
+    "r.id, w.key, w.kind, w.agent, w.thread, w.path, w.step, w.place, w.since, w.until, "
     "w.value, w.decided_by, w.answered"
 )
 
@@ -64,18 +65,18 @@ class Waits:
     def _doubted(self, db: Database, run_id: str | None, agent: str | None) -> Iterator[Wait]:
         """Yield the calls whose outcome is unknown, of runs that no process works on."""
         rows = db.execute(
-            "SELECT number, id, kind, agent, thread, changed FROM runs WHERE state = 'in_doubt' "
+            "SELECT number, id, agent, thread, changed FROM runs WHERE state = 'in_doubt' "
             "AND NOT deleted"
         ).fetchall()
-        rows = [row for row in rows if run_id in (None, row[1]) and agent in (None, row[3])]
+        rows = [row for row in rows if run_id in (None, row[1]) and agent in (None, row[2])]
         taken = set(self._runs.taken([row[0] for row in rows]))
-        for number, run, of, its, thread, changed in rows:
+        for number, run, its, thread, changed in rows:
             if number in taken:
                 continue
             for each in in_doubt([entry for entry, _ in self._file.read(db, number, run)]):
                 key = doubt_key(each.path, each.key)
                 about = (run, key, DOUBT, its, thread, each.path, each.key, each.action, each.args)
-                yield Wait(*about, since=changed, _of=of)
+                yield Wait(*about, since=changed)
 
     def decided(self, by: str | None = None, run_id: str | None = None) -> list[Wait]:
         """Return what has been answered, in order: by one person, or in one run."""
@@ -98,12 +99,12 @@ class Waits:
             f"WHERE {where} AND w.place > 0 AND NOT r.deleted ORDER BY {order}, w.run, w.key",
             values,
         ).fetchall()
-        for run, key, kind, of, agent, thread, path, step, place, *times in rows:
+        for run, key, kind, agent, thread, path, step, place, *times in rows:
             since, until, value, by, answered = times
             data = self._data(db, place)
             about: dict[str, Any] = {"wait": key, "kind": kind} | data
             if kind == "doubt":
-                about = {"wait": key, "kind": kind, "action": f"step {step}"}
+                about = {"wait": key, "kind": kind, "action": f"step {step}" if step else RESUME}
             yield wait_of(
                 about | {"until": until},
                 run=run,
@@ -115,7 +116,6 @@ class Waits:
                 answer=None if value is None else json.loads(value),
                 by=by,
                 answered=answered,
-                _of=of,
             )
 
     def _data(self, db: Database, place: int) -> dict[str, Any]:
@@ -242,6 +242,21 @@ class Waits:
         finally:
             run.close()
         return [doubt for doubt, _ in made]
+
+    def resume(self, run_id: str, by: str | None) -> None:
+        """Record that a run is to be resumed: it is due."""
+        if by is not None:
+            check_name(by, "by=")
+        run = self._runs.open(run_id)
+        try:
+            entries = [entry for part in run.past.values() for entry in part]
+            state = state_of(sorted(entries, key=lambda each: each.sequence))
+            if state in ENDED or state in ("in_doubt", "waiting"):
+                raise StateError(f"run {run_id!r} cannot be resumed: it is {state}")
+            run.note("", "decided", {"key": "", "decision": RESUME, "by": by})
+            run.commit_now()
+        finally:
+            run.close()
 
     def cancel(self, run_id: str, why: str) -> None:
         """End a run that waits as cancelled, or what calls of a cancelled one wait for."""

@@ -18,9 +18,11 @@ from moothall.cli.shared_options import (
     opened,
     usage,
 )
+from moothall.journal import Outline
 from moothall.text import escaped
 
 _ANY = "any"
+_SHOWN = 20
 _BY_NAME = {each.name: each for each in LIMITS}
 
 
@@ -59,6 +61,13 @@ def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
 def _changed(journal: str | None, group: str | None, change: Callable[[Any], StoredBudget]) -> None:
     with opened(journal or group) as found, usage():
         _print(change(found))
+        if stopped := found.runs(state="budget", limit=_SHOWN):
+            click.echo(f"Runs that a spent budget has stopped: {_names(stopped)}")
+            click.echo("To have one go on: moothall resume ID")
+
+
+def _names(runs: Sequence[Outline]) -> str:
+    return escaped(", ".join(each.id for each in runs)) + (", …" if len(runs) == _SHOWN else "")
 
 
 @command.command(short_help="Have nothing be spent of a budget.")
