@@ -660,3 +660,29 @@ async def test_a_run_whose_budget_was_spent_goes_on_once_a_person_resumes_it(pla
         assert [run.id for run in journal.runs(decided_by="eva")] == ["r"]
         with pytest.raises(StateError, match="cannot be resumed: it is done"):
             journal.resume("r")
+
+
+@on_a_loop
+async def test_a_call_that_asks_an_agent_with_a_journal_of_its_own_waits_for_that_run(
+    place: Place,
+) -> None:
+    till = Till()
+
+    def pair(journal: Journal) -> list[ReActAgent]:
+        pays = clerk(journal, [call("pay", coins=3), "I have paid."], till.pay)
+        asks = [call("clerk", text="Pay 3."), "Done."]
+        return [
+            pays,
+            ReActAgent("boss", ScriptedModel(asks), actions=[pays.as_action()], journal=journal),
+        ]
+
+    with Journal(place("runs.db")) as journal:
+        reply = await pair(journal)[1].reply("Pay.", run_id="r")
+        assert reply.stop_reason == "waiting"
+        result, approval = sorted(journal.waiting(), key=lambda each: each.kind, reverse=True)
+        assert (result.run, result.key) == ("r", approval.run)
+        assert "waiting for the approval of pay" in result.text
+        journal.answer(approval.run, approval.key, True, by="eva")
+        for agent in pair(journal):
+            (resumed,) = await agent.resume_decided()
+        assert (resumed.reply and resumed.reply.text, till.paid) == ("Done.", [3])

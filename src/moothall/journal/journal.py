@@ -341,16 +341,14 @@ class Journal:
         return self._waits_for.decide(run_id, decisions, by)
 
     def resume(self, run_id: str, *, by: str | None = None) -> None:
-        """Have a run that stopped go on, such as one whose budget was spent and has been raised.
+        """Have whoever has its agent resume a run that stopped, such as one without budget.
 
-        Whoever has its agent resumes it within seconds: a company, a server, a program that calls
-        `resume_decided`; if none runs, the next that starts.
+        A company, a server or a program that calls `resume_decided` does so within seconds.
 
         Raises:
             NoSuchRun: there is no run of that id
             RunHeld: a process works on it
             StateError: it has ended, or waits for an answer or a decision
-            JournalError: the file cannot be written, or is damaged
         """
         self._waits_for.resume(run_id, by)
 

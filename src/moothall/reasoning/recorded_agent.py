@@ -18,12 +18,12 @@ from moothall.arguments import check_function, check_integer
 from moothall.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
 from moothall.journal.stop_reason import ANSWERED
 from moothall.jsonvalue import as_json, json_text
-from moothall.message import check_message
+from moothall.message import REPLYING, check_message
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.read_record import fingerprint
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.reply import Reply
-from moothall.reasoning.resume import ended
+from moothall.reasoning.resume import answer_asker, answers_in, ended
 from moothall.reasoning.state import dumped, loaded
 from moothall.text import log_failure
 
@@ -208,8 +208,7 @@ class RecordedAgent(ConversationalAgent):
         if not isinstance(sender, str) or mailbox is None:
             return
         message = {"to": sender, "action": {"name": "say", "args": {"content": text}}}
-        within = begun.get("asked_within")
-        thread = within if isinstance(within, str) else ""
+        thread = str(begun.get("asked_within", ""))
         mailbox.send(check_message(message, mailbox.id)._replace(thread=thread), answers=True)
 
     async def _resume_run(
@@ -264,7 +263,10 @@ class RecordedAgent(ConversationalAgent):
             if ended(record):  # it has its span
                 return await self._work(request, record)
             work = partial(self._work, request, record)
-            return await tracing.within(work, "reply", self, request)
+            reply = await tracing.within(work, "reply", self, request)
+            if part is not None and part.past:
+                await answer_asker(self._journal, record, reply)
+            return reply
         finally:
             if record.at_end is not None:
                 record.at_end()
@@ -327,14 +329,16 @@ class RecordedAgent(ConversationalAgent):
         return {}
 
     def _asker(self) -> dict[str, str]:
-        """Return who gets a reply that comes late: who sent the `say`, and in which thread."""
+        """Return who gets a reply that comes late: a run that asks, or who sent the `say`."""
+        asking = [e.request for e in REPLYING.get()[-2:] if e.agent is not self and e.open]
+        if asking and answers_in(self, asking[0]):
+            return {"asked_for": asking[0].recorded.run_id}
         handling = CURRENT.get()
         message = handling.message() if handling is not None and handling.agent is self else None
         if handling is None or message is None or message["action"]["name"] != "say":
             return {}
-        within = handling.within
-        asker = {"asked_by": str(message["from"])}
-        return asker if within is None else asker | {"asked_within": within}
+        within = {} if handling.within is None else {"asked_within": handling.within}
+        return {"asked_by": str(message["from"]), **within}
 
     async def _prepare(self) -> None:
         await self._get_ready()

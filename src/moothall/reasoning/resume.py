@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
-from moothall.errors import JournalError, MoothallError
-from moothall.journal.stop_reason import ENDED
+from moothall.errors import JournalError, MoothallError, NoSuchRun, StateError
+from moothall.journal.stop_reason import ANSWERED, ENDED
 from moothall.jsonvalue import Unreadable
 from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, Step, Stop
@@ -20,9 +20,10 @@ from moothall.text import error_text, log_failure
 from moothall.threads import guard, is_closing
 
 if TYPE_CHECKING:
+    from moothall.journal import Journal
     from moothall.reasoning.read_record import ReadRecord
     from moothall.reasoning.record import Record
-    from moothall.reasoning.reply_request import AnswerSchema
+    from moothall.reasoning.reply_request import AnswerSchema, ReplyRequest
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
@@ -145,3 +146,25 @@ def overlap(known: list[Any], messages: list[Any]) -> int:
         if shared and known[-shared:] == messages[count - shared : count]:
             return count
     return 0
+
+
+# -- a run that waits for another one --------------------------------------------------------------
+
+
+def answers_in(agent: Any, caller: ReplyRequest | None) -> bool:
+    """Return whether an agent's runs are in the journal of a reply that asks it."""
+    journal: Any = getattr(agent, "journal", None)
+    recorded = None if caller is None else caller.recorded
+    return journal is not None and recorded is not None and recorded.run.file.name == journal.path
+
+
+async def answer_asker(journal: Journal | None, record: Record[Any], reply: Reply) -> None:
+    """Answer the run whose action waits for a resumed run, once that has ended."""
+    asker = (record.begun or {}).get("asked_for")
+    if journal is None or not isinstance(asker, str) or reply.stop_reason not in ENDED:
+        return
+    text = reply.text
+    if reply.stop_reason not in ANSWERED:
+        text = f"it has no answer: {reply.detail or reply.stop_reason}"
+    with suppress(StateError, NoSuchRun):  # it was answered before, has ended or was deleted
+        await asyncio.to_thread(journal.answer, asker, record.run_id, text)

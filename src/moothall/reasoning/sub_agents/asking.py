@@ -27,6 +27,7 @@ from moothall.reasoning.reply_context import (
     own_reply,
     thread_of_caller,
 )
+from moothall.reasoning.resume import answers_in
 from moothall.reasoning.thread import thread_of_sender
 from moothall.threads import within
 
@@ -57,6 +58,8 @@ def asking(
         if not is_fresh:
             thread = thread_of_caller(agent, None)
             reply = await agent.reply(text, **_stated(thread=thread, deps=deps, budget=budget))
+            if reply.stop_reason == "waiting" and answers_in(agent, caller):
+                raise Later(reply.run_id, text=reply.detail)  # its run answers when it has ended
             return str(agent._said(reply))
         read: Any = READ.get()
         call = read if getattr(read, "action", None) is made else None
