@@ -10,7 +10,7 @@ import pytest
 
 from models import messages_format, responses_format
 from models.openai_server import OpenAIServer, Request, call, calls, status, text
-from moothall import AnthropicModel, OpenAIModel, ReActAgent, RecordedModel, ScriptedModel
+from moothall import AnthropicModel, Call, OpenAIModel, ReActAgent, RecordedModel, ScriptedModel
 
 URL = "data:image/png;base64,aGk="
 IMAGE = {"type": "image_url", "image_url": {"url": URL}}
@@ -119,3 +119,17 @@ def test_what_has_no_data_stays_text(given: Any) -> None:
 
 def run_of(messages: list[Any]) -> Any:
     return json.loads(messages[-1]["content"])
+
+
+def test_bytes_of_a_result_are_read_as_text_or_told_of() -> None:
+    def read() -> list[bytes]:
+        """Read a file."""
+        return ["Zürich".encode(), b"\x00\xff" * 500_000]
+
+    model = ScriptedModel([Call("1", "read", {}), "Done."])
+    reply = ReActAgent("a", model, actions=[read]).reply_sync("Go.")
+    assert json.loads(reply.messages[2]["content"]) == [
+        "Zürich",
+        "[1,000,000 bytes, which are no text]",
+    ]
+    assert reply.steps[0].result["result"][1][:2] == b"\x00\xff"

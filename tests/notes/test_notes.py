@@ -140,6 +140,13 @@ def test_a_model_cannot_name_a_file_elsewhere(tmp_path: Path, name: str) -> None
     assert not (tmp_path / "notes").exists()
 
 
+@pytest.mark.parametrize("name", ("पता-अन्ना", "ที่อยู่", "முகவரி", "Übung 2"))
+def test_a_note_may_have_a_name_of_any_script(tmp_path: Path, name: str) -> None:
+    agent = keeper(Notes(tmp_path), note(name, "x"), call("read_note", name=name))
+    assert results(agent.reply_sync("Go."))[1] == "x"
+    assert len(list(tmp_path.rglob("*.md"))) == 1
+
+
 def test_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("secret")
     theirs = tmp_path / "notes" / "bob"

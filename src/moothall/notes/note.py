@@ -17,7 +17,6 @@ from moothall.text import cut, printable, shorten
 MAX_CHARS: Final = 20_000
 """The longest text of a note."""
 SUFFIX: Final = ".md"
-_NAME: Final = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _NAME_CHARS: Final = 60
 _MARK: Final = "---"
 _FIELD: Final = re.compile(r"([a-z0-9]+): (.*)")
@@ -54,12 +53,22 @@ def checked_name(given: str) -> str:
     """Return the name of a note; FileError if a model must choose another."""
     name = unicodedata.normalize("NFC", given.strip().removesuffix(SUFFIX)).lower()
     name = re.sub(r"[\s_]+", "-", name)
-    if not _NAME.fullmatch(name) or len(name) > _NAME_CHARS or len(name.encode()) > 200:
+    if (
+        len(name) > _NAME_CHARS
+        or len(name.encode()) > 200
+        or not all(map(_is_word, name.split("-")))
+    ):
         raise FileError(
             f"the name of a note is 1 to {_NAME_CHARS} letters, digits and single hyphens, such as "
             f"annas-address, got {shorten(printable(given), 80)!r}"
         )
     return name
+
+
+def _is_word(text: str) -> bool:
+    """Return whether a text is of letters and digits, with their marks, such as vowels in Hindi."""
+    marks = (each.isalnum() or unicodedata.category(each)[0] == "M" for each in text)
+    return text[:1].isalnum() and all(marks)
 
 
 def is_name(name: str) -> bool:

@@ -37,7 +37,7 @@ def result_content(result: dict[str, Any]) -> str:
     if error is not None:
         return json.dumps({"error": readable(error)}, ensure_ascii=False)
     if "result" in result:
-        return json_text(_without_images(result["result"]))
+        return json_text(_noted(result["result"]))
     return json_text({key: value for key, value in result.items() if key != "traceback"})
 
 
@@ -66,15 +66,16 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _without_images(value: Any) -> Any:
-    """Return a value whose content blocks tell of images and files, which are no text."""
-    if isinstance(value, dict):
-        return _noted(value)
-    return list(map(_noted, value)) if isinstance(value, list) else value
-
-
-def _noted(each: Any) -> Any:
-    return block_note(each) if is_seen(each) else each
+def _noted(value: Any) -> Any:
+    """Return a value with notes for its images, files and bytes, which are no text."""
+    if isinstance(value, list):
+        return list(map(_noted, value))
+    if isinstance(value, bytes | bytearray):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return f"[{len(value):,} bytes, which are no text]"
+    return block_note(value) if is_seen(value) else value
 
 
 # -- that come later ------------------------------------------------------------------------------
