@@ -396,6 +396,7 @@ def test_a_refusal_is_text() -> None:
         ({}, Usage()),
         ({"prompt_tokens": -5, "completion_tokens": 2}, Usage(0, 2)),
         ({"prompt_tokens": 5.5, "completion_tokens": True}, Usage()),
+        ({"prompt_tokens": 5.0, "completion_tokens": 2.0}, Usage(5, 2)),
         ({"prompt_tokens": 10**30, "completion_tokens": "7"}, Usage()),
         ({"total_tokens": 9}, Usage()),
         ({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 3}, Usage(5, 2)),

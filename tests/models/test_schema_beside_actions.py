@@ -93,6 +93,32 @@ def test_a_server_that_refuses_the_final_action_is_asked_in_words() -> None:
     assert [len(request.body["tools"]) for request in server.requests] == [2, 1, 1]
 
 
+@pytest.mark.parametrize(
+    "said",
+    (
+        "Cannot use json response type with tools",
+        '"tools" is incompatible with "response_format"',
+        "Structured output is not supported with tools for this model",
+        "Function calling and structured outputs cannot be used simultaneously",
+        "Guided decoding cannot be combined with tool_choice",
+    ),
+)
+def test_a_server_that_takes_a_schema_or_actions_gets_a_final_action(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def picky(request: Request) -> Answer:
+        if request.body.get("response_format") and request.body.get("tools"):
+            return status(400, said)
+        return constrained(request)
+
+    with OpenAIServer(picky) as server:
+        monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", server.url)
+        model = OpenAIModel("m", api_key="k", provider="azure")
+        agent = ReActAgent("adder", model, actions=ACTIONS[:1])
+        assert agent.reply_sync("Add", schema=Sum).value == Sum(3)
+    assert len(server.requests) == 3  # what was refused once is not sent again
+
+
 def test_a_users_action_may_have_the_name() -> None:
     def final_answer() -> str:
         return "mine"

@@ -211,8 +211,9 @@ class AnswerReader:
 def token_count(counted: Any, *fields: str) -> int:
     """Return the first stated number of tokens; 0 if there is none."""
     for field in fields:
-        count = counted.get(field) if isinstance(counted, dict) else None
-        if isinstance(count, int | float) and 0 < count <= MOST_TOKENS:
+        count: Any = counted.get(field) if isinstance(counted, dict) else None
+        is_whole = isinstance(count, int) or (isinstance(count, float) and count.is_integer())
+        if is_whole and count is not True and 0 < count <= MOST_TOKENS:
             return int(count)
     return 0
 

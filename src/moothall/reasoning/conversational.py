@@ -44,11 +44,11 @@ from moothall.reasoning.reply_context import (
     Replying,
     approver_of_group,
     checked_trusted,
+    content_at_door,
     note_content,
-    said_whole,
     sources_of_asker,
     tell_caller,
-    told_with_sources,
+    text_with_sources,
     under_way,
 )
 from moothall.reasoning.reply_request import (
@@ -364,7 +364,7 @@ class ConversationalAgent(Threaded):
             what the agent replies
         """
         in_thread = self._thread_of_message(thread)
-        said: Any = said_whole(self, content)
+        said: Any = content_at_door(self, content)
         return self._said(await self.reply(said, thread=in_thread, run_id=self._run_of_message()))
 
     def as_action(
@@ -453,7 +453,7 @@ class ConversationalAgent(Threaded):
         if not isinstance(text, str):
             raise ConfigError(f"interrupt takes a text, got {type(text).__name__}")
         state = self._thread_to_steer(thread)
-        return steer(state, told_with_sources(self, readable(text), state), self._keep)
+        return steer(state, text_with_sources(self, readable(text), state), self._keep)
 
     # -- hooks -------------------------------------------------------------------------------------
 

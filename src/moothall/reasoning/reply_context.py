@@ -54,19 +54,20 @@ class Replying:
 
     def nest(self, outer: tuple[Replying, ...]) -> None:
         """Set what it is within; HopLimitExceeded if that is too deep."""
-        by = next((each for each in reversed(outer) if each.open), None)
-        if by is None:
+        caller = next((each for each in reversed(outer) if each.open), None)
+        if caller is None:
             return
-        self.around = (*(each for each in by.around if each.open), by)
-        of_group = any(each is self.agent for each in getattr(by.agent, "_member_agents", ()))
-        self.depth = by.depth + (not of_group)
-        root = self.around[0].agent
-        most: int = getattr(root, "max_depth", MAX_DEPTH)
-        if self.depth > most:
+        self.around = (*(each for each in caller.around if each.open), caller)
+        members = getattr(caller.agent, "_member_agents", ())
+        is_member = any(each is self.agent for each in members)
+        self.depth = caller.depth + (not is_member)
+        outermost = self.around[0].agent
+        limit: int = getattr(outermost, "max_depth", MAX_DEPTH)
+        if self.depth > limit:
             raise HopLimitExceeded(
-                f"agent {self.agent.id!r} would reply {self.depth} agents deep, and {most} are the "
-                f"most: {called_each_other([*self.around, self])}; raise max_depth= of agent "
-                f"{root.id!r} if that is meant"
+                f"agent {self.agent.id!r} would reply {self.depth} agents deep, and {limit} are "
+                f"the most: {called_each_other([*self.around, self])}; raise max_depth= of agent "
+                f"{outermost.id!r} if that is meant"
             )
 
     def thread_for(self, agent: Agent, thread: str | None = None) -> str | None:
@@ -76,10 +77,10 @@ class Replying:
             agent: the other agent
             thread: which of several conversations of this reply with that agent
         """
-        its = self.thread
-        if its is None or agent is self.agent:
-            return thread if its is None else its
-        return thread_of_sender(str(self.agent.id), its if thread is None else f"{its}/{thread}")
+        own = self.thread
+        if own is None or agent is self.agent:
+            return thread if own is None else own
+        return thread_of_sender(str(self.agent.id), own if thread is None else f"{own}/{thread}")
 
 
 class Joined(NamedTuple):
@@ -131,11 +132,11 @@ def under_way(run_id: str) -> Iterator[None]:
     if task is None or run_id in _UNDER_WAY:
         yield
         return
-    mine = _UNDER_WAY[run_id] = _UnderWay(weakref.ref(task))
+    reply = _UNDER_WAY[run_id] = _UnderWay(weakref.ref(task))
     try:
         yield
     except asyncio.CancelledError:
-        if mine.stopped and not task.uncancel():  # and nobody else has cancelled it
+        if reply.stopped and not task.uncancel():  # and nobody else has cancelled it
             raise RequestCancelled(f"it was stopped; run {run_id!r} can be resumed") from None
         raise
     finally:
@@ -152,14 +153,14 @@ def cancel_run(run_id: str) -> bool:
 
     Return False if none is under way in this process.
     """
-    mine = _UNDER_WAY.get(run_id)
-    task = None if mine is None else mine.task()
-    if mine is None or task is None:
+    reply = _UNDER_WAY.get(run_id)
+    task = None if reply is None else reply.task()
+    if reply is None or task is None:
         return False
 
     def cancel() -> None:
-        if _UNDER_WAY.get(run_id) is mine and not mine.stopped:  # else its task does other work
-            mine.stopped = True
+        if _UNDER_WAY.get(run_id) is reply and not reply.stopped:  # else its task does other work
+            reply.stopped = True
             task.cancel()
 
     with suppress(RuntimeError):  # its loop has ended
@@ -191,8 +192,8 @@ def deps_of(agent: Any) -> Any:
 
 def thread_of_caller(agent: Any, thread: str | None) -> str | None:
     """Return the thread of a `say` that is called as a method, by a program or within a reply."""
-    within: Replying | None = next((each for each in reversed(REPLYING.get()) if each.open), None)
-    return thread if within is None else within.thread_for(agent, thread)
+    caller: Replying | None = next((each for each in reversed(REPLYING.get()) if each.open), None)
+    return thread if caller is None else caller.thread_for(agent, thread)
 
 
 def approver_of_group(agent: Agent) -> Approver | None:
@@ -353,7 +354,7 @@ def sources_of_thread(request: ReplyRequest) -> list[str]:
     return [] if texts is None else [*texts.sources]
 
 
-def said_whole(agent: Any, content: str) -> str | list[dict[str, Any]]:
+def content_at_door(agent: Any, content: str) -> str | list[dict[str, Any]]:
     """Return what a caller at a door has said whole, with files; else the text."""
     message = agent._current_message if CONTENTS else None
     if message is None:
@@ -361,7 +362,7 @@ def said_whole(agent: Any, content: str) -> str | list[dict[str, Any]]:
     return CONTENTS.get((message.get("id", ""), str(agent.id)), content)
 
 
-def told_with_sources(agent: Any, text: str, thread: Thread) -> str:
+def text_with_sources(agent: Any, text: str, thread: Thread) -> str:
     """Return a text with its sources, if an action says it, or another agent."""
     if not (sources := sources_of_asker(agent)[0]):
         return text
@@ -369,7 +370,7 @@ def told_with_sources(agent: Any, text: str, thread: Thread) -> str:
     return Sourced(text, sources)
 
 
-def note_late(request: ReplyRequest, sources: Sequence[str]) -> None:
+def note_late_reading(request: ReplyRequest, sources: Sequence[str]) -> None:
     """Note what the work that an action left behind has read: later results may have it."""
     note_on_thread(request.state, sources, request.on_behalf).changed = True
 

@@ -28,8 +28,13 @@ _TOLD: Final = (
 # In the text of a server, or of litellm, that does not keep to schemas, or not to this one.
 _NO_SCHEMA = re.compile("response[ _]format|json[ _]schema|output[ _](?:config|format)", re.I)
 # Of one that takes none beside actions: Groq, Gemini, others.
+_TOOLS = "(?:tools?|tool_choice|functions?)"
+_SCHEMAS = (
+    "(?:json|schema|mime type|structured outputs?|guided decoding|grammar|response[ _]format)"
+)
 _NOT_BOTH = re.compile(
-    r"json mode.*(?:tool|function)|(?:tool|function)[\w /]*(?:with|and).*(?:mime type|json|schema)",
+    rf"{_SCHEMAS}[^.]{{0,60}}\b(?:with|and|when)\b[^.]{{0,20}}\b{_TOOLS}\b"
+    rf"|\b{_TOOLS}[\w /\"'`]*\b(?:with|and)\b.{{0,40}}{_SCHEMAS}",
     re.I,
 )
 

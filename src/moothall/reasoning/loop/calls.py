@@ -23,7 +23,7 @@ from moothall.reasoning.loop.results import answered, result_of
 from moothall.reasoning.loop.steps import ActionStep, Executing
 from moothall.reasoning.record import Record
 from moothall.reasoning.reply import Stop
-from moothall.reasoning.reply_context import note_late
+from moothall.reasoning.reply_context import note_late_reading
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.sub_agents.asking import doubts_of_asked
 from moothall.text import cut, log_failure
@@ -204,7 +204,7 @@ async def execute(agent: Looping, step: ActionStep, request: ReplyRequest) -> di
         return failed(error)
     finally:
         reading.executed(call, token, result)
-        call.late = partial(note_late, request)
+        call.late = partial(note_late_reading, request)
         if context is not None and (not isinstance(result, dict) or "error" in result):
             context._withdraw()
     if isinstance(result, dict) and isinstance(result.get("result"), Later):
