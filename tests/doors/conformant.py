@@ -10,6 +10,17 @@ import json
 import os
 import sys
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl
 
 from moothall import (
     ACCESS_PERMITTED,
@@ -119,13 +130,68 @@ def serve() -> None:
     uvicorn.run(asgi(Tools("tools")), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
 
 
+class Kept:
+    """What a login has got."""
+
+    def __init__(self, client: OAuthClientInformationFull | None) -> None:
+        self.tokens: OAuthToken | None = None
+        self.client = client
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+def login(url: str, context: dict[str, Any]) -> httpx2.Auth:
+    """Return the SDK's provider of a scenario; the person at the browser says yes at once."""
+    if "private_key_pem" in context:
+        signed = SignedJWTParameters(
+            issuer=context["client_id"],
+            subject=context["client_id"],
+            signing_algorithm=context["signing_algorithm"],
+            signing_key=context["private_key_pem"],
+        )
+        assertion = signed.create_assertion_provider()
+        return PrivateKeyJWTOAuthProvider(url, Kept(None), context["client_id"], assertion)
+    if "client-credentials" in SCENARIO:
+        known = context["client_id"], context["client_secret"]
+        return ClientCredentialsOAuthProvider(url, Kept(None), *known)
+    came: list[str] = []
+
+    async def opens(page: str) -> None:
+        async with httpx2.AsyncClient() as browser:
+            came.append((await browser.get(page)).headers["location"])
+
+    async def comes_back() -> AuthorizationCodeResult:
+        given = parse_qs(urlsplit(came.pop()).query)
+        back = {name: given[name][0] for name in ("code", "state", "iss") if name in given}
+        return AuthorizationCodeResult(**back)
+
+    about: dict[str, Any] = {"redirect_uris": [AnyUrl("http://127.0.0.1:9/callback")]}
+    known = {key: context[key] for key in ("client_id", "client_secret", "issuer") if key in context}
+    if known:
+        known["token_endpoint_auth_method"] = "client_secret_basic"
+    client = OAuthClientInformationFull(**about, **known) if known else None
+    metadata = OAuthClientMetadata(client_name="moothall", **about)
+    return OAuthClientProvider(url, metadata, Kept(client), opens, comes_back, METADATA_URL)
+
+
 def use(url: str) -> None:
     """Call every tool of a server, as its scenario says; the person leaves each field empty."""
     approver = CallbackApprover(lambda request: True, answer=lambda question: "")
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     wanted = [(each["name"], each["arguments"]) for each in context.get("toolCalls", ())]
     with NativeSpace(approver=approver) as space:
-        far = space.add(MCPAgent("far", url, access=ACCESS_PERMITTED))
+        auth = login(url, context) if SCENARIO.startswith("auth/") else None
+        far = space.add(MCPAgent("far", url, access=ACCESS_PERMITTED, auth=auth))
         me = space.add(Agent("me"))
         for name, tool in far.offers.items():
             if name in dict(wanted):
@@ -142,6 +208,8 @@ def use(url: str) -> None:
                 print(name, error)
 
 
+SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+METADATA_URL = "https://conformance-test.local/client-metadata.json"
 VALUES = {"a": 5, "b": 3, "uri": "file:///path/to/file%20name.txt"}
 
 

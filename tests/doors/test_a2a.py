@@ -160,14 +160,17 @@ def test_a2a_value_of_a_reply_is_a_data_part(serve: Serve) -> None:
 
     agent = ReActAgent("shop", ScriptedModel([call("total", amount=3)]), actions=[total])
     task = rpc(serve(asgi(agent)), "SendMessage", plain("Sum?"))["result"]["task"]
-    assert {"data": {"amount": 3}, "mediaType": "application/json"} in task["artifacts"][0]["parts"]
+    value = {"data": {"amount": 3}, "mediaType": "application/json"}
+    assert task["artifacts"][0]["parts"][0] == value  # the first part that a client reads
 
 
 def test_a2a_images_and_audio_of_a_reply_are_files(serve: Serve, tmp_path: Path) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     sound = {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}}
+    csv = "https://x.example/a.csv?at=1"
+    table = {"type": "file", "file": {"file_url": csv}}
     link = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
-    agent = shop(ModelReply("Here.", blocks=(image, sound, link)), journal=tmp_path / "runs.db")
+    agent = shop(ModelReply("Here.", blocks=(image, sound, link, table)), journal=tmp_path / "runs.db")
     url = serve(asgi(agent))
 
     async def main() -> dict[str, Any]:
@@ -180,7 +183,8 @@ def test_a2a_images_and_audio_of_a_reply_are_files(serve: Serve, tmp_path: Path)
         {"text": "Here.", "mediaType": "text/plain"},
         {"raw": "aGk=", "mediaType": "image/png"},
         {"raw": "aGk=", "mediaType": "audio/mp3"},
-        {"url": "https://example.com/a.png", "mediaType": "image/*"},
+        {"url": "https://example.com/a.png", "mediaType": "image/png"},
+        {"url": csv, "mediaType": "text/csv"},
     ]
     # After a restart the journal has it.
     again = serve(asgi(shop(journal=tmp_path / "runs.db")))

@@ -114,6 +114,11 @@ def test_a2a_over_http_refuses_what_is_no_object(door: str, body: bytes) -> None
     assert answer.json()["error"]["details"][0]["reason"] in ("PARSE_ERROR", "INVALID_REQUEST")
 
 
+def test_a2a_body_of_another_content_type_is_refused_as_that(door: str) -> None:
+    answer = httpx.post(f"{door}/a2a/shop", content=b"<hello>", headers={"content-type": "text/xml"})
+    assert answer.json()["error"]["code"] == -32005
+
+
 def test_a2a_over_http_needs_the_version_and_an_agent(door: str) -> None:
     answer = httpx.post(f"{door}/a2a/shop/v1/message:send", json=plain("x"))
     assert answer.json()["error"]["details"][0]["reason"] == "VERSION_NOT_SUPPORTED"

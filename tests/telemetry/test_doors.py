@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -18,7 +19,11 @@ from moothall.mcp import MCPAgent
 from telemetry.conftest import Traced
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-STATED = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "a2a-version": "1.0"}
+STATED = {
+    "traceparent": f"00-{TRACE}-b7ad6b7169203331-01",
+    "tracestate": "vendor=abc",
+    "a2a-version": "1.0",
+}
 TEXT = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "x"}]}
 USER = {"id": "1", "role": "user", "content": "x"}
 BODIES: dict[str, Any] = {
@@ -30,8 +35,8 @@ BODIES: dict[str, Any] = {
 }
 
 
-def clerk() -> ReActAgent:
-    return ReActAgent("clerk", ScriptedModel(["hello"] * 9))
+def clerk(**options: Any) -> ReActAgent:
+    return ReActAgent("clerk", ScriptedModel(["hello"] * 9), **options)
 
 
 def traces(traced: Traced, name: str) -> set[str]:
@@ -41,15 +46,21 @@ def traces(traced: Traced, name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("path", BODIES)
-def test_trace_of_a_request_goes_on_behind_each_door(traced: Traced, path: str) -> None:
+@pytest.mark.parametrize("recorded", (True, False))
+def test_trace_of_a_request_goes_on_behind_each_door(
+    traced: Traced, tmp_path: Path, path: str, recorded: bool
+) -> None:
     async def main() -> None:
-        here = httpx2.ASGITransport(asgi(clerk()))
+        agent = clerk(**({"journal": tmp_path / "runs.db"} if recorded else {}))
+        here = httpx2.ASGITransport(asgi(agent))
         async with httpx2.AsyncClient(transport=here, base_url="http://127.0.0.1") as client:
             answer = await client.post(path, json=BODIES[path], headers=STATED)
             assert answer.status_code == 200
 
     asyncio.run(main())
     assert traces(traced, "invoke_agent clerk") == {TRACE}
+    states = [span.context.trace_state for span in traced.spans if span.context]
+    assert {each.get("vendor") for each in states} == {"abc"}
 
 
 def test_trace_of_a_header_goes_on_behind_the_mcp_door(traced: Traced) -> None:

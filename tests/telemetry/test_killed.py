@@ -128,14 +128,18 @@ def test_run_that_has_ended_makes_no_spans_when_it_is_asked_again(
     assert traced.spans == ()
 
 
-def test_recorded_run_within_a_foreign_span_is_linked_to_it(traced: Traced, tmp_path: Path) -> None:
-    agent = ReActAgent("a", ScriptedModel(["Hello."]), journal=tmp_path / "journal.db")
-    with traced.provider.get_tracer("mine").start_as_current_span("request") as around:
-        agent.reply_sync("Hi")
+def test_recorded_run_within_a_foreign_span_belongs_to_its_trace_also_when_it_goes_on_later(
+    traced: Traced, tmp_path: Path
+) -> None:
+    agent = ReActAgent("a", ScriptedModel([ModelError("down"), "Hello."]), journal=tmp_path / "j")
+    for _ in range(2):
+        with traced.provider.get_tracer("mine").start_as_current_span("request"):
+            agent.reply_sync("Hi", run_id="r")
 
-    reply = traced.named("invoke_agent a")
-    assert reply.parent is None
-    assert [link.context for link in reply.links] == [around.get_span_context()]
+    parents = [span.parent for span in traced.spans if span.name == "invoke_agent a"]
+    request = next(span.context for span in traced.spans if span.name == "request")
+    assert request is not None
+    assert [each and each.span_id for each in parents] == [request.span_id] * 2
 
 
 def test_recorded_run_in_a_call_of_another_joins_its_trace_also_when_resumed(

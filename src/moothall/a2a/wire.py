@@ -271,7 +271,9 @@ def block_part(block: dict[str, Any]) -> dict[str, Any]:
         return data_part(block)
     part = {"filename": about["filename"]} if isinstance(about.get("filename"), str) else {}
     if not url.startswith("data:"):
-        return {"url": url, **({"mediaType": "image/*"} if kind == "image_url" else {}), **part}
+        media = guess_type(part.get("filename") or url.partition("?")[0])[0]
+        media = media or ("image/*" if kind == "image_url" else None)
+        return {"url": url, **({"mediaType": media} if media else {}), **part}
     media, _, raw = url.removeprefix("data:").partition(";base64,")
     return {"raw": raw, "mediaType": media, **part}
 

@@ -169,7 +169,7 @@ class A2ADoor:
         id: Any = None
         try:
             with faults():
-                call = _read(await request.body())
+                call = _read(await request.body(), request.headers.get("content-type", ""))
                 id = call.get("id")
                 check_version(request)
                 method, params = call["method"], call.get("params") or {}
@@ -314,12 +314,13 @@ async def sent_events(
             yield COMMENT if update is None else sent_event(form(update))
 
 
-def _read(body: bytes) -> dict[str, Any]:
-    """Return a request of JSON-RPC, or refuse it."""
+def _read(body: bytes, media: str) -> dict[str, Any]:
+    """Return a request of JSON-RPC, or refuse it; a wrong type matters for a body that is wrong."""
     try:
         call = json.loads(body)
     except (ValueError, RecursionError):
-        raise Fault("PARSE_ERROR", "the body is not JSON") from None
+        kind = "PARSE_ERROR" if "json" in media else "CONTENT_TYPE_NOT_SUPPORTED"
+        raise Fault(kind, "the body is not JSON") from None
     if not isinstance(call, dict) or call.get("jsonrpc") != "2.0":
         raise Fault("INVALID_REQUEST", 'a call must be one object with "jsonrpc": "2.0"')
     if not isinstance(call.get("method"), str):

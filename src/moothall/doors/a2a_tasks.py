@@ -309,11 +309,12 @@ def resting(waits: Sequence[Wait], permits: bool) -> list[dict[str, Any]]:
 def artifact_of(
     text: str, value: Any = None, blocks: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return a reply as an artifact: its text, its files, and its value if that is not the text."""
-    parts = [text_part(text)] if text or not blocks else []
+    """Return a reply as an artifact: its value if that is not the text, its text, its files."""
+    is_text = value is None or isinstance(value, str)
+    parts = [] if is_text else [data_part(deep_json(value))]
+    if text or not blocks:
+        parts.append(text_part(text))
     parts += map(block_part, blocks)
-    if value is not None and not isinstance(value, str):
-        parts.append(data_part(deep_json(value)))
     return {"artifactId": "reply", "name": "reply", "parts": parts}
 
 

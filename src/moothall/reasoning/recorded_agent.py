@@ -313,8 +313,8 @@ class RecordedAgent(ConversationalAgent):
         }
         if request.options:
             about["options"] = dict(request.options)
-        if request.record is None and (origin := tracing.origin()) is not None:
-            about["traceparent"] = origin  # where a process that resumes the run continues it
+        if request.record is None:
+            about |= tracing.stated()  # where a process that resumes the run continues it
         if record.begun is None:
             about |= self._keeps(record, request)
         if request.record is None:

@@ -17,13 +17,12 @@ from moothall.telemetry import names
 from moothall.telemetry.ids import NEXT, DerivedIds
 from moothall.telemetry.scope import SCOPE, OpenSpan, Scope, logger
 from moothall.text import log_failure
+from moothall.tracing import TRACE
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Tracer, TracerProvider
 
-TRACEPARENT: Final = "traceparent"
-"""The key of the context in the `meta` of messages, and in the record of a run."""
 VERSION: str | None = None
 """The version of the package; None if it runs from a folder that is not installed."""
 with suppress(PackageNotFoundError):
@@ -136,16 +135,18 @@ class Beginning:
         return OpenSpan(Scope(span, context, trace.get_current_span(), base, conversation), end)
 
 
-def traceparent_of(span: trace.Span) -> str:
-    """Return the context of a span in W3C's form."""
-    context = span.get_span_context()
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+def stated_by(span: OpenSpan) -> dict[str, str]:
+    """Return the context of a span in W3C's form, as the `meta` of a message has it."""
+    made: dict[str, str] = {}
+    _W3C.inject(made, span.scope.otel)
+    return made
 
 
-def context_of(traceparent: Any, context: Context) -> Context | None:
-    """Return the context that came with a message; None if it has none that is valid."""
-    if not isinstance(traceparent, str):
+def context_of(given: Mapping[str, Any], context: Context) -> Context | None:
+    """Return the context in a message's `meta` or a run's record; None if none is valid."""
+    stated = {each: given[each] for each in TRACE if isinstance(given.get(each), str)}
+    if not stated:
         return None
     empty = trace.set_span_in_context(trace.INVALID_SPAN, context)
-    found = _W3C.extract({TRACEPARENT: traceparent}, empty)
+    found = _W3C.extract(stated, empty)
     return found if trace.get_current_span(found).get_span_context().is_valid else None

@@ -9,9 +9,10 @@ from opentelemetry.trace import SpanKind
 
 from moothall.message import Envelope
 from moothall.telemetry import names
-from moothall.telemetry.beginning import TRACEPARENT, Beginning, context_of, traceparent_of
+from moothall.telemetry.beginning import Beginning, context_of, stated_by
 from moothall.telemetry.ids import span_id_of
 from moothall.telemetry.scope import OpenSpan
+from moothall.tracing import TRACE
 
 
 class Meta(dict[str, Any]):
@@ -27,7 +28,7 @@ class Messages(Beginning):
     def outgoing(self, envelope: Envelope) -> Envelope:
         """Return a message with the context that its receiver continues in `meta`."""
         meta = envelope.meta
-        if meta is not None and TRACEPARENT in meta:
+        if meta is not None and TRACE[0] in meta:
             return envelope
         about: dict[str, Any] = {
             names.MESSAGING_SYSTEM: names.SCOPE,
@@ -42,15 +43,14 @@ class Messages(Beginning):
         label = f"send {envelope.to}.{envelope.name}"
         sent = self.begin(f"{names.SEND} {envelope.to}", about, kind=SpanKind.PRODUCER, label=label)
         sent.end()
-        made = Meta(meta or ())
-        made[TRACEPARENT] = traceparent_of(sent.scope.span)
+        made = Meta(meta or (), **stated_by(sent))
         made.derived = sent.scope.base is not None
         return envelope._replace(meta=made)
 
     def answering(self, delivery: Any) -> dict[str, Any] | None:
         """Return the `meta` of the answer to a message."""
         handled = getattr(delivery, "span", None)
-        return None if handled is None else {TRACEPARENT: traceparent_of(handled.scope.span)}
+        return None if handled is None else {**stated_by(handled)}
 
     def handling(self, delivery: Any) -> OpenSpan:
         """Begin the span of a message that is handled."""
@@ -68,8 +68,8 @@ class Messages(Beginning):
         if id:
             about[names.MESSAGING_ID] = id
         meta = envelope.meta or {}
-        given = meta.get(TRACEPARENT)
-        context = context_of(given, otel_context.get_current())
+        given = meta.get(TRACE[0])
+        context = context_of(meta, otel_context.get_current())
         ids = None
         if context is not None and brought:  # a message that is delivered again has the same ids
             ids = (None, span_id_of("process", str(given), delivery.key, receiver))

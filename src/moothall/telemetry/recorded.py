@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from moothall.journal import Entry
 from moothall.models.protocol import Usage
 from moothall.telemetry import content, names
-from moothall.telemetry.beginning import TRACEPARENT, VERSION, context_of
+from moothall.telemetry.beginning import VERSION, context_of
 from moothall.telemetry.ids import span_id_of, trace_id_of
 
 _SOCIETY: Final = "Society"
@@ -56,7 +56,7 @@ class RecordedSpans:
         for entry in entries:
             self._parts.setdefault(entry.path, []).append(entry)
         begun = _begun(self._parts.get("", []))
-        joined = context_of(begun.get(TRACEPARENT), Context())
+        joined = context_of(begun, Context())
         around = None if joined is None else trace.get_current_span(joined).get_span_context()
         self._trace = trace_id_of(run_id) if around is None else around.trace_id
         self._around = None if around is None else around.span_id

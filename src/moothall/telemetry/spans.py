@@ -12,7 +12,7 @@ from opentelemetry.trace import Link, SpanKind
 
 from moothall.models.protocol import stated_usage
 from moothall.telemetry import content, names
-from moothall.telemetry.beginning import TRACEPARENT, context_of, traceparent_of
+from moothall.telemetry.beginning import context_of
 from moothall.telemetry.ids import span_id_of, trace_id_of
 from moothall.telemetry.messages import Messages
 from moothall.telemetry.scope import SCOPE, OpenSpan
@@ -97,7 +97,7 @@ class Telemetry(Messages):
         inner = request is not None and request.record is not None
         if inner and scope is not None:  # a member, within its group's reply
             return {"ids": (None, id), "context": scope.otel}
-        joined = context_of((record.begun or {}).get(TRACEPARENT), current)
+        joined = context_of(record.begun or {}, current)
         if joined is not None:
             return {"ids": (None, id), "context": joined}
         around = trace.get_current_span() if scope is None else scope.span
@@ -119,11 +119,6 @@ class Telemetry(Messages):
             self._took(span, names.INVOKE_WORKFLOW, {names.WORKFLOW_NAME: name}, error)
 
         return self.begin(title, about, end, **self._of_run(None, record))
-
-    def origin(self) -> str | None:
-        """Return the context that a run joins even when another process resumes it, or None."""
-        scope = SCOPE.get()
-        return None if scope is None or scope.base is None else traceparent_of(scope.span)
 
     def _end_reply(self, span: OpenSpan, result: Any, error: str | None) -> str | None:
         """Say what came of a reply; return the type of its error, or None."""

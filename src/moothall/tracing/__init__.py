@@ -90,10 +90,6 @@ class Tracing(Protocol):
         """Return the headers by which a server of another process joins the current trace."""
         ...
 
-    def origin(self) -> str | None:
-        """Return the context that a run joins even when another process resumes it, or None."""
-        ...
-
 
 active: Tracing | None = None
 """The telemetry, or None: nothing else is looked at then."""
@@ -205,11 +201,6 @@ def carry() -> Callable[[], None] | None:
 def stated() -> dict[str, str]:
     """Return the headers by which a server of another process joins the current trace."""
     return {} if active is None else active.stated()
-
-
-def origin() -> str | None:
-    """Return the context that a run joins even when another process resumes it, or None."""
-    return None if active is None else active.origin()
 
 
 def switch(to: Tracing | None) -> None:
