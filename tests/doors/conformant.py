@@ -176,7 +176,9 @@ def login(url: str, context: dict[str, Any]) -> httpx2.Auth:
         return AuthorizationCodeResult(**back)
 
     about: dict[str, Any] = {"redirect_uris": [AnyUrl("http://127.0.0.1:9/callback")]}
-    known = {key: context[key] for key in ("client_id", "client_secret", "issuer") if key in context}
+    known = {
+        key: context[key] for key in ("client_id", "client_secret", "issuer") if key in context
+    }
     if known:
         known["token_endpoint_auth_method"] = "client_secret_basic"
     client = OAuthClientInformationFull(**about, **known) if known else None

@@ -170,7 +170,9 @@ def test_a2a_images_and_audio_of_a_reply_are_files(serve: Serve, tmp_path: Path)
     csv = "https://x.example/a.csv?at=1"
     table = {"type": "file", "file": {"file_url": csv}}
     link = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
-    agent = shop(ModelReply("Here.", blocks=(image, sound, link, table)), journal=tmp_path / "runs.db")
+    agent = shop(
+        ModelReply("Here.", blocks=(image, sound, link, table)), journal=tmp_path / "runs.db"
+    )
     url = serve(asgi(agent))
 
     async def main() -> dict[str, Any]:

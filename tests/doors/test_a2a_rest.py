@@ -115,7 +115,9 @@ def test_a2a_over_http_refuses_what_is_no_object(door: str, body: bytes) -> None
 
 
 def test_a2a_body_of_another_content_type_is_refused_as_that(door: str) -> None:
-    answer = httpx.post(f"{door}/a2a/shop", content=b"<hello>", headers={"content-type": "text/xml"})
+    answer = httpx.post(
+        f"{door}/a2a/shop", content=b"<hello>", headers={"content-type": "text/xml"}
+    )
     assert answer.json()["error"]["code"] == -32005
 
 
