@@ -263,6 +263,56 @@ def test_skills_of_others_that_break_a_rule_are_loaded_with_a_warning(
         assert any(folder in each and "is left out" in each for each in caplog.messages)
 
 
+ODD = {
+    "---\ndescription: Reads --- and writes.\n---\nDo.": ("Reads --- and writes.", "Do."),
+    "---\nname: a---b\ndescription: Reads.\n---\nDo.\n\n---\n\nMore.": (
+        "Reads.",
+        "Do.\n\n---\n\nMore.",
+    ),
+    "---  \ndescription: >\n  Reads\n  files.\n---\t\nDo.": ("Reads files.", "Do."),
+    "---\ndescription: |\n  When: a file.\nargument-hint: [a] [b]\n---\nDo.": (
+        "When: a file.",
+        "Do.",
+    ),
+    "---\ndescription: Reads.\n  Use when: asked.\n---\nDo.": ("Reads. Use when: asked.", "Do."),
+    "---\ndescription: 'Reads' files: all\n---\nDo.": ("'Reads' files: all", "Do."),
+    "---\ndescription: @files and `code`\n---\nDo.": ("@files and `code`", "Do."),
+    "---\r\ndescription: Reads: now\r\n---\r\nDo.\r\nMore.": ("Reads: now", "Do.\nMore."),
+    "---\ndescription: Liest Maße – 日本語.\n---\nDo.": ("Liest Maße – 日本語.", "Do."),
+    "---\ndescription: Reads.\nmetadata: {a: 1}\nversion: 1.0\n---": ("Reads.", ""),
+    "---\ndescription: Reads.\nuser_invocable: a: b\n---\nDo.": ("Reads.", "Do."),
+}
+
+
+def test_skills_of_odd_spelling_have_their_whole_description_and_instructions(
+    tmp_path: Path,
+) -> None:
+    for number, text in enumerate(ODD):
+        skill(tmp_path, f"s{number}").joinpath("SKILL.md").write_bytes(text.encode())
+    loaded = Skills(tmp_path).skills.values()
+    found = sorted(loaded, key=lambda each: int(Path(each.folder.root).name[1:]))
+    assert [(each.description.rstrip(), each.body) for each in found] == [*ODD.values()]
+
+
+def test_skills_lie_below_folders_and_behind_links_and_none_within_another(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    skills = tmp_path / "skills"
+    pdf = skill(skills / "engineering" / "docs", "pdf")
+    skill(pdf / "examples", "inner")
+    for hidden in (".git", "node_modules"):
+        skill(skills / hidden, "copy")
+    (skills / "reports").symlink_to(skill(tmp_path / "elsewhere", "reports-v2"))
+    (skills / "round").symlink_to(skills)
+    (skills / "gone").symlink_to(tmp_path / "nowhere")
+    assert [*Skills(skills).skills] == ["pdf", "reports-v2"]
+    assert not [each for each in caplog.messages if "is left out" in each]
+    (skills / "xls").symlink_to(
+        skill(tmp_path / "v2", "xls", "---\nname: xls\ndescription: x\n---\n")
+    )
+    assert check_skill(skills / "xls") == []
+
+
 def test_skills_that_no_model_may_invoke_are_not_for_the_model(tmp_path: Path) -> None:
     about = "name: deploy\ndescription: Deploys.\ndisable-model-invocation: true"
     skill(tmp_path, "deploy", text=f"---\n{about}\n---\nDo it.\n")

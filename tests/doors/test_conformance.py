@@ -15,15 +15,29 @@ from moothall.doors import asgi
 
 PACKAGE = "@modelcontextprotocol/conformance@0.1.16"
 # What is not here is what docs/mcp.md says is not offered: resources, prompts, completion, logging,
-# sampling, forms of an action's own, and streams that are resumed; for the client,
-# authorization by OAuth.
+# sampling, forms of an action's own, and streams that are resumed; for the client, what the SDK's
+# providers of OAuth do not have.
 SERVER = (
     *("server-initialize", "ping", "tools-list", "tools-call-simple-text", "tools-call-image"),
     *("tools-call-audio", "tools-call-embedded-resource", "tools-call-mixed-content"),
     *("tools-call-error", "tools-call-elicitation", "json-schema-2020-12"),
     *("tools-call-with-progress", "server-sse-multiple-streams", "dns-rebinding-protection"),
 )
-CLIENT = ("initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry")
+METADATA = tuple(f"auth/metadata-{each}" for each in ("default", "var1", "var2", "var3"))
+OAUTH = (
+    *METADATA,
+    *("auth/basic-cimd", "auth/scope-from-www-authenticate", "auth/scope-from-scopes-supported"),
+    *("auth/scope-omitted-when-undefined", "auth/scope-step-up", "auth/scope-retry-limit"),
+    *("auth/token-endpoint-auth-basic", "auth/token-endpoint-auth-post"),
+    *("auth/token-endpoint-auth-none", "auth/pre-registration", "auth/resource-mismatch"),
+    *("auth/offline-access-scope", "auth/offline-access-not-supported"),
+)
+CLIENT = (
+    *("initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"),
+    *OAUTH,
+    *("auth/2025-03-26-oauth-endpoint-fallback", "auth/client-credentials-jwt"),
+    "auth/client-credentials-basic",
+)
 # The next version of the package has the scenarios of revision 2026-07-28. Beside the above, those
 # of tools with forms and headers of their own are not here.
 NEXT = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
@@ -41,6 +55,10 @@ NEXT_CLIENT = (
     *("tools_call", "request-metadata", "sep-2322-client-request-state", "http-standard-headers"),
     *("http-custom-headers", "http-invalid-tool-headers", "json-schema-ref-no-deref"),
     "json-schema-2020-12-preservation",
+    *OAUTH,
+    *("auth/authorization-server-migration", "auth/iss-supported", "auth/iss-not-advertised"),
+    *("auth/iss-supported-missing", "auth/iss-wrong-issuer", "auth/iss-unexpected"),
+    *("auth/iss-normalized", "auth/metadata-issuer-mismatch"),
 )
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]

@@ -1,22 +1,16 @@
-"""Agent Skills: folders of instructions, files and scripts that a model loads when it needs them.
-
-The format is that of https://agentskills.io: a folder has a `SKILL.md`, which begins with its name
-and description as YAML.
-"""
+"""Folders of instructions, files and scripts that a model loads when it needs them."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import shlex
 import sys
 import tempfile
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,31 +18,16 @@ from moothall.action import ACCESS_REQUESTED, AccessPolicy, Action
 from moothall.agents import shell
 from moothall.agents.folder import Folder
 from moothall.agents.sandbox import SandboxChoice, sandbox_for
-from moothall.arguments import is_path, names_checked
+from moothall.arguments import names_checked
 from moothall.block import Block
-from moothall.errors import (
-    ConfigError,
-    DefinitionError,
-    FileError,
-    MissingExtra,
-    NoSuchFile,
-    NotAFile,
-    OutsideFolder,
-)
-from moothall.files import yaml_data
+from moothall.errors import ConfigError, DefinitionError, NoSuchFile, NotAFile, OutsideFolder
+from moothall.skills.format import FILES, Skill, loaded_skill, skill_folders
 from moothall.text import nearest, shorten
 
 logger: logging.Logger = logging.getLogger("moothall.skills")
-MAX_NAME: Final = 64
-MAX_DESCRIPTION: Final = 1024
-MAX_COMPATIBILITY: Final = 500
 MAX_FILES: Final = 200
 """The most files of a skill that a model is told of."""
 
-_FIELDS: Final = frozenset(
-    ("name", "description", "license", "allowed-tools", "metadata", "compatibility")
-)
-_FILES: Final = ("SKILL.md", "skill.md")
 _INTERPRETERS: Final = {
     ".py": sys.executable,
     ".sh": "sh",
@@ -57,34 +36,7 @@ _INTERPRETERS: Final = {
     ".rb": "ruby",
     ".pl": "perl",
 }
-_MARK = "---"
-_LINE: Final = re.compile(r"^([A-Za-z][A-Za-z-]*):[ \t]*(\S.*)$", re.MULTILINE)
 _TEMPORARY: Final = os.path.realpath(tempfile.gettempdir())
-
-
-@dataclass(frozen=True)
-class Skill:
-    """One skill.
-
-    Attributes:
-        name: its name, which is also that of its folder
-        description: what it does, and when to use it
-        body: its instructions, as Markdown
-        folder: its folder
-        license: its licence, as it states it
-        compatibility: what it needs, as it states it
-        metadata: further entries of its author's own
-        for_models: whether a model may load it
-    """
-
-    name: str
-    description: str
-    body: str
-    folder: Folder
-    license: str = ""
-    compatibility: str = ""
-    metadata: Mapping[str, str] | None = None
-    for_models: bool = True
 
 
 @names_checked
@@ -140,8 +92,8 @@ class Skills(Block):
         several = isinstance(folder, Sequence) and not isinstance(folder, str)
         given: Any = folder if several else (folder,)
         roots = [Folder(each).root for each in given]
-        for path in (path for root in roots for path in _skill_folders(Path(root))):
-            skill = _loaded(path)
+        for path in (path for root in roots for path in skill_folders(Path(root))):
+            skill = loaded_skill(path)
             if skill is not None and self.skills.setdefault(skill.name, skill) is not skill:
                 first = self.skills[skill.name].folder.root
                 logger.warning("the skill in %s is left out: %s has its name", path, first)
@@ -219,7 +171,7 @@ class Skills(Block):
             name: Name of the skill
         """
         skill = self._skill(name)
-        files = [each for each in _files(skill) if each not in _FILES]
+        files = [each for each in _files(skill) if each not in FILES]
         listed = "".join(f"\n- {each}" for each in files[:MAX_FILES])
         if len(files) > MAX_FILES:
             listed += f"\nand {len(files) - MAX_FILES} more"
@@ -262,117 +214,6 @@ class Skills(Block):
                 sandbox=None if box is None else replace(box, readable=(found.folder.root,)),
                 max_file_bytes=2**30,
             )
-
-
-def check_skill(folder: str | os.PathLike[str]) -> list[str]:
-    """Return what is wrong with a skill's folder, by the format's rules; empty if nothing is."""
-    if not is_path(folder):
-        raise ConfigError(f"folder= must be the path of a folder, got {folder!r:.80}")
-    path = Path(folder)
-    if not path.is_dir():
-        return [f"{path} is not a folder" if path.exists() else f"{path} does not exist"]
-    if not any((path / name).is_file() for name in _FILES):
-        return ["it has no SKILL.md"]
-    try:
-        about, _ = _parts(path)
-    except (ConfigError, FileError) as error:
-        return [str(error)]
-    faults = [
-        f"its field {field!r} is not of the format, which has {', '.join(sorted(_FIELDS))}"
-        for field in sorted(about.keys() - _FIELDS)
-    ]
-    faults += _name_faults(about.get("name"), path.resolve().name)
-    faults += _text_faults(about.get("description"), "description", MAX_DESCRIPTION)
-    if "compatibility" in about:
-        value = about["compatibility"]
-        if not isinstance(value, str):
-            faults.append("compatibility must be text")
-        elif len(value) > MAX_COMPATIBILITY:
-            faults.append(f"compatibility must have at most {MAX_COMPATIBILITY} characters")
-    return faults
-
-
-def _name_faults(given: Any, folder: str) -> list[str]:
-    faults = _text_faults(given, "name", MAX_NAME)
-    if faults and not isinstance(given, str):
-        return faults
-    name = unicodedata.normalize("NFKC", given.strip())
-    if not name:
-        return faults
-    if name != name.lower():
-        faults.append(f"name must be in lower case, got {name!r}")
-    if name.startswith("-") or name.endswith("-") or "--" in name:
-        faults.append(f"name must have single hyphens between its words, got {name!r}")
-    if not all(each.isalnum() or each == "-" for each in name):
-        faults.append(f"name must have only letters, digits and hyphens, got {name!r}")
-    if unicodedata.normalize("NFKC", folder) != name:
-        faults.append(f"name must be that of its folder, {folder!r}, got {name!r}")
-    return faults
-
-
-def _text_faults(given: Any, field: str, most: int) -> list[str]:
-    if not isinstance(given, str) or not given.strip():
-        return [f"{field} must be text, got {'none' if given is None else repr(given)[:80]}"]
-    stated = unicodedata.normalize("NFKC", given.strip()) if field == "name" else given
-    if len(stated) > most:
-        return [f"{field} must have at most {most} characters, got {len(stated)}"]
-    return []
-
-
-def _skill_folders(root: Path) -> list[Path]:
-    if any((root / name).is_file() for name in _FILES):
-        return [root]
-    return sorted(
-        each for each in root.iterdir() if any((each / name).is_file() for name in _FILES)
-    )
-
-
-def _loaded(path: Path) -> Skill | None:
-    """Return a skill with what its author got wrong in the log; None for one without a use."""
-    faults = check_skill(path)
-    try:
-        about, body = _parts(path, lenient=True)
-    except (ConfigError, FileError) as error:
-        logger.warning("the skill in %s is left out: %s", path, error)
-        return None
-    if not isinstance(about.get("description"), str) or not about["description"].strip():
-        logger.warning("the skill in %s is left out: it has no description", path)
-        return None
-    if faults:
-        logger.warning("the skill in %s is loaded, but: %s", path, "; ".join(faults))
-    name, extra = about.get("name"), about.get("metadata")
-    named = name.strip() if isinstance(name, str) else ""
-    return Skill(
-        " ".join(unicodedata.normalize("NFKC", named or path.resolve().name).split()),
-        about["description"].strip(),
-        body,
-        Folder(path),
-        str(about.get("license") or ""),
-        str(about.get("compatibility") or ""),
-        {str(key): str(value) for key, value in extra.items()} if isinstance(extra, dict) else None,
-        str(about.get("disable-model-invocation", "")).strip().lower() != "true",
-    )
-
-
-def _parts(path: Path, *, lenient: bool = False) -> tuple[dict[str, Any], str]:
-    """Return the fields and the body of a skill's file."""
-    name = next(each for each in _FILES if (path / each).is_file())
-    text = Folder(path).read(name).removeprefix("\ufeff")  # of an editor on Windows
-    if not text.startswith(_MARK):
-        raise ConfigError(f"{name} must begin with YAML between two lines of {_MARK}")
-    parts = text.split(_MARK, 2)
-    if len(parts) < 3:
-        raise ConfigError(f"the YAML at the beginning of {name} must end with a line of {_MARK}")
-    MissingExtra.unless("Skills", "skills", "yaml")
-    try:
-        about, _ = yaml_data(parts[1], name, texts=True)
-    except ConfigError:
-        if lenient and (fields := dict(_LINE.findall(parts[1]))):  # such as "Use when: …" unquoted
-            return fields, parts[2].strip()
-        raise
-    if not isinstance(about, dict):
-        raise ConfigError(f"the YAML of {name} must be fields and their values")
-    return about, parts[2].strip()
 
 
 def _files(skill: Skill) -> list[str]:
