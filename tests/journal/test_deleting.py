@@ -363,3 +363,44 @@ def test_large_journal_is_written_anew_where_there_is_room_beside_writers_and_af
     assert filed.check() == []
     assert {id: filed.entries(id) for id in whole} == whole
     assert len(filed.runs(thread="bo")) == 22 + number + 1
+
+
+FULL = """
+import logging, os, resource, shutil, signal, sys
+from moothall import Journal, ReActAgent, ScriptedModel
+logging.disable()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+folder = sys.argv[1]
+# Of the process, where this system lets nobody make a small disk.
+resource.setrlimit(resource.RLIMIT_FSIZE, (6_000_000, resource.RLIM_INFINITY))
+def look() -> str:
+    return os.urandom(30_000).hex()
+def run(id):
+    model = ScriptedModel([{"name": "look"}, "Yes."])
+    agent = ReActAgent("a", model, actions=[look], journal=journal)
+    return agent.reply_sync("go", run_id=id)
+journal = Journal(f"{folder}/runs.db")
+whole = 0
+while run(f"r{whole}").stop_reason == "done":
+    whole += 1
+try:
+    with open(f"{folder}/others", "wb", buffering=0) as others:
+        while others.write(bytes(4096)):
+            pass
+except OSError:
+    pass
+pruned = journal.prune(0, keep=5)
+print(whole > 9, len(pruned.runs) >= whole - 5, pruned.left)
+print(journal.check(), all(journal.replay(r.id).text for r in journal.runs(state="done")))
+print(shutil.disk_usage(folder).free > 3_000_000, run("new").stop_reason)
+"""
+
+
+def test_runs_are_pruned_on_a_full_disk_and_give_their_room_back(tmp_path: Path) -> None:
+    assert shutil.which("bwrap"), "the tests need bubblewrap: apt install bubblewrap"
+    small = ["bwrap", "--dev-bind", "/", "/", "--size", "8000000", "--tmpfs", str(tmp_path)]
+    if subprocess.run([*small, "true"], capture_output=True, check=False).returncode:
+        small = []
+    made = [*small, sys.executable, "-c", FULL, str(tmp_path)]
+    done = subprocess.run(made, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "True True {}\n[] True\nTrue done\n", done.stderr

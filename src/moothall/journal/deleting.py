@@ -97,6 +97,7 @@ class Deletions:
                 raise ConfigError(f"thread= must be the id of a conversation, got {thread!r:.80}")
         numbers: dict[int, str] = {}
         left: dict[str, str] = {}
+        self._file.make_room()
         with self._file.reading() as db:
             for id in ids:
                 numbers[self._file.number(db, id)] = id
@@ -125,6 +126,7 @@ class Deletions:
         if not 0 <= older_than <= _LONGEST_S:
             raise ConfigError(f"prune: older_than= must be from 0 seconds, got {older_than!r}")
         check_integer("keep=", keep, 0)
+        self._file.make_room()
         with self._file.reading() as db:
             rows = db.execute(
                 "SELECT number, id, CASE WHEN waiting > 0 AND state IS NULL THEN 'waiting' "

@@ -115,6 +115,13 @@ class SQLitePool(Generic[E]):
             self._vacuum()
         return self.empty_log()
 
+    def shrink(self) -> None:
+        """Give the free pages of a file back that may shrink, beside writers."""
+        with self.reading() as db:
+            shrinks = may_shrink(db)
+        if shrinks:
+            Rewriting(self).give_back()
+
     def check_room(self, db: sqlite3.Connection) -> None:
         """Raise if the disk has no room for a copy of what the file has, and for the log."""
         pages, unused, page = (

@@ -86,6 +86,10 @@ class Rewriting:
             self._copy(table)
             self._switch(table)
             self._clear()
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Give the free pages back."""
         self._in_slices(_free_pages_are_left)
 
     def _clear(self) -> None:

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    nullcontext,
+    suppress,
+)
 from pathlib import Path
 from typing import Final
 
-from moothall.database import Database
+from moothall.database import ALONE, RUNS, Database, Lock
 from moothall.errors import ConfigError, DefinitionError, JournalError
 from moothall.files import owned_as, written_whole
 from moothall.journal.store.leases import FileLeases
 from moothall.journal.store.store import Place, Store
 from moothall.journal.store.tables import APPLICATION, MIGRATIONS
 from moothall.journal.store.values import NoFiles
-from moothall.sqlite import SQLiteFile, SQLitePool
+from moothall.sqlite import SQLiteConnection, SQLiteFile, SQLitePool
 
+_ROOM_BYTES: Final = 2**20
+"""So much more room is kept on the disk than the log takes."""
+_OPEN: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_FULL_BYTES: Final = 2**23
+"""With less room than this, a disk counts as full."""
 FILE_BYTES: Final = 1 << 20
 """A value of this size or more is a file beside the journal, written without a lock."""
 _HASH_CHARS: Final = 64
@@ -115,6 +128,7 @@ class JournalFile(SQLitePool[JournalError], Store):
         settings = (f"synchronous = {DURABILITY[durability]}", "secure_delete = ON")
         self.files: NoFiles = KeptFiles(str(file.path))
         self.waits: bool = durability == "power"
+        self._kept_room = 0  # how many bytes of the disk are kept
         super().__init__(
             file,
             timeout,
@@ -128,12 +142,63 @@ class JournalFile(SQLitePool[JournalError], Store):
         """The absolute path of the file."""
         return str(self._file.path)
 
+    # -- room on the disk --------------------------------------------------------------------------
+
+    def writing(
+        self, wait: bool = True, lock: Lock = ALONE
+    ) -> AbstractContextManager[SQLiteConnection]:
+        """Yield a connection in a transaction; what works on runs keeps room for a deletion."""
+        if lock is RUNS:
+            self._keep_room()
+        return super().writing(wait, lock)
+
+    def _keep_room(self) -> None:
+        """Keep so much of the disk that the log can be moved into the file: to prune a full one."""
+        with suppress(OSError, JournalError):
+            needed = os.stat(f"{self._file.path}-wal").st_size + _ROOM_BYTES
+            if needed <= self._kept_room or not hasattr(os, "posix_fallocate"):
+                return
+            room = os.open(self._room, _OPEN | os.O_CREAT, 0o600)
+            try:
+                owned_as(self._room, self.path)
+                os.posix_fallocate(room, 0, needed + _ROOM_BYTES)
+                self._kept_room = needed + _ROOM_BYTES
+            except OSError as error:
+                if error.errno not in _FULL:
+                    self._kept_room = sys.maxsize  # this disk can keep none
+                    return
+                self._kept_room = os.fstat(room).st_size
+                self.empty_log(0)  # the log must not grow beyond what is kept
+            finally:
+                os.close(room)
+
+    @property
+    def _room(self) -> str:
+        return f"{os.path.realpath(self._file.path)}-room"
+
+    def _is_full(self) -> bool:
+        return shutil.disk_usage(os.path.dirname(self.path)).free < _FULL_BYTES
+
+    def make_room(self) -> None:
+        """Move the log into the file; on a full disk, with the room that is kept for it."""
+        if self._is_full():
+            self._kept_room = 0
+            with suppress(OSError):
+                room = os.open(self._room, _OPEN)
+                os.ftruncate(room, 0)
+                os.close(room)
+        self.move_log()
+
     def leases(self) -> FileLeases:
         """Return the leases, which are locks on a file beside this one."""
         return FileLeases(self.path)
 
     def after_deletion(self, idle: bool) -> bool:
         """Tidy up after a deletion; return whether no copy of what was deleted is left."""
+        if self._is_full():  # there is no room to write it anew
+            self.shrink()
+            self.empty_log()
+            return False
         if idle and self.is_small():
             return self.rewrite()
         self.move_log()  # to empty it would have writers wait for the disk

@@ -186,6 +186,9 @@ class JournalServer(PostgresPool[JournalError], Store):
         """Do nothing: the server manages its own log."""
         return True
 
+    def make_room(self) -> None:
+        """Do nothing: the server manages its own disk."""
+
     def after_deletion(self, idle: bool) -> bool:
         """Let the server use the space again; copies stay in its files until it does."""
         for table in _TABLES:

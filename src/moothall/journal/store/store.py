@@ -107,6 +107,10 @@ class Store(ABC):
         """Move the log into the file, so that no later writer spends time on it; do not wait."""
 
     @abstractmethod
+    def make_room(self) -> None:
+        """Make room on the disk for a deletion."""
+
+    @abstractmethod
     def after_deletion(self, idle: bool) -> bool:
         """Tidy up after a deletion; return whether no copy of what was deleted is left.
 
