@@ -182,6 +182,24 @@ async def test_a_conversation_goes_on_over_several_steps_and_ends() -> None:
     assert "Ann (1) says to you: line 1 of Ann" in model.talks[1]
 
 
+async def test_a_citizen_leaves_out_of_a_message_what_was_said_before() -> None:
+    greeting = "Good morning! Have you seen the new mill?"
+    lines = [greeting, f"{greeting} It has four white sails.", greeting]
+    status = {
+        "home": "home-1",
+        "plan": [{"do": "social", "where": "home-1", "from": 0, "until": 86_400}],
+        "relations": {"2": 850},
+    }
+    model = ScriptedModel([json.dumps({"to": "2", "content": e}) for e in (*lines, greeting)])
+    ann = CitizenAgent(1, "Ann", memory=CitizenMemory(status), blocks=[SocialBlock()])
+    async with Society([ann, CitizenAgent(2, "Ben", blocks=[])], model=model) as society:
+        await society.run(steps=3)
+    said = [text for _, _, text in ann.status["talks"]["2"]]
+    assert said[:2] == [greeting, "Good morning! It has four white sails."]
+    assert said[2] not in lines  # refused twice, and said by rule
+    assert "Have you seen the new mill" in str(model.received[-1])
+
+
 class Scribe(ScriptedModel):
     """Answers whoever waits, with a line that is numbered."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
@@ -29,8 +30,15 @@ from moothall.society.kernel.wants import WHO
 from moothall.text import copied_stretch
 
 LONGEST: Final = 280  # the characters of a message at most
-_SAME_WORDS: Final = 8  # in a row that were said before make a message one that repeats
+_SAME_WORDS: Final = 8  # in a row that were said before make a sentence one that repeats
+_FEW_WORDS: Final = 5  # anybody may say again what has fewer
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?…])\s+")
 _SHOWN: Final = 20  # the people that a model may choose from, at most
+
+
+def _is_repeated(sentence: str, before: list[str]) -> bool:
+    words = min(_SAME_WORDS, max(len(sentence.split()), _FEW_WORDS))
+    return bool(copied_stretch(sentence, before, words))
 
 
 def relation_after(relation: Any, contact: int) -> Any:
@@ -339,12 +347,17 @@ class SocialBlock(TalkBlock):
         return None if answer is None else (answer["to"], answer["content"])
 
     def _new_to_say(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Return an answer that says something new: a small model repeats the nearest line."""
+        """Return an answer without what was said before: a small model repeats the nearest line."""
         talks: dict[str, list[list[Any]]] = self.status.get("talks") or {}
         before = [text for lines in talks.values() for _, _, text in lines]
-        if same := copied_stretch(answer["content"], before, _SAME_WORDS):
-            raise Unreadable(f'repeats "{same}" in "content": say something that was not said yet')
-        return answer
+        said = _SENTENCE_END.split(answer["content"])
+        old = [each for each in said if _is_repeated(each, before)]
+        content = " ".join(each for each in said if each not in old)
+        if old and len(content.split()) < _FEW_WORDS:
+            raise Unreadable(
+                f'repeats "{old[0]}" in "content": say something that was not said yet'
+            )
+        return {**answer, "content": content}
 
     def _person(self, id: str, relation: int) -> dict[str, Any]:
         name = self.perceived.name_of and self.perceived.name_of(id)
