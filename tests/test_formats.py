@@ -172,3 +172,20 @@ def test_the_newest_version_of_each_file_has_a_file_here(tmp_path: Path) -> None
 
     for kind, migrations in (("journal", JOURNAL), ("memory", MEMORY), ("inbox", INBOX)):
         assert (FORMATS / f"{kind}-{len(migrations)}.db").exists()
+
+
+def test_versions_of_files_are_those_of_their_documentation(tmp_path: Path) -> None:
+    lines = (FORMATS.parent.parent / "docs/versions.md").read_text().splitlines()
+    rows = [
+        [part.strip() for part in line.strip("|").split("|")]
+        for line in lines
+        if "SQLite file" in line
+    ]
+    stated = {row[0].split()[0]: int(row[1].split(";")[0]) for row in rows if len(row) == 3}
+    Journal(tmp_path / "journal").close()
+    SQLiteMemory(tmp_path / "memory").close()
+    Inbox(tmp_path / "inbox").close()
+    for name, version in stated.items():
+        with closing(sqlite3.connect(tmp_path / name)) as file:
+            assert file.execute("PRAGMA user_version").fetchone() == (version,), name
+    assert [*stated] == ["journal", "memory", "inbox"]

@@ -191,7 +191,7 @@ def test_a_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:
     assert "  running; ReActAgent files" in done.stdout
     assert "resume" not in done.stdout
     after = moothall("runs", "r", cwd=folder)
-    assert "  stopped: it was interrupted; ReActAgent files" in after.stdout
+    assert "  cancelled: it was interrupted; ReActAgent files" in after.stdout
     assert after.stdout.endswith("\nto resume it: moothall resume r\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,15 @@ class Clerk(Agent):
     def __init__(self, id, secret=""):
         super().__init__(id)
         self.secret = secret
+"""
+
+FUNCTIONS = """
+from moothall import ReActAgent, ScriptedModel
+
+def make(id): return Clerk(id)
+def needy(id, shelf): return Clerk(id)
+def wrong(id): return ReActAgent(id, ScriptedModel([]), colour="red")
+def other(): return Clerk("other")
 """
 
 
@@ -79,6 +89,11 @@ AGENT = "agents:\n  Clerk:\n    ref: program.py:Clerk\n"
             AGENT + "schedules:\n  s:\n    every: 5m\n    to: Clerk",
             ":4: schedules: need a journal, which has each firing before it runs",
         ),
+        (AGENT + "http: {listen: x, token: $ADA}", "the whole value, written as ${ADA}"),
+        (AGENT + "http: {listen: x, token: 'a-${ADA}'}", "the whole value, written as ${ADA}"),
+        ("agents: {A: program.py:Clerk}", ':1: agents.A: must be a mapping, got "program'),
+        (AGENT + "    options: [1]", ":4: agents.Clerk.options: must be a mapping, got array"),
+        ("agents: {No: {kind: host}}", ':1: a key must be a text, got "No": write it in quotes'),
         (AGENT + "budget: {usd: true}", ":4: budget.usd: must be a valid number"),
         (AGENT + "budget: {usd: .inf}", ":4: budget.usd: must be a finite number"),
         (AGENT + "agents: {}", ":4: 'agents' appears twice"),
@@ -92,6 +107,27 @@ def test_a_company_file_that_is_wrong_is_refused_with_the_line(
         company(folder, text)
     assert told in str(error.value)
     assert str(folder / "company.yaml") in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("agent", "told"),
+    (
+        ('{ref: "program.py:Clerk", options: {colour: red}}', "argument 'colour'"),
+        ('{ref: "program.py:make", secrets: {secret: x}}', "argument 'secret'"),
+        ('{ref: "program.py:needy"}', "missing a required argument: 'shelf'"),
+        ('{ref: "program.py:wrong"}', "ReActAgent has no argument colour="),
+        ('{ref: "program.py:other"}', "it made an agent of the id 'other', not 'A'"),
+    ),
+)
+def test_company_whose_file_fits_no_agent_ends_at_its_start(
+    folder: Path, agent: str, told: str
+) -> None:
+    with (folder / "program.py").open("a") as file:
+        file.write(FUNCTIONS)
+    with pytest.raises(ConfigError) as error:
+        asyncio.run(company(folder, f"agents: {{A: {agent}}}").run())
+    assert str(error.value).startswith("company: agent 'A': ")
+    assert told in str(error.value)
 
 
 def test_a_company_file_has_all_its_mistakes_named_at_once(folder: Path) -> None:

@@ -37,7 +37,7 @@ _STATES: dict[str, str] = {
     **dict.fromkeys(ANSWERED, "done"),
     "stopped": "stopped: its process ended",
     "in_doubt": "in doubt: the outcome of an action is unknown",
-    "cancelled": "stopped: it was interrupted",
+    "cancelled": "cancelled: it was interrupted",
     "elsewhere": "it may go on where it was copied from or moved to",
     "max_iterations": "stopped: iteration limit reached without an answer",
 }

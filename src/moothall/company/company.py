@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from moothall.agent import Agent
 from moothall.company.company_space import CompanySpace
 from moothall.company.door import routes
-from moothall.company.kinds import agent_of
+from moothall.company.kinds import agent_of, fault_of
 from moothall.company.metrics import Metrics
 from moothall.company.probe import LIVES_S, Probe, keep_watchdog, notify
 from moothall.company.scheduler import REPLY, Call, LeftOpen, Scheduler, ends_within
@@ -25,6 +25,7 @@ from moothall.errors import (
     ActionError,
     AgentDied,
     ConfigError,
+    DefinitionError,
     GivenUp,
     JournalError,
     MissingExtra,
@@ -255,13 +256,12 @@ class Company:
     def _check(self) -> None:
         """Import the modules that the file names, to report mistakes before the start."""
         faults = self._space.missing_files()
-        for name, source in self._sources.items():
-            if source is None:
-                continue
+        for name, given in self.settings.agents.items():
             try:
-                source.checked()
+                if (source := self._sources[name]) is not None:
+                    source.prepared(name, {**given.options, **given.secrets})
             except MoothallError as error:
-                faults.append(f"agent {name!r}: {error}")
+                faults.append(fault_of(name, error))
         self._refuse(faults)
 
     def _refuse(self, faults: Sequence[str]) -> None:
@@ -422,9 +422,8 @@ class Company:
             options = {**given.options, **given.secrets}
             agent = agent_of(name, given.kind, options, source, self._folder)
         except MoothallError as error:
-            if source is None:  # only what the file says can be wrong
-                where = f"agent {name!r}: "
-                self._mistaken[name] = where + str(error).removeprefix(where)
+            if source is None or isinstance(error.__cause__, ConfigError | DefinitionError | None):
+                self._mistaken[name] = fault_of(name, error)
             raise
         return self._space.equip(agent, name, given)
 

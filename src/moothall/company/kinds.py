@@ -37,6 +37,12 @@ def agent_of(
         ) from error
 
 
+def fault_of(name: str, error: Exception) -> str:
+    """Return what is wrong with an agent's part of the file, with the agent in front."""
+    where = f"agent {name!r}: "
+    return where + str(error).removeprefix(where)
+
+
 def _with_model(module: str, name: str) -> Maker:
     """Return what makes agents of a class that takes a model, which options name."""
 

@@ -49,6 +49,11 @@ _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 60480
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_ALMOST: Final = re.compile(r"\$\{([A-Za-z_]\w*)|^\$([A-Za-z_]\w*)$")
+_NO_VARIABLE: Final = (
+    "would be sent as it stands: a variable must be the whole value, written as ${{{}}}"
+)
+_MAPPING: Final = re.compile(r"a valid dictionary(?: or instance of \w+)?")
 _SECRETS: Final = (("http", "token"), ("broker", "username"), ("broker", "password"), ("journal",))
 
 
@@ -288,6 +293,9 @@ def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tu
         value = part.get(where[-1]) if isinstance(part, dict) else None
         found = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
         if found is None:
+            text = value if isinstance(value, str) and where != ("journal",) else ""
+            if meant := _ALMOST.search(text):
+                faults.append((where, _NO_VARIABLE.format(meant[1] or meant[2])))
             continue
         if not variables.get(found[1]):
             faults.append((where, f"the variable {found[1]} is not set"))
@@ -310,7 +318,8 @@ def _fault(error: Any) -> tuple[Where, str]:
     if kind == "too_short":
         return where, "there must be at least one"
     said = error["msg"][0].lower() + error["msg"][1:]
-    return where, f"{said.replace('input should be', 'must be')}, got {given}"
+    said = _MAPPING.sub("a mapping", said.replace("input should be", "must be"))
+    return where, f"{said}, got {given}"
 
 
 def _unknown_receivers(data: dict[str, Any]) -> list[tuple[Where, str]]:

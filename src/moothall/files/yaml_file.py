@@ -90,7 +90,9 @@ def yaml_data(data: bytes | str, name: str, *, texts: bool = False) -> tuple[Any
         made: dict[str, Any] = {}
         for key, value in node.value:
             if key.tag != _TEXT and not (texts and isinstance(key, yaml.ScalarNode)):
-                raise wrong(key, f"a key must be a text, got {excerpt(key.value)}")
+                at = f"a key must be a text, got {excerpt(key.value)}"
+                quoted = isinstance(key, yaml.ScalarNode) and key.value != "<<"
+                raise wrong(key, at + ": write it in quotes" * quoted)
             field = whole(key, key.value)
             if field in made:
                 raise wrong(key, f"{field!r:.80} appears twice")

@@ -6,8 +6,9 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,25 +44,11 @@ class AgentSource:
             ConfigError: there is no such thing, or it is no agent and makes none
             DefinitionError: importing or calling it failed, or it made something else
         """
-        found = self.checked()
-        if isinstance(found, Agent):
-            if options:
-                raise ConfigError(f"{self.name!r} is an agent already, which takes no options")
-            if id is not None and id != str(found.id):
-                raise ConfigError(
-                    f"{self.name!r} is an agent already, whose id is {str(found.id)!r}: "
-                    + ("leave --id out" if self.folder is None else f"name it {str(found.id)!r}")
-                )
-            return found
-        is_class = isinstance(found, type)
-        given = dict(options or {})
+        made = self.prepared(id, options)
+        if isinstance(made, Agent):
+            return made
         try:
-            if is_class:
-                agent = found(self._attribute if id is None else id, **given)
-            elif id is None or (self.folder is not None and not _takes_id(found)):
-                agent = found(**given)
-            else:
-                agent = found(id, **given)
+            agent = made()
         except Exception as error:
             raise DefinitionError(
                 f"{self}: calling it failed: {type(error).__name__}: {error}"
@@ -74,7 +61,39 @@ class AgentSource:
             )
         return agent
 
-    def checked(self) -> Any:
+    def prepared(
+        self, id: str | None = None, options: Mapping[str, Any] | None = None
+    ) -> Agent | Callable[[], Any]:
+        """Return the agent, or a call that makes it: what is named takes these arguments.
+
+        Raises:
+            ConfigError: there is no such thing, it makes no agent, or it takes other arguments
+            DefinitionError: importing it failed
+        """
+        found = self._checked()
+        if isinstance(found, Agent):
+            if options:
+                raise ConfigError(f"{self.name!r} is an agent already, which takes no options")
+            if id is not None and id != str(found.id):
+                raise ConfigError(
+                    f"{self.name!r} is an agent already, whose id is {str(found.id)!r}: "
+                    + ("leave --id out" if self.folder is None else f"name it {str(found.id)!r}")
+                )
+            return found
+        call = partial(found, **(options or {}))
+        if isinstance(found, type):
+            call = partial(call, self._attribute if id is None else id)
+        elif not (id is None or (self.folder is not None and not _takes_id(found))):
+            call = partial(call, id)
+        try:
+            inspect.signature(found).bind(*call.args, **call.keywords)
+        except TypeError as error:
+            raise ConfigError(f"{self.name!r} cannot be called: {error}") from None
+        except ValueError:  # Python does not know its signature
+            pass
+        return call
+
+    def _checked(self) -> Any:
         """Return what is named, which is an agent, a class of agents, or callable."""
         found = self.found()
         if isinstance(found, Agent):
