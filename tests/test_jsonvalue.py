@@ -8,6 +8,9 @@ from pathlib import PurePosixPath
 from typing import Any
 from uuid import UUID
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -377,3 +380,28 @@ def test_a_path_that_utf8_cannot_carry_is_refused():
 
 def test_a_text_of_any_class_is_shown_as_the_text_that_it_is():
     assert str(json_text(Text("as it is"))) == "as it is"
+
+
+@pytest.mark.parametrize(
+    ("value", "data"),
+    (
+        (np.arange(3), [0, 1, 2]),
+        (np.eye(2), [[1.0, 0.0], [0.0, 1.0]]),
+        ({"mean": np.float32(0.5), "all": np.bool_(True)}, {"mean": 0.5, "all": True}),
+        (np.array([1.0, np.nan]), [1.0, None]),
+        (pd.DataFrame({"a": [1, 2], "b": ["x", None]}), [{"a": 1, "b": "x"}, {"a": 2, "b": None}]),
+        (pd.DataFrame({0: [pd.NaT, pd.Timestamp(0)]}), [{"0": None}, {"0": "1970-01-01T00:00:00"}]),
+        (pd.Series([1, 1, 2]).value_counts(), [{"index": 1, "count": 2}, {"index": 2, "count": 1}]),
+        (pd.Series([1, None], dtype="Int64"), [1, None]),
+        (pa.table({"a": [1, None]}), [{"a": 1}, {"a": None}]),
+    ),
+)
+def test_arrays_and_tables_are_json_with_every_value(value: Any, data: Any) -> None:
+    assert to_json(value) == data
+    assert json.loads(json_text(value)) == data
+
+
+def test_array_of_more_than_100_000_cells_is_shown_in_short() -> None:
+    assert json_text(np.zeros(100_001)) == "[0. 0. 0. ... 0. 0. 0.]"
+    with pytest.raises(NotJSON, match="ndarray is not JSON"):
+        to_json(np.zeros(100_001))

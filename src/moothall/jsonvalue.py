@@ -22,6 +22,7 @@ from uuid import UUID
 
 from moothall.errors import MoothallError
 from moothall.text import error_text, json_type, printable, render_path, shorten
+from moothall.text.arrays import plain_data
 
 # A returned value is wrapped in a message, so a copy may be some levels deeper than a conversion:
 # otherwise the deepest legal answer could not be sent.
@@ -33,8 +34,7 @@ _ITEM_BYTES = 4  # an item's average size without its text: a small number and a
 _CONTAINER_BYTES = 16
 _LARGEST_INT = 10**4300 - 1  # Python refuses to print, and json to read, more digits than 4300
 _SMALLEST_INT = -_LARGEST_INT  # a name of its own: negating so long a number takes time
-_INFINITY = float("inf")
-_BELOW_INFINITY = -_INFINITY
+_BELOW_INFINITY, _INFINITY = float("-inf"), float("inf")
 
 _TYPES, _BYTES = 1, 2  # what is converted, besides what JSON has
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
@@ -61,10 +61,10 @@ class NotJSON(MoothallError, ValueError):
 def to_json(value: Any, *, with_bytes: bool = False) -> Any:
     """Return `value` as plain JSON data that shares nothing mutable with it, or raise NotJSON.
 
-    Enum members become their value, dataclasses and pydantic models objects, tuples, sets and named
-    tuples arrays (sets sorted), dates, times, durations, UUIDs, paths, decimals and IP addresses
-    strings; `with_bytes`, bytes become base64. All else is refused: infinite numbers, keys that
-    are not strings, lone surrogates, cycles, more than 100 levels, more than about 16 MiB.
+    Enum members become their value, dataclasses and pydantic models objects, tuples, sets (sorted),
+    arrays and tables of numpy and others arrays; dates, times, durations, UUIDs, paths, decimals
+    and IP addresses strings; `with_bytes`, bytes become base64. All else is refused: infinite
+    numbers, keys that are no strings, lone surrogates, cycles, over 100 levels or about 16 MiB.
     """
     kind = type(value)
     if value is None or kind is bool:
@@ -181,13 +181,15 @@ def _copy(value: Any, levels: int, room: list[int], widen: int) -> Any:
             try:
                 return sorted(items)
             except TypeError:
-                return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
+                return sorted(items, key=lambda each: json.dumps(each, sort_keys=True))
         if _is_pydantic_model(kind):
             return _copy(_read(kind, lambda: value.model_dump(mode="json")), levels, room, widen)
         if dataclasses.is_dataclass(kind):
             names = [each.name for each in dataclasses.fields(kind)]
             parts = _read(kind, lambda: {name: getattr(value, name) for name in names})
             return _items(parts, levels, room, widen)
+        if (data := _read(kind, lambda: plain_data(value))) is not value:
+            return _copy(data, levels, room, widen)
     raise _Refused(f"{kind.__name__} is not JSON")
 
 

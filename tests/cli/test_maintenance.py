@@ -263,14 +263,14 @@ def test_budgets_are_shown_and_changed(folder: Path) -> None:
         "service",
         "  5 of 100 tokens spent, 20 reserved, 20 of it by dead processes",
         "service/anna",
-        "  5 of any tokens spent",
+        "  5 tokens spent, no limit",
     ]
     done = moothall("budgets", "release", "service", cwd=folder)
     assert "  5 of 100 tokens spent\n" in done.stdout
     done = moothall("budgets", "limit", "service/anna", "--tokens", "50", cwd=folder)
     assert "  5 of 50 tokens spent, limit set by hand\n" in done.stdout
     done = moothall("budgets", "limit", "service/anna", "--clear", cwd=folder)
-    assert "  5 of any tokens spent\n" in done.stdout
+    assert "  5 tokens spent, no limit\n" in done.stdout
     done = moothall("budgets", "reset", "service", cwd=folder)
     assert "  0 of 100 tokens spent\n" in done.stdout
     assert moothall("budgets", "delete", "service/anna", cwd=folder).returncode == 0

@@ -77,7 +77,9 @@ def check_parameters(
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             problem = f"**{name} has no names to describe; take a dict parameter instead"
         elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-            problem = f'parameter "{name}" is positional-only; remove the "/"'
+            problem = (
+                f'parameter "{name}" is positional-only; remove the "/", or wrap it in a function'
+            )
         elif type(parameter.default).__module__ == "pydantic.fields":
             problem = (
                 f'parameter "{name}" has a Field as its default; '

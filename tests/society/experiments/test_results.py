@@ -90,6 +90,10 @@ def test_an_interval_is_students(tmp_path: Path) -> None:
 
 def test_values_differences_and_what_is_not_there() -> None:
     results = run(experiment(parameters={"more": [1, 2]}))
+    assert {(row["parameters"], row["more"]) for row in results.rows} == {
+        ('{"more": 1}', 1),
+        ('{"more": 2}', 2),
+    }
     one = {"more": 1}
     assert results.values("chance", "base", 0, one) == {0: 0, 1: 1, 2: 2, 3: 3}
     assert results.interval("chance", "base", None, one).mean == 5.5

@@ -21,7 +21,6 @@ from moothall.cli.shared_options import (
 from moothall.journal import Outline
 from moothall.text import escaped
 
-_ANY = "any"
 _SHOWN = 20
 _BY_NAME = {each.name: each for each in LIMITS}
 
@@ -126,9 +125,10 @@ def _print(budget: StoredBudget) -> None:
         limit, spent = getattr(budget.limits, name), getattr(budget.spent, name)
         if limit is None and not spent:
             continue
-        parts = [
-            f"{_number(spent)} of {_ANY if limit is None else _number(limit)} {kind.unit} spent"
-        ]
+        of = "" if limit is None else f"of {_number(limit)} "
+        parts = [f"{_number(spent)} {of}{kind.unit} spent"]
+        if limit is None:
+            parts.append("no limit")
         if name in budget.set:
             parts.append("limit set by hand")
         parts += _more(name, budget.reserved, "reserved")

@@ -132,10 +132,10 @@ class Results:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """All measurements as dicts: condition, parameters (JSON), metric, step, seed and value."""
-        names = ("condition", "parameters", "metric")
+        """All measurements: condition, parameters (JSON) and each, metric, step, seed, value."""
+        names = ("condition", "parameters", "metric", "step", "seed", "value")
         return [
-            {**dict(zip(names, key, strict=True)), "step": step, "seed": seed, "value": value}
+            {**json.loads(key[1]), **dict(zip(names, (*key, step, seed, value), strict=True))}
             for key, steps in self._values.items()
             for step, of in sorted(steps.items())
             for seed, value in sorted(of.items())

@@ -1,0 +1,36 @@
+"""Arrays and tables of numpy, pandas, polars and their like as plain Python data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+_MOST: Final = 100_000  # cells; a larger table is a text that leaves most of it out, by its class
+
+
+def plain_data(value: Any) -> Any:
+    """Return an array as lists, a table as a list of dicts; the value itself if it is neither.
+
+    A missing value (NaN, NaT, NA) in it is None. An index of pandas that is not just the rows'
+    numbers becomes columns. The value itself comes back if it has over 100,000 cells, too.
+    """
+    kind = type(value)
+    if not (hasattr(kind, "shape") and math.prod(value.shape) <= _MOST):
+        return value
+    if hasattr(kind, "reset_index"):  # pandas
+        if type(value.index).__name__ != "RangeIndex":
+            value = value.reset_index()
+        return _filled(value.to_dict("records") if hasattr(value, "columns") else value.tolist())
+    for name in ("to_dicts", "to_pylist", "tolist", "to_list"):  # polars, pyarrow, numpy, polars
+        if hasattr(kind, name):
+            return _filled(getattr(value, name)())
+    return value
+
+
+def _filled(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_filled(each) for each in part]
+    if isinstance(part, dict):
+        return {str(name): _filled(each) for name, each in part.items()}
+    missing = type(part).__name__ == "NAType" or (part != part) is True
+    return None if missing else part
