@@ -1,11 +1,11 @@
 """Approvers: they permit actions and answer questions."""
 
-from moothall.approval.approval import ASKED as ASKED
+from moothall.approval.approval import CALL_TO_APPROVE as CALL_TO_APPROVE
 from moothall.approval.approval import Always as Always
 from moothall.approval.approval import ApprovalRequest as ApprovalRequest
 from moothall.approval.approval import Approver as Approver
-from moothall.approval.approval import Asked as Asked
 from moothall.approval.approval import CallbackApprover as CallbackApprover
+from moothall.approval.approval import CallToApprove as CallToApprove
 from moothall.approval.approval import ChangedArgs as ChangedArgs
 from moothall.approval.approval import Question as Question
 from moothall.approval.approval import RefuseAll as RefuseAll

@@ -41,8 +41,8 @@ from moothall.threads import called, renewed
 logger: logging.Logger = logging.getLogger("moothall.approval")
 
 
-class Asked(NamedTuple):
-    """What a run adds to the approval request for one of its calls."""
+class CallToApprove(NamedTuple):
+    """A call of a run, with what its approval request has beside the message."""
 
     action: str
     args: dict[str, Any]
@@ -52,8 +52,8 @@ class Asked(NamedTuple):
     waits_in: str | None = None  # the run, in a journal, that can wait for the decision
 
 
-ASKED: ContextVar[Asked | None] = ContextVar("moothall_asked", default=None)
-"""What the run of this context adds to the approval request for the call at hand."""
+CALL_TO_APPROVE: ContextVar[CallToApprove | None] = ContextVar("moothall_asked", default=None)
+"""The call that the run of this context asks an approval for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,9 @@ class ApprovalRequest:
         """Return the request for a proposed message of a run and a thread."""
         action = message["action"]
         name, args = action["name"], dict(action.get("args", {}))
-        asked = ASKED.get()
+        asked = CALL_TO_APPROVE.get()
         if asked is None or asked[:2] != (name, args):
-            asked = Asked(name, args)
+            asked = CallToApprove(name, args)
         note = "; ".join(filter(None, (asked.note, note)))
         to, sender = str(message["to"]), str(message.get("from", ""))
         about = (run_id, thread, note, asked.outside, asked.check, asked.waits_in)

@@ -15,8 +15,8 @@ from moothall.jsonvalue import NotJSON, to_json
 Moment: TypeAlias = float | timedelta | datetime
 """Seconds or a timedelta from now on; or a datetime, in local time if it has no zone."""
 
-_NONE: Final[Any] = object()
-_MOST_S: Final = 1e10
+_NO_DEFAULT: Final[Any] = object()
+_LONGEST_S: Final = 1e10
 _KEY_CHARS: Final = 255
 _HASH: Final = re.compile("[0-9a-f]{64}")
 """The keys of approvals and questions: an answer that comes before such a one is refused."""
@@ -49,7 +49,7 @@ class Later(BaseException):
         key: str | None = None,
         *,
         until: Moment | None = None,
-        default: Any = _NONE,
+        default: Any = _NO_DEFAULT,
         remind: float | timedelta | None = None,
         who: str | Iterable[str] = (),
         text: str = "",
@@ -65,23 +65,24 @@ class Later(BaseException):
         self.remind: float | None = None if remind is None else seconds_of(remind, "remind")
         self.who: tuple[str, ...] = names_of(who)
         self.text: str = text
-        self.has_default: bool = default is not _NONE
+        self.has_default: bool = default is not _NO_DEFAULT
         try:
             self.default: Any = to_json(default) if self.has_default else None
         except NotJSON as error:
             raise ConfigError(f"Later: default= is not JSON: {error}") from error
-        self.question: tuple[str, int] | None = None  # of an action to a person, and which of these
-        self.of_caller = False  # whether the caller of a door whose run it is may answer there
+        # A question of an action to a person, and how many equal ones the action asked before.
+        self.question: tuple[str, int] | None = None
+        self.asks_caller = False  # whether a door asks the caller who began the run, too
         super().__init__(text or key or "later")
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        return (_remade, (self.__dict__,))
+        return (_later_of, (self.__dict__,))
 
 
-def _remade(state: dict[str, Any]) -> Later:
-    made = Later()
-    made.__dict__.update(state)
-    return made
+def _later_of(state: dict[str, Any]) -> Later:
+    later = Later()
+    later.__dict__.update(state)
+    return later
 
 
 def check_key(key: object) -> None:
@@ -101,7 +102,7 @@ def seconds_of(given: object, name: str) -> float:
     """Return a length of time in seconds; ConfigError if it is none."""
     if isinstance(given, timedelta):
         given = given.total_seconds()
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _MOST_S:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _LONGEST_S:
         raise ConfigError(f"{name}= must be seconds above 0 or a timedelta, got {given!r:.80}")
     return float(given)
 
@@ -121,13 +122,13 @@ def moment_of(given: Moment) -> float:
 
 def names_of(given: object) -> tuple[str, ...]:
     """Return the names of those who may answer; ConfigError if it is none."""
-    names = (given,) if isinstance(given, str) else given
-    if not isinstance(names, Iterable) or isinstance(names, dict):
+    several = (given,) if isinstance(given, str) else given
+    if not isinstance(several, Iterable) or isinstance(several, dict):
         raise ConfigError(f"who= must be a name or several, got {given!r:.80}")
-    made = tuple(names)
-    for name in made:
+    names = tuple(several)
+    for name in names:
         check_name(name, "who=")
-    return made
+    return names
 
 
 def check_name(name: object, what: str) -> None:

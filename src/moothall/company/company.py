@@ -231,8 +231,8 @@ class Company:
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
         self._changed = asyncio.Event()
-        self._look = asyncio.Event()
-        self._look.set()
+        self._waiting_changed = asyncio.Event()
+        self._waiting_changed.set()
         try:
             await asyncio.to_thread(self._check)
             # Before anything begins: a second process of the same file has done nothing.
@@ -279,7 +279,7 @@ class Company:
             )
             self._task(self._keep_up(self._scheduler))
         if self._space.journal is not None:
-            self._task(self._space.tell_waiting(self._look, self._on_waiting))
+            self._task(self._space.report_waiting(self._waiting_changed, self._on_waiting))
 
     def _task(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -491,7 +491,7 @@ class Company:
         if isinstance(event, Done) and isinstance(event.reply.error, JournalError):
             self._to_resume.add(name)
         if isinstance(event, Done) and event.reply.stop_reason == "waiting":
-            self._loop.call_soon_threadsafe(self._look.set)
+            self._loop.call_soon_threadsafe(self._waiting_changed.set)
 
     async def _resume(self, agent: RecordedAgent) -> None:
         """Resume an agent's stopped runs, and from then on the runs that a person decides about.
@@ -503,7 +503,7 @@ class Company:
         while True:
             try:
                 if name in self._to_resume:
-                    resumed = await agent.resume_runs(which=self._space.resumes)
+                    resumed = await agent.resume_runs(which=self._space.resumes_stopped)
                     self._to_resume.discard(name)
                     for each in resumed:
                         logger.info("run %r is resumed: %s", each.run.id, each.outcome)
@@ -511,7 +511,7 @@ class Company:
                         error = each.error if reply is None else reply.error
                         if isinstance(error, JournalError):
                             self._to_resume.add(name)
-                for each in await agent.resume_decided(which=self._space.goes_on):
+                for each in await agent.resume_decided(which=self._space.resumes_waiting):
                     logger.info("run %r goes on: %s", each.run.id, each.outcome)
                     if each.run.id.endswith(REPLY) and self._scheduler is not None:
                         firing = each.run.id.removesuffix(REPLY)

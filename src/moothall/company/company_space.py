@@ -33,8 +33,8 @@ logger: logging.Logger = logging.getLogger("moothall.company")
 _STANDBY_S: Final = 0.1
 """Seconds between two tries to claim an id that another process has; the broker does not notify."""
 
-_LOOK_S: Final = 3.0
-"""Seconds between two looks whether somebody is to be reminded."""
+_REMIND_S: Final = 3.0
+"""Seconds between two searches for reminders that are due."""
 
 _FIRST_ENTRIES: Final = 5
 """How many entries of a run are read; the entry `begun` is among them."""
@@ -246,7 +246,7 @@ class CompanySpace:
             async with asyncio.timeout(_CONFIRM_S):
                 await confirmed.wait()
 
-    def resumes(self, run: Outline) -> bool:
+    def resumes_stopped(self, run: Outline) -> bool:
         """Return whether the agent resumes a run by itself, since nothing else does.
 
         A task of A2A, a firing and a message that the broker redelivers resume their own runs.
@@ -263,33 +263,35 @@ class CompanySpace:
         begun = next((each.data for each in entries if each.kind == "begun"), {})
         return begun.get("asked_by") is None
 
-    def goes_on(self, run: Outline) -> bool:
+    def resumes_waiting(self, run: Outline) -> bool:
         """Return whether its agent goes on with a run that has waited: A2A's door has its tasks."""
         from moothall.doors.a2a_records import is_task
 
         return self._settings.http is None or not is_task(run.id)
 
-    async def tell_waiting(self, look: asyncio.Event, hook: Callable[[Any], Any] | None) -> None:
+    async def report_waiting(
+        self, changed: asyncio.Event, hook: Callable[[Any], Any] | None
+    ) -> None:
         """Log what begins to wait, and each reminder; call the hook `on_waiting` with it."""
         journal = self.journal
         assert journal is not None
-        known: set[tuple[str, str]] | None = None  # at the start all is known
+        known: set[tuple[str, str]] | None = None  # None at the start, when nothing is new
         while True:
             try:
-                waits = await asyncio.to_thread(journal.waiting) if look.is_set() else []
-                look.clear()
-                told = [] if known is None else [w for w in waits if (w.run, w.key) not in known]
+                waits = await asyncio.to_thread(journal.waiting) if changed.is_set() else []
+                changed.clear()
+                news = [] if known is None else [w for w in waits if (w.run, w.key) not in known]
                 known = {(each.run, each.key) for each in waits} if waits else known or set()
-                told += await asyncio.to_thread(journal._waits_for.remind)
-                for each in told:
+                news += await asyncio.to_thread(journal._waits_for.remind)
+                for each in news:
                     logger.warning("agent %r: run %r waits for %s", each.agent, each.run, each)
                     if hook is not None:
                         await called(hook, each)
             except Exception as error:  # the user's own function, or a journal that is away
                 log_failure(logger, "what waits could not be reported", error)
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
-                    await look.wait()
+                async with asyncio.timeout(_REMIND_S):
+                    await changed.wait()
 
     def close(self) -> None:
         """Close the space, whose actions have its grace time, and then the journal."""

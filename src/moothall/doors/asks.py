@@ -206,7 +206,7 @@ class CallerApprover:
 
     @staticmethod
     def _later(later: Later) -> Later:
-        later.of_caller = True
+        later.asks_caller = True
         return later
 
 

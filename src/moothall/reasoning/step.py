@@ -168,7 +168,7 @@ class Step:
             asked["text"] = later.text
         if later.has_default:
             asked["default"] = later.default
-        if later.of_caller:
+        if later.asks_caller:
             asked["of_caller"] = True
         self.past.asked[wait] = asked
         self._tell(WAITS, asked)

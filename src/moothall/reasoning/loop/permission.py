@@ -12,7 +12,14 @@ from difflib import SequenceMatcher
 from typing import Any, Final
 
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
-from moothall.approval import ASKED, Always, ApprovalRequest, Asked, ChangedArgs, Refused
+from moothall.approval import (
+    CALL_TO_APPROVE,
+    Always,
+    ApprovalRequest,
+    CallToApprove,
+    ChangedArgs,
+    Refused,
+)
 from moothall.approval.decision import Decision, changed_or_refused
 from moothall.budget import Budget
 from moothall.errors import JournalError
@@ -98,7 +105,9 @@ async def permits(
         more = [] if texts is None else questions(call, texts, request)
         keys[:] = [key for key, _ in more]
         message["action"] = {"name": call.name, "args": call.args}
-        ASKED.set(Asked(call.name, call.args, note_of(more) if more else "", tuple(keys)))
+        CALL_TO_APPROVE.set(
+            CallToApprove(call.name, call.args, note_of(more) if more else "", tuple(keys))
+        )
         if step is not None and texts is not None:
             step.tell(origins=as_json(call.origins))
         return exact(), was
@@ -111,7 +120,9 @@ async def permits(
     keys = [key for key, _ in asked]
     note = note_of(asked) if asked else ""
     waits_in = None if step is None else step.run_id
-    token = ASKED.set(Asked(call.name, args, note, tuple(keys), chosen.check, waits_in))
+    token = CALL_TO_APPROVE.set(
+        CallToApprove(call.name, args, note, tuple(keys), chosen.check, waits_in)
+    )
     try:
         permitted: Decision
         if step is None:
