@@ -10,7 +10,7 @@ import pytest
 
 from conformance.model import ACTIONS, ModelConformance, joined, parts_of, run, user
 from models import messages_format
-from models.openai_server import HANG, OpenAIServer, Request, http, status
+from models.openai_server import HANG, OpenAIServer, Request, events, http, status
 from moothall import Budget, Journal, Price, Prices, ReActAgent, UnknownPrice
 from moothall.errors import (
     BudgetExceeded,
@@ -281,6 +281,19 @@ def test_anthropic_stream_that_breaks_off_is_an_error() -> None:
         made = of(server)
         with pytest.raises(ModelError, match="broke off after event 1"):
             run(parts_of(made, user("Hi")))
+
+
+def test_anthropic_stream_that_states_its_end_and_stops_is_whole() -> None:
+    given = (
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "text", "text": "Hi"},
+        },
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+    )
+    with OpenAIServer(events(*given)) as server:
+        assert run(parts_of(of(server), user("Hi")))[-1].text == "Hi"
 
 
 def test_anthropic_streams_reasoning_apart_from_text() -> None:

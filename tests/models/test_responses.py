@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from conformance.model import ACTIONS, PERSON, ModelConformance, joined, parts_of, run, user
 from models import responses_format as form
-from models.openai_server import HANG, OpenAIServer, Request, call, calls, status, text
+from models.openai_server import HANG, OpenAIServer, Request, call, calls, events, status, text
 from moothall import OpenAIModel, ReActAgent
 from moothall.errors import ConfigError, ContextOverflow, ModelError
 from moothall.models import Call, Model, ModelReply, ReasoningPiece, Usage
@@ -220,6 +220,19 @@ def test_a_stream_whose_end_repeats_no_items_is_whole() -> None:
     last = {"type": "response.completed", "response": form.body()}
     reply = stream(form.streamed(form.said("Hi"), ADD, last=last))[-1]
     assert (reply.text, [each.id for each in reply.calls]) == ("Hi", ["c1"])
+
+
+def test_a_stream_that_ends_no_item_has_its_text_and_its_calls() -> None:
+    about = {"output_index": 0, "item_id": "fc_1"}
+    begun = {**about, "item": form.called("add", "", "c1")}
+    given = events(
+        {"type": "response.output_text.done", "text": "Hi"},
+        {"type": "response.output_item.added", **begun},
+        {"type": "response.function_call_arguments.done", **about, "arguments": '{"a": 1}'},
+        {"type": "response.completed", "response": form.body()},
+    )
+    reply = stream(given)[-1]
+    assert (reply.text, reply.calls) == ("Hi", (Call("c1", "add", '{"a": 1}'),))
 
 
 def test_a_stream_whose_text_comes_with_its_end_alone_is_an_answer() -> None:

@@ -5,6 +5,7 @@ from moothall.http.client import BrokenOff as BrokenOff
 from moothall.http.client import Client as Client
 from moothall.http.client import HTTPError as HTTPError
 from moothall.http.client import Response as Response
+from moothall.http.client import backoff_s as backoff_s
 from moothall.http.client import error_reason as error_reason
 from moothall.http.client import may_pass as may_pass
 from moothall.http.client import retry_after_s as retry_after_s

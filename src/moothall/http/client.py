@@ -54,6 +54,13 @@ def tried(tries: int) -> str:
     return f"; tried {tries} times" if tries > 1 else ""
 
 
+def backoff_s(attempt: int) -> float:
+    """Return how many seconds to wait after a failed attempt, the first being 0."""
+    # Random, so that many that failed together do not retry at the same moment.
+    wait_s: float = min(0.5 * 2**attempt, _LONGEST_BACKOFF_S)
+    return wait_s * random.uniform(0.75, 1)
+
+
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return how many seconds a server asks to wait; None if it does not say."""
     for field, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
@@ -230,9 +237,7 @@ class Client:
                 wait_s = retry_after_s(response.headers)
                 if wait_s is not None and wait_s > LONGEST_WAIT_S:
                     break
-            # Random, so that many that failed together do not retry at the same moment.
-            own_s = min(0.5 * 2**attempt, _LONGEST_BACKOFF_S) * random.uniform(0.75, 1)
-            await asyncio.sleep(own_s if wait_s is None else wait_s)
+            await asyncio.sleep(backoff_s(attempt) if wait_s is None else wait_s)
         return response
 
     async def prepare(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from moothall.arguments import check_boolean, check_function, check_integer
 from moothall.errors import ConfigError, ModelError
-from moothall.http import BrokenOff, Client, HTTPError, Response, tried
+from moothall.http import BrokenOff, Client, HTTPError, Response, backoff_s, tried
 from moothall.http.network import check_allowed
 from moothall.models.chat_answer import Passing, RefusedCall, parsed
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece
@@ -194,7 +194,7 @@ class HTTPModel(RemoteModel):
                         if isinstance(error, HTTPError):
                             raise
                         raise ModelError(f"{error}{tried(attempt)}") from None
-                await asyncio.sleep(0.5 * 2 ** (attempt - 1))
+                await asyncio.sleep(backoff_s(attempt - 1))
         except RefusedCall as error:
             text = "".join(part.text for part in said if isinstance(part, TextPiece))
             if stream and not text and error.reply.text:

@@ -69,6 +69,7 @@ class MessageStream(AnswerReader):
         elif kind == "message_delta":
             delta = self._object(event.get("delta"), where, "delta")
             self._reason = delta.get("stop_reason") or self._reason
+            self.whole = bool(self._reason)
             self._count(event.get("usage"))
         elif kind == "message_stop":
             self.over = self.whole = True

@@ -42,9 +42,15 @@ class ResponseStream(AnswerReader):
         elif kind in _REASONING:
             place = [event.get(each) for each in ("item_id", "summary_index", "content_index")]
             yield from self._think_in(place, piece)
-        if kind == "response.output_item.done":
+        if kind in ("response.output_item.added", "response.output_item.done"):
             index = self._index(event, "output_index", where)
             self._items[index] = self._object(event.get("item"), where, "item")
+        elif kind == "response.function_call_arguments.done":  # some servers do not end the item
+            call = self._items.get(self._index(event, "output_index", where), {})
+            call["arguments"] = event.get("arguments")
+        elif kind == "response.output_text.done" and not self._spoke:
+            self._spoke = True
+            yield from self._say(str(event.get("text") or ""))
         elif kind in _ENDS:
             self._finish(self._object(event.get("response"), where, "response"), where)
             self.over = True
