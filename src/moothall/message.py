@@ -132,7 +132,7 @@ def is_group(to: str) -> bool:
 
 def is_one(to: str) -> bool:
     """Return whether a receiver is one agent, not a group and not all."""
-    return to != BROADCAST and not to.startswith(GROUP)
+    return to != BROADCAST and to[:1] != GROUP
 
 
 def check_groups(groups: object) -> tuple[str, ...]:
@@ -317,7 +317,8 @@ REPLYING: ContextVar[tuple[Any, ...]] = ContextVar("moothall_replying", default=
 
 def in_reply(agent: Any, envelope: Envelope) -> Envelope:
     """Return an agent's message; a `say` that names no thread gets that of the reply behind it."""
-    envelope = tracing.outgoing(envelope)
+    if tracing.active is not None:
+        envelope = tracing.outgoing(envelope)
     if envelope.name != "say" or not (replies := REPLYING.get()) or "thread" in envelope.args:
         return envelope
     own = (each for each in reversed(replies) if each.agent is agent)

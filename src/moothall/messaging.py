@@ -196,15 +196,19 @@ class Messaging(Workflow):
         if unnamed:
             text = f"ask({to!r}, {action!r:.80}, …) takes the action's arguments by name: a=1"
             raise DefinitionError(text)
-        if not isinstance(action, str):
-            return self._ask_method(to, Action.of(action), timeout, args)
         mailbox = self._mailbox
         if mailbox is None:
             raise self._not_in_space("ask")
-        plain = type(to) is str and 0 < len(to) < 256 and to.isascii()
-        if plain and type(action) is str and 0 < len(action) < 256 and action.isascii():
+        if (
+            type(to) is type(action) is str
+            and 0 < len(to) < 256 > len(action) > 0
+            and to.isascii()
+            and action.isascii()
+        ):
             parts = (mailbox.id, to, action, check_args(args), None, None, None, None)
             return mailbox.request(in_reply(self, tuple.__new__(Envelope, parts)), timeout)
+        if not isinstance(action, str):
+            return self._ask_method(to, Action.of(action), timeout, args)
         return self.request({"to": to, "action": {"name": action, "args": args}}, timeout)
 
     def _ask_method(

@@ -122,8 +122,9 @@ class Delivery:
         self.mailbox = self.worker = None
         if replies := REPLYING.get():
             self.replies = replies
-        if outside := _read_by_sender(replies):
-            self.outside = outside
+        sender = CURRENT.get() if parent is None else parent
+        if replies or (sender is not None and (sender.outside or sender.read)):
+            self.outside = _read_by(sender, replies)
 
     @property
     def agent(self) -> Agent | None:
@@ -160,14 +161,13 @@ class Delivery:
         return f"{whose}.{self.envelope.name}"
 
 
-def _read_by_sender(replies: tuple[Any, ...]) -> tuple[str, ...]:
-    """Return the outside sources that whoever sends a message now has read."""
+def _read_by(sender: Any, replies: tuple[Any, ...]) -> tuple[str, ...]:
+    """Return the outside sources that whoever sends a message has read: a handler, or a reply."""
     open_ones = [each.request for each in replies if each.open]
     if open_ones:
         texts = getattr(getattr(open_ones[-1], "state", None), "texts", None)
         return () if texts is None else tuple(texts.sources)
-    handling: Any = CURRENT.get()
-    return () if handling is None else (*handling.outside, *handling.read)
+    return () if sender is None else (*sender.outside, *sender.read)
 
 
 def of_chain(known: Mapping[str, T], handling: Any) -> T | None:

@@ -93,14 +93,11 @@ class Router(Outcomes):
         self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
     ) -> Request:
         """Send a request of the agent in `mailbox`."""
-        if not is_one(envelope.to):
-            raise InvalidMessage("to", f"a request goes to one agent, not to {envelope.to}")
-        if timeout is not None and (
-            isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout != timeout
-        ):
-            raise ConfigError(
-                f"a request's timeout= must be a number of seconds or None, got {timeout!r}"
-            )
+        to = envelope.to
+        if to not in self.mailboxes and not is_one(to):
+            raise InvalidMessage("to", f"a request goes to one agent, not to {to}")
+        if type(timeout) is not int and timeout is not None:
+            _check_timeout(timeout)
         handling: Any = CURRENT.get()
         if handling is not None and handling.state == ENDED:
             handling = None  # a task that its handler left running starts a chain of its own
@@ -355,3 +352,10 @@ class Router(Outcomes):
         if mailbox.waiting() < self.capacity:
             waits = f"messages of {self.capacity_bytes:,} bytes"
         return MailboxFull(f'the mailbox of "{mailbox.id}" is full: {waits} wait')
+
+
+def _check_timeout(timeout: object) -> None:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout != timeout:
+        raise ConfigError(
+            f"a request's timeout= must be a number of seconds or None, got {timeout!r}"
+        )
