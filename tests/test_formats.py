@@ -135,7 +135,6 @@ def test_messages_of_the_wire_are_read() -> None:
         "hops": 2,
         "call_chain": ("a", "b"),
         "timeout": 30,
-        "deliveries": 0,
         "heard": None,
     }
     assert permission is None

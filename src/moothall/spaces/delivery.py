@@ -85,6 +85,7 @@ class Delivery:
     lane: Any = None  # the lane of its agent that it waits or runs in; only the mailbox uses it
     approved: bool = False
     shown: bool = False
+    size: int = 0  # its bytes, while it waits and if it is large
     since: float = 0.0  # when it was put into a mailbox, on the loop's clock, if that is measured
     cancelling: bool = False
     callbacks: list[Callable[[], None]] | None = None
@@ -94,7 +95,6 @@ class Delivery:
     recorder: Any = None  # the `Recorder` that records and answers it, if it came over a broker
     key: str = ""  # its idempotency key, over a broker
     call_chain: tuple[str, ...] | None = None  # keys of other processes' handlers that wait for it
-    deliveries: int = 0  # how often it came to processes of a shared agent that died
     wait: bool = False  # whether a request waits for an agent that is not there yet
     span: Any = None  # of its handling, if that is traced
     replies: tuple[Any, ...] = ()  # those within which it was sent, the outermost first
@@ -122,7 +122,7 @@ class Delivery:
         self.mailbox = self.worker = None
         if replies := REPLYING.get():
             self.replies = replies
-        sender = CURRENT.get() if parent is None else parent
+        sender: Any = CURRENT.get() if parent is None else parent
         if replies or (sender is not None and (sender.outside or sender.read)):
             self.outside = _read_by(sender, replies)
 

@@ -100,8 +100,8 @@ class LanedMailbox(Mailbox):
             super().forget(delivery)
             return
         delivery.lane = None
-        if self.large:
-            self._lighter(delivery)
+        if delivery.size:
+            self._waits_no_more(delivery)
         self._take(name, delivery)
 
     def _take(self, name: str, delivery: Delivery) -> None:

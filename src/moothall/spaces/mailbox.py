@@ -72,8 +72,7 @@ class Mailbox:
     held: dict[Delivery, deque[Delivery]] = field(default_factory=dict)
     # Requests for help, which are also in the box: a busy agent answers them beside its work.
     helps: deque[Delivery] = field(default_factory=deque)
-    large: dict[Delivery, int] = field(default_factory=dict)  # large ones that wait, with bytes
-    large_bytes: int = 0
+    waiting_bytes: int = 0  # of the large messages that wait
     asking: set[Delivery] = field(default_factory=set)  # messages that await approval
     carried: set[asyncio.Task[Any]] = field(default_factory=set)
     open: bool = True
@@ -230,15 +229,16 @@ class Mailbox:
         most, args = self.router.capacity_bytes, delivery.envelope.args
         if most is None or type(args) is not Nested or (size := weight(args)) < _LARGE:
             return True
-        if self.large and self.large_bytes + size > most:
+        if self.waiting_bytes and self.waiting_bytes + size > most:
             return False
-        self.large[delivery] = size
-        self.large_bytes += size
+        delivery.size = size
+        self.waiting_bytes += size
         return True
 
-    def _lighter(self, delivery: Delivery) -> None:
-        """Count a message that no longer waits no longer among the large ones."""
-        self.large_bytes -= self.large.pop(delivery, 0)
+    def _waits_no_more(self, delivery: Delivery) -> None:
+        """Subtract the bytes of a large message."""
+        self.waiting_bytes -= delivery.size
+        delivery.size = 0
 
     def finish_waiting(self) -> None:
         """Take no new messages from now on."""
@@ -247,8 +247,8 @@ class Mailbox:
 
     def forget(self, delivery: Delivery) -> None:
         """Count a message as dead: it has ended, or runs, before its turn."""
-        if self.large:
-            self._lighter(delivery)
+        if delivery.size:
+            self._waits_no_more(delivery)
         # Removing it from the middle takes linear time, so it stays until its turn, or until half
         # of the box is dead.
         self.dead += 1
@@ -323,8 +323,8 @@ class Mailbox:
     def begin(self, delivery: Delivery) -> None:
         """Handle a message: find, check and permit its action, then call callbacks and action."""
         envelope = delivery.envelope
-        if self.large:
-            self._lighter(delivery)
+        if delivery.size:
+            self._waits_no_more(delivery)
         offer = self.offers.get(envelope.name)
         if offer is None:
             self._missing(delivery)
@@ -452,8 +452,7 @@ class Mailbox:
         self.box.clear()
         self.helps.clear()
         self.held.clear()
-        self.large.clear()
-        self.dead = self.large_bytes = 0
+        self.dead = self.waiting_bytes = 0
         for delivery in waiting:
             delivery.state = ENDED
             self.router.refuse(delivery, error)

@@ -246,8 +246,8 @@ def test_amqp_shared_agent_a_message_that_kills_its_processes_becomes_a_dead_let
     last.add("there", shared=True)
     ((kind, told),) = me.told()
     assert (kind, told["original_message_id"]) == ("error", "poison")
-    assert '"there.hold" was delivered 3 times, and its process ended' in told["error"]
-    assert "was delivered 3 times" in dead.next()[0].headers["reason"]
+    assert '"there.hold" was started 3 times, and its process ended' in told["error"]
+    assert "was started 3 times" in dead.next()[0].headers["reason"]
     assert notes.lines() == ["begun poison"] * 3
 
 

@@ -15,7 +15,7 @@ from pika.exceptions import AMQPError
 
 from moothall.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from moothall.spaces.amqp.link.broker import Broker
-from moothall.spaces.amqp.link.connection import LinkLost, Refused
+from moothall.spaces.amqp.link.connection import NOT_FOUND, LinkLost, Refused
 from moothall.spaces.amqp.link.consumer import Consumption, Tag
 from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.receiver import Receiver
@@ -24,8 +24,6 @@ from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
-
-_NOT_FOUND: Final = 404
 
 _SPARE: Final = 100
 """How many messages an agent prefetches beyond its mailbox, which refuses them."""
@@ -232,11 +230,10 @@ class AgentQueues:
 
     async def leave_shared(self) -> None:
         """Leave the messages that have not started to the other processes: this one ends."""
-        for queue in list(self._here.values()):
-            if queue.mailbox.shared:
-                queue.mailbox.finish_waiting()
-                await self._withdraw(queue)
-                self.receiver.give_back(queue.mailbox)
+        for mailbox in list(self._here):
+            if mailbox.shared:
+                await self.take_no_more(mailbox)
+                self.receiver.give_back(mailbox)
 
     async def _withdraw(self, queue: AgentQueue) -> None:
         """End the consumers of a shared agent."""
@@ -282,7 +279,6 @@ class AgentQueues:
                 except (LinkLost, AMQPError, Refused) as error:
                     logger.warning("the queue of the removed agent %r stays: %s", queue.id, error)
                 with suppress(LinkLost, AMQPError, Refused):
-                    await self.receiver.starts.forget(queue.id)
                     await self.queues.delete("claim", queue.id)
         finally:
             del self._leaving[queue.id]
@@ -305,7 +301,7 @@ class AgentQueues:
             finally:
                 taken.cancel()
         except Refused as error:
-            if error.code != _NOT_FOUND:
+            if error.code != NOT_FOUND:
                 raise
             queue.lost = True
 
@@ -314,14 +310,19 @@ class AgentQueues:
         clock = asyncio.get_running_loop().time
         until = clock() + _LONGEST_DRAIN_S
         while True:
-            left = (await self.queues.state(queue.name)).message_count
+            found = await self.queues.state("agent", queue.id)
+            if not found.exists:
+                queue.lost = True
+                return
             if not self._is_consumed_here(queue):
                 raise LinkLost("the channel was lost")
-            if not left:
+            if not found.messages:
                 return
             if clock() > until:  # nothing is taken, for example because its inbox cannot be written
                 logger.error(
-                    "agent %r is removed, and %d messages are lost with its queue", queue.id, left
+                    "agent %r is removed, and %d messages are lost with its queue",
+                    queue.id,
+                    found.messages,
                 )
                 return
             self._consumer.flush()

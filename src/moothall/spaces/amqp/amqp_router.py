@@ -311,7 +311,7 @@ class AMQPRouter(Router):
         """Return what all processes count of each agent, and what waits at the broker."""
         found = await self.requests.statistics()
         for id, each in found.items():
-            each["waiting"] += await self.queues.waiting(id)
+            each["waiting"] += (await self.queues.state("agent", id)).messages
         return found
 
     async def arrived(self, mailboxes: Iterable[Mailbox]) -> bool:
@@ -321,7 +321,7 @@ class AMQPRouter(Router):
         with suppress(LinkLost, AMQPError):
             # What waits for a shared agent that leaves this process is for the others.
             taken = [each.id for each in mailboxes if not (each.shared and each.finishing)]
-            return not any([await self.queues.waiting(each) for each in taken])
+            return not any([(await self.queues.state("agent", each)).messages for each in taken])
         return False
 
     # -- outcomes ----------------------------------------------------------------------------------

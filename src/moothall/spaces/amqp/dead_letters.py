@@ -21,6 +21,7 @@ from moothall.message import address, is_one
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Names, each_node
 from moothall.spaces.amqp.link.broker import Broker
+from moothall.spaces.amqp.link.connection import NOT_FOUND
 from moothall.spaces.amqp.link.dialling import explain, parameters, tls
 from moothall.spaces.amqp.wire import Outbound, Unreadable
 
@@ -31,7 +32,6 @@ _MOST_BYTES = 2**26
 _BLOCKED_S = 10.0
 _LOOKS = 20
 _LOOK_S = 0.05
-_NOT_FOUND = 404
 _RUNNABLE = ("", wire.SEND, wire.REQUEST, wire.ANSWER)
 _ESCAPE = re.compile(r"%([0-9A-F]{2})")
 _BY_BROKER = {
@@ -283,7 +283,7 @@ class DeadLetters:
                         self._connection.sleep(_LOOK_S)  # a replicated queue requeues later
                     channel.close()
         except ChannelClosedByBroker as error:
-            if error.reply_code != _NOT_FOUND or "home node" in error.reply_text:
+            if error.reply_code != NOT_FOUND or "home node" in error.reply_text:
                 raise BrokerError(
                     f"the broker at {self._options.address} refuses: {error.reply_text}"
                 ) from error

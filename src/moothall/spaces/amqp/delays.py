@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 from pika.channel import Channel
@@ -26,7 +25,6 @@ _LEVELS: Final = 28
 _WAITS: Final = "%1"
 _PASSES: Final = "%0"
 
-_OTHER_SETTINGS: Final = 406
 _AGAIN_S: Final = 0.5
 
 
@@ -95,35 +93,28 @@ class Delays:
     async def declare(self) -> None:
         """Declare the exchanges and queues, from the last digit to the first."""
         async with self._declaring:
-            call = self.broker.control.call
+            below = self.broker.names.exchange
             for level in range(_LEVELS if not self._declared else 0):
-                try:
-                    await call(partial(self._declare_level, level, True))
-                except Refused as error:
-                    if error.code != _OTHER_SETTINGS:
-                        raise
-                    # The queue is that of a space with another quorum=.
-                    await call(partial(self._declare_level, level, False))
+                await self._declare_level(level, below)
+                below = self._exchange(level)
             self._declared = True
 
-    def _declare_level(
-        self, level: int, queue: bool, channel: Channel, callback: Callable[[Any], None]
-    ) -> None:
-        names = self.broker.names
-        this = self._exchange(level)
-        below = self._exchange(level - 1) if level else names.exchange
+    async def _declare_level(self, level: int, below: str) -> None:
+        this, before = self._exchange(level), "*." * (_LEVELS - 1 - level)
         arguments = {
             "x-message-ttl": round(2**level * _STEP_S * 1000),
             "x-dead-letter-exchange": below,
             "x-queue-type": self.broker.queue_type,
         }
-        before = "*." * (_LEVELS - 1 - level)
-        # Without waiting for all but the last: the broker handles them in order.
-        channel.exchange_declare(this, "topic", durable=True)
-        if queue:
-            channel.queue_declare(this, durable=True, arguments=arguments)
-        channel.queue_bind(this, this, f"{before}{_WAITS}.#")
-        channel.exchange_bind(below, this, f"{before}{_PASSES}.#", callback=callback)
+
+        def bind(channel: Channel, callback: Callable[[Any], None]) -> None:
+            # Without waiting for all but the last: the broker handles them in order.
+            channel.exchange_declare(this, "topic", durable=True)
+            channel.queue_bind(this, this, f"{before}{_WAITS}.#")
+            channel.exchange_bind(below, this, f"{before}{_PASSES}.#", callback=callback)
+
+        await self.broker.control.declare(this, arguments)
+        await self.broker.control.call(bind)
 
     def _exchange(self, level: int) -> str:
         return f"{self.broker.names.exchange}.delay.{level}"

@@ -68,7 +68,7 @@ class Presence:
 
     async def _renew(self, id: str) -> None:
         try:
-            await self.queues.is_consumed(id)
+            await self.queues.state("agent", id)
         except (LinkLost, AMQPError):
             self._renewed.pop(id, None)
 
@@ -88,10 +88,10 @@ class Presence:
         await asyncio.sleep(_CHECK_S)  # for the last of them, which was just sent
         while requests := [request for request in requests if not request.answered]:
             try:
-                if await self._is_there(to):
+                if await self.queues.is_served(to):
                     return
                 await asyncio.sleep(_GONE_S)  # its last answers may be on their way
-                if await self._is_there(to):
+                if await self.queues.is_served(to):
                     return
             except (LinkLost, AMQPError):
                 await asyncio.sleep(_AGAIN_S)
@@ -108,14 +108,6 @@ class Presence:
                     await asyncio.sleep(_AGAIN_S)
             for request in requests:
                 self.absent(request)
-
-    async def _is_there(self, id: str) -> bool:
-        queues = self.queues
-        return (
-            await queues.is_consumed(id)
-            or await queues.is_claimed(id)
-            or await queues.is_awaited(id)
-        )
 
     # -- messages that were returned ---------------------------------------------------------------
 
@@ -143,10 +135,8 @@ class Presence:
         publisher, queues, held = self.broker.publisher, self.queues, self.broker.publisher.held
         there = True
         try:
-            while not await queues.is_consumed(to):
-                if to not in self.here and not (
-                    await queues.is_claimed(to) or await queues.is_awaited(to)
-                ):
+            while not (await queues.state("agent", to)).in_use:
+                if to not in self.here and not await queues.is_served(to):
                     there = any(each.kind == wire.REQUEST and each.about.wait for each in held(to))
                     if there:
                         await queues.declare(to)
@@ -191,7 +181,7 @@ class Presence:
         await asyncio.sleep(_LOOK_S)
         there = True  # as long as nothing is known
         with suppress(LinkLost, AMQPError):
-            there = await self.queues.is_consumed(to)
+            there = (await self.queues.state("agent", to)).in_use
         for answer in self._late.pop(to, ()):
             if there:
                 self.broker.publisher.publish(answer)
@@ -212,7 +202,7 @@ class Presence:
         publisher, full = self.broker.publisher, False
         await asyncio.sleep(_LOOK_S)
         with suppress(LinkLost, AMQPError):  # the next connection publishes them
-            full = await self.queues.waiting(to) >= self.queues.capacity
+            full = (await self.queues.state("agent", to)).messages >= self.queues.capacity
             # Messages published before this may still be refused, and come before the others.
             await publisher.confirmed_or_returned(publisher.in_flight(to))
         if not full:

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pika.channel import Channel
 from pika.exceptions import AMQPError
 
 from moothall.errors import BrokerError, DuplicateAgent
 from moothall.spaces.amqp.link.broker import CLASSIC, Broker
-from moothall.spaces.amqp.link.connection import LinkLost, Refused
+from moothall.spaces.amqp.link.connection import (
+    LOCKED,
+    NOT_FOUND,
+    OTHER_SETTINGS,
+    LinkLost,
+    Refused,
+)
 
-_NOT_FOUND: Final = 404
-_LOCKED: Final = 405
-_OTHER_SETTINGS: Final = 406
-_DOWN: Final = {_NOT_FOUND: ": start that node, or use quorum=True (--quorum) from the beginning"}
+_DOWN: Final = {NOT_FOUND: ": start that node, or use quorum=True (--quorum) from the beginning"}
 
 _SHARED_CLAIM_MS: Final = 1000
 """How long an id stays shared after the last of its processes has gone."""
+
+
+class State(NamedTuple):
+    """What the broker says of a queue."""
+
+    exists: bool
+    in_use: bool  # whether it is consumed, or belongs to another connection
+    messages: int
 
 
 @dataclass(eq=False, repr=False)
@@ -88,13 +98,13 @@ class Queues:
             try:
                 found = await self._call(declare)
             except Refused as error:
-                if error.code != _OTHER_SETTINGS:
+                if error.code != OTHER_SETTINGS:
                     raise
                 # Declared by a space with another mailbox= or keep=: those settings hold.
-                found = await self.state(name)
+                found = await self._call(Channel.queue_declare, name, passive=True)
                 classic = False
         except Refused as error:
-            if error.code == _LOCKED and claim is not None:
+            if error.code == LOCKED and claim is not None:
                 raise DuplicateAgent(
                     f"an agent {id!r} is in another process of this exchange, and ids are unique: "
                     "give this one another id, or end that process, or add each with shared=True"
@@ -133,38 +143,24 @@ class Queues:
 
     # -- looked at ---------------------------------------------------------------------------------
 
-    async def state(self, name: str) -> Any:
-        """Return how many messages and consumers a queue has; raise `Refused` without one."""
-        return await self._call(Channel.queue_declare, name, passive=True)
-
-    async def is_consumed(self, id: str) -> bool:
-        """Return whether some process consumes the queue of an agent."""
+    async def state(self, kind: str, id: str) -> State:
+        """Return what the broker says of a queue of an agent."""
+        name = self._names.queue(kind, id)
         try:
-            return bool((await self.state(self._names.queue("agent", id))).consumer_count)
-        except Refused:
-            return False
-
-    async def waiting(self, id: str) -> int:
-        """Return how many messages wait in the queue of an agent; 0 without a queue."""
-        with suppress(Refused):
-            count: int = (await self.state(self._names.queue("agent", id))).message_count
-            return count
-        return 0
-
-    async def is_claimed(self, id: str) -> bool:
-        """Return whether some process has an agent of that id, even without a queue."""
-        try:
-            found = await self.state(self._names.queue("claim", id))
+            found = await self._call(Channel.queue_declare, name, passive=True)
         except Refused as error:
-            return error.code == _LOCKED
-        return bool(found.consumer_count)  # that of a shared agent outlives its processes
+            locked = error.code == LOCKED  # the exclusive queue of another process
+            return State(locked, locked, 0)
+        return State(True, found.consumer_count > 0, found.message_count)
 
-    async def is_awaited(self, id: str) -> bool:
-        """Return whether some process waits to take over an agent's id once it is released."""
-        try:
-            return bool(await self.state(self._names.queue("standby", id)))
-        except Refused as error:
-            return error.code == _LOCKED
+    async def is_served(self, id: str) -> bool:
+        """Return whether some process has an agent of that id, or waits to take the id over."""
+        return (
+            (await self.state("agent", id)).in_use
+            # It has no queue yet. The claim of a shared agent outlives its processes.
+            or (await self.state("claim", id)).in_use
+            or (await self.state("standby", id)).exists
+        )
 
     async def stand_by(self, id: str) -> bool:
         """Have requests to an id wait while no process has it, since this one takes it over.
@@ -176,7 +172,7 @@ class Queues:
         try:
             await self._call(Channel.queue_declare, name, exclusive=True)
         except Refused as error:
-            return error.code == _LOCKED  # another process stands by, too
+            return error.code == LOCKED  # another process stands by, too
         except (LinkLost, AMQPError):
             return False
         return True

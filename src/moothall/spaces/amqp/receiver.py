@@ -56,12 +56,9 @@ class Receiver:
     _unread: list[tuple[Mailbox, Tag, Any, bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        recorder = self.recorder
-        self.starts: Starts = Starts(
-            self.broker, self.deliveries, recorder.keep_s, self.end_waiting_in_doubt
-        )
-        recorder.may_start = self.starts.may_start
-        recorder.in_doubt = self.end_waiting_in_doubt
+        keep_s = self.recorder.keep_s
+        starts = Starts(self.broker, self.deliveries, keep_s, self._end_waiting_in_doubt)
+        self.recorder.starts = self._starts = starts
 
     def take(self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes) -> None:
         """Take a message that the broker delivers for the agent in `mailbox`."""
@@ -102,7 +99,7 @@ class Receiver:
                 self._take_again(entry, mailbox, inbound, tag)
             elif self._cancelled.pop(ident, self) is None:
                 acknowledge(tag)
-            elif not self._count_at_broker(mailbox, inbound, tag):
+            else:
                 delivery = self._delivery(mailbox, inbound, tag)
                 self.show(delivery)
                 self._put(delivery, mailbox)
@@ -147,45 +144,6 @@ class Receiver:
             if self._cancelled.pop(ident, self) is None:
                 self.cancel(*ident)
 
-    def _count_at_broker(self, mailbox: Mailbox, inbound: Inbound, tag: Tag) -> bool:
-        """Count the delivery of a shared agent's message to a process that has died.
-
-        The message goes back to its queue with the count in it, and counts as in doubt once it was
-        delivered too often.
-
-        Returns:
-            whether it was counted: then it does not run here now
-        """
-        redelivered = mailbox.shared and self.broker.consumer.is_redelivered(tag)
-        if not redelivered or self.deliveries is None:
-            return False
-        if self.recorder.keeps(mailbox, mailbox.offers.get(inbound.envelope.name)):
-            return False  # it had not started: the broker forgets what starts
-        times = inbound.beside.get("deliveries", 0) + 1
-        if times >= self.deliveries:
-            delivery = self._delivery(mailbox, inbound, tag)
-            self._end_in_doubt(
-                delivery, mailbox, f"was delivered {times} times, and its process ended"
-            )
-            return True
-        properties, body = inbound.raw
-        expires = properties.expiration
-        self.broker.publisher.publish(
-            Outbound(
-                inbound.key,
-                inbound.kind,
-                self.broker.names.queue("agent", mailbox.id),
-                body,
-                mandatory=True,
-                reply_to=inbound.reply_to,
-                headers={**wire.known_headers(properties), "deliveries": times},
-                about=partial(self.broker.consumer.acknowledge, tag),
-                exchange="",  # to a queue by its name
-                expires_s=int(expires) / 1000 if expires and expires.isdigit() else None,
-            )
-        )
-        return True
-
     def give_back(self, mailbox: Mailbox) -> None:
         """Give the messages of a shared agent that have not started back to the broker."""
         for ident, delivery in list(self.recorder.known.items()):
@@ -209,7 +167,9 @@ class Receiver:
         delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)
         delivery.tag = tag
-        delivery.is_counted = self.starts.counts(mailbox, tag)
+        # What the inbox takes over before it starts, the broker delivers again only if it has not.
+        taken_over = self.recorder.keeps(mailbox, mailbox.offers.get(inbound.envelope.name))
+        delivery.is_counted = not taken_over and self._starts.counts(mailbox, tag)
         delivery.raw = inbound.raw
         delivery.reply_to = inbound.reply_to or ""
         self.recorder.known[delivery.ident] = delivery
@@ -256,7 +216,7 @@ class Receiver:
         else:
             self._put(delivery, mailbox)
 
-    def end_waiting_in_doubt(self, delivery: InFlight, what: str) -> None:
+    def _end_waiting_in_doubt(self, delivery: InFlight, what: str) -> None:
         """End a message that has not started here as in doubt."""
         mailbox = delivery.mailbox
         assert mailbox is not None

@@ -17,6 +17,7 @@ from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost
 from moothall.spaces.amqp.link.consumer import Tag
+from moothall.spaces.amqp.starts import Starts
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.handler import Offer
@@ -53,6 +54,7 @@ class InFlight(Delivery):
     ended: bool = False
     owned_elsewhere: bool = False  # another process has its agent's id: it is redelivered there
     is_counted: bool = False  # whether its start is to be counted: a process may have died of it
+    counted_in: str = ""  # the queue with its starts, if they are counted
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -70,9 +72,7 @@ class Recorder:
     is_idle: Callable[[], bool]  # whether no message is about to start
     keep_s: float
     known: dict[Ident, InFlight] = field(default_factory=dict)  # the messages in flight
-    # Whether a message may start now; else it is put back.
-    may_start: Callable[[InFlight], bool] = lambda _: True
-    in_doubt: Callable[[InFlight, str], None] = lambda *_: None  # ends one that has not started
+    starts: Starts = field(init=False)  # set by the receiver
     _recorded: list[InFlight] = field(default_factory=list)
     _flushing: bool = False
     _ended: int = 0
@@ -81,7 +81,7 @@ class Recorder:
         """Record that a message starts; return False if that cannot be written now."""
         if delivery.begun:
             return True
-        if not self.may_start(delivery):
+        if not self.starts.may_start(delivery):
             return False
         acknowledged = delivery.tag is None
         keeps = self.keeps(delivery.mailbox, offer)
@@ -121,7 +121,7 @@ class Recorder:
             delivery.begun = True
             delivery.raw = None
         except LinkLost:
-            self.in_doubt(delivery, "was about to start when its connection was lost")
+            self.starts.in_doubt(delivery, "was about to start when its connection was lost")
         finally:
             resume()
 
@@ -274,6 +274,8 @@ class Recorder:
         if message.stored:
             self.inbox.answered(*message.ident)
         self.broker.consumer.acknowledge(message.tag)
+        if message.counted_in:
+            self.broker.thread.spawn(self.starts.forget(message.counted_in))
 
 
 def _answer_key(delivery: InFlight) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from pika.channel import Channel
 from pika.exceptions import AMQPError
 
-from moothall.spaces.amqp.link.broker import CLASSIC, Broker
+from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost, Refused
 from moothall.spaces.amqp.link.consumer import Tag
 from moothall.spaces.amqp.wire import Outbound
@@ -22,20 +22,14 @@ from moothall.spaces.request import settle
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _START: Final = "start"  # AMQP's `type` of what is counted
-_MOST: Final = 1_000
-"""How many starts an agent's queue keeps."""
-
-_READ_S: Final = 5.0
-"""How long reading them may take."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Starts:
     """Counts the starts of redelivered messages, and ends those that were started too often.
 
-    A process that dies cannot count. So the key of a redelivered message is published to a queue of
-    its agent's before the message starts. The next process reads that queue. (The messages of a
-    shared agent have the count in them: `Receiver`.) Everything runs on the loop.
+    A process that dies cannot count. So before a redelivered message starts, that is published to a
+    queue of the message's own, which no process consumes. Everything runs on the loop.
 
     Attributes:
         deliveries: how many times a message is started at most; None for any number
@@ -46,19 +40,16 @@ class Starts:
     deliveries: int | None
     keep_s: float
     in_doubt: Callable[[Any, str], None]
-    # By agent, with the number of the channel on which that was so.
-    _redelivered: dict[str, tuple[int, int]] = field(default_factory=dict)  # how many came
-    _read_before: dict[str, tuple[int, Counter[str]]] = field(default_factory=dict)  # by key
+    # By agent: the number of the channel, and how many redelivered messages came on it.
+    _redelivered: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def counts(self, mailbox: Mailbox, tag: Tag | None) -> bool:
-        """Return whether the start of a message is counted: a process may have died of it.
-
-        What ran there was the first in its queue, so it is among the first that come again.
-        """
-        if self.deliveries is None or tag is None or mailbox.shared:
+        """Return whether the start of a message is counted: a process may have died of it."""
+        if self.deliveries is None or tag is None or not self.broker.consumer.is_redelivered(tag):
             return False
-        if not self.broker.consumer.is_redelivered(tag):
-            return False
+        if mailbox.shared:
+            return True
+        # What ran there was the first in its queue, so it is among the first that come again.
         channel, came = self._redelivered.get(mailbox.id, (0, 0))
         came = came + 1 if channel == tag[0] else 1
         self._redelivered[mailbox.id] = tag[0], came
@@ -70,77 +61,41 @@ class Starts:
         if not delivery.is_counted or delivery.under is not None:  # a handler here waits for it
             return True
         delivery.is_counted = False
+        delivery.counted_in = self.broker.names.queue("starts", " ".join(delivery.ident))
         mailbox = delivery.mailbox
         mailbox.put_back(delivery)
         self.broker.thread.spawn(self._count(delivery, mailbox.pause()))
         return False
 
     async def _count(self, delivery: Any, resume: Callable[[], None]) -> None:
-        id = delivery.mailbox.id
         assert self.deliveries is not None
+        broker, name = self.broker, delivery.counted_in
+        arguments = {"x-expires": int(self.keep_s * 2000), "x-queue-type": broker.queue_type}
+        declare = Channel.queue_declare
         try:
-            counted = 1 + (await self._read(id))[delivery.key]
-            if counted >= self.deliveries:
-                self.in_doubt(delivery, f"was started {counted} times, and its process ended")
-            else:
-                await self._publish(id, delivery.key)
-        except (LinkLost, AMQPError, Refused, TimeoutError) as error:
+            found = await broker.control.call(declare, name, durable=True, arguments=arguments)
+            started = 1 + found.message_count
+            if started >= self.deliveries:
+                self.in_doubt(delivery, f"was started {started} times, and its process ended")
+                return
+            confirmed = broker.loop.create_future()
+            broker.publisher.publish(
+                Outbound(
+                    broker.new_key(),
+                    _START,
+                    name,
+                    b"",
+                    about=partial(settle, confirmed),
+                    exchange="",  # to a queue by its name
+                )
+            )
+            await confirmed
+        except (LinkLost, AMQPError, Refused) as error:
             logger.warning("a start of %s is not counted at the broker: %s", delivery, error)
         finally:
             resume()
 
-    async def _read(self, id: str) -> Counter[str]:
-        """Return how often each redelivered message of an agent was started, by key."""
-        broker = self.broker
-        number, starts = self._read_before.get(id, (0, Counter()))
-        if number == broker.consumer.number:
-            return starts
-        starts = Counter()
-        name = broker.names.queue("starts", id)
-        arguments = {
-            "x-message-ttl": int(self.keep_s * 1000),
-            "x-expires": int(self.keep_s * 2000),
-            "x-max-length": _MOST,
-            "x-queue-type": broker.queue_type,
-        }
-        declare = Channel.queue_declare
-        found = await broker.control.call(declare, name, durable=True, arguments=arguments)
-        read = broker.loop.create_future()
-        expected = found.message_count
-
-        def take(_: Tag, __: Any, body: bytes) -> None:
-            # It is not acknowledged: after this process's death it is read again.
-            starts[body.decode(errors="replace")] += 1
-            if starts.total() >= expected:
-                settle(read)
-
-        number = broker.consumer.number
-        classic = broker.queue_type == CLASSIC
-        await broker.consumer.consume(name, take, _MOST, lambda: None, classic=classic)
-        if expected:
-            async with asyncio.timeout(_READ_S):
-                await read
-        self._read_before[id] = number, starts
-        return starts
-
-    async def _publish(self, id: str, key: str) -> None:
-        """Publish that a message starts, and wait until the broker has that."""
-        confirmed = self.broker.loop.create_future()
-        self.broker.publisher.publish(
-            Outbound(
-                self.broker.new_key(),
-                _START,
-                self.broker.names.queue("starts", id),
-                key.encode(),
-                about=lambda: settle(confirmed),
-                exchange="",  # to a queue by its name
-            )
-        )
-        await confirmed
-
-    async def forget(self, id: str) -> None:
-        """Delete the counts of an agent that was removed."""
-        if self._read_before.pop(id, None) is not None:
-            await self.broker.control.call(
-                Channel.queue_delete, self.broker.names.queue("starts", id)
-            )
+    async def forget(self, name: str) -> None:
+        """Delete the count of a message that has ended."""
+        with suppress(LinkLost, AMQPError, Refused):  # the queue expires
+            await self.broker.control.call(Channel.queue_delete, name)

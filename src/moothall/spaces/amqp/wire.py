@@ -283,7 +283,6 @@ BESIDE: Final = (
     Beside("hops", "hops", (REQUEST,), 1, _number, int),
     Beside("trail", "call_chain", (REQUEST,), (), _chain, " ".join),
     Beside("timeout", "timeout", (REQUEST,), DEFAULT_TIMEOUT_S, _timeout, json.dumps),
-    Beside("deliveries", "deliveries", (SEND, REQUEST, ANSWER), 0, _number, int),
     Beside("pieces", "heard", (REQUEST,), None, _number, lambda _: 1),
     Beside("original", "original_id", (ANSWER,), None, _text, resent=True),
     Beside("thread", "thread", (SEND, ANSWER), None, _text, resent=True),

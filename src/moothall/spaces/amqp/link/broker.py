@@ -17,7 +17,14 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from moothall.errors import BrokerError
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Names, each_node
-from moothall.spaces.amqp.link.connection import Connection, Control, LinkLost, Refused
+from moothall.spaces.amqp.link.connection import (
+    NO_PERMISSION,
+    NOT_FOUND,
+    Connection,
+    Control,
+    LinkLost,
+    Refused,
+)
 from moothall.spaces.amqp.link.consumer import Consumer, Deliver
 from moothall.spaces.amqp.link.dialling import DIAL_S, declined, explain, parameters, tls
 from moothall.spaces.amqp.link.publisher import Publisher
@@ -37,9 +44,6 @@ CLASSIC: Final = "classic"
 QUORUM: Final = "quorum"
 _AGAIN_S: Final = 1.0
 _UNCONFIRMED_S: Final = 3.0
-_REFUSED: Final = 403
-_NOT_FOUND: Final = 404
-_OTHER_SETTINGS: Final = 406
 _LARGEST = re.compile(r"larger than configured max size (\d+)")
 
 
@@ -247,13 +251,12 @@ class Broker:
             # Listing them delivers each again: RabbitMQ 4 would delete it after twenty times.
             arguments["x-delivery-limit"] = _UNLIMITED
         try:
-            await self.control.call(Channel.queue_declare, dead, durable=True, arguments=arguments)
+            await self.control.declare(dead, arguments)
         except Refused as error:
-            if error.code == _NOT_FOUND:
-                logger.error("there are no dead letters until their node is back: %s", error)
-                return False
-            if error.code != _OTHER_SETTINGS:  # a space with another quorum= has declared it
+            if error.code != NOT_FOUND:
                 raise
+            logger.error("there are no dead letters until their node is back: %s", error)
+            return False
         await self.control.call(Channel.queue_bind, dead, self.names.dead, "")
         return True
 
@@ -340,7 +343,7 @@ class Broker:
 
     def _publisher_closed(self, _: Channel, error: Exception) -> None:
         self._closed(self._attach_publisher, self.publisher, error)
-        if isinstance(error, ChannelClosedByBroker) and error.reply_code == _NOT_FOUND:
+        if isinstance(error, ChannelClosedByBroker) and error.reply_code == NOT_FOUND:
             self.drop()  # the exchange was deleted: declare everything again
         if too_large := _LARGEST.search(str(error)):
             self.publisher.refuse_larger(int(too_large[1]))
@@ -357,7 +360,7 @@ class Broker:
         if self.is_up and not self._ending:
 
             async def again() -> None:
-                if isinstance(error, ChannelClosedByBroker) and error.reply_code == _REFUSED:
+                if isinstance(error, ChannelClosedByBroker) and error.reply_code == NO_PERMISSION:
                     template = "the broker refuses this user: %s; trying again in %s s"
                     logger.error(template, error.reply_text, _AGAIN_S)
                     await asyncio.sleep(_AGAIN_S)

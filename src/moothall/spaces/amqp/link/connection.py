@@ -9,7 +9,7 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pika
 from pika import frame, spec
@@ -253,11 +253,17 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
 logging.getLogger("pika.channel").setLevel(logging.ERROR)
 
 
+NO_PERMISSION: Final = 403
+NOT_FOUND: Final = 404
+LOCKED: Final = 405
+OTHER_SETTINGS: Final = 406
+
+
 class Refused(Exception):
     """The broker refused an operation.
 
     Attributes:
-        code: AMQP's: 403 refused, 404 not found, 405 locked, 406 other settings
+        code: AMQP's, such as `NOT_FOUND`
     """
 
     def __init__(self, code: int, text: str) -> None:
@@ -291,6 +297,15 @@ class Control:
                     self._channel = None
                     with suppress(AMQPError):
                         channel.close()
+
+    async def declare(self, name: str, arguments: dict[str, Any]) -> Any:
+        """Declare a durable queue; one that a space with other settings has declared stays."""
+        try:
+            return await self.call(Channel.queue_declare, name, durable=True, arguments=arguments)
+        except Refused as error:
+            if error.code != OTHER_SETTINGS:
+                raise
+        return await self.call(Channel.queue_declare, name, passive=True)
 
     def lost(self) -> None:
         """End the call in progress: the connection was lost."""

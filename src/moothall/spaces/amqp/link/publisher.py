@@ -84,18 +84,25 @@ class Publisher:
         held = self._held and (self._held.get(message.to) or self._held.get(_ALL))
         size = len(message.body)
         if self._may_emit() and not held and not self._waiting:
-            message.in_flight = True
-            self.bytes += size
+            self._begin(message)
             self._emit(message)
         elif message.kind in _REFUSABLE and self._is_full(size):
             self._settled(message, FULL)
         elif held:
             self._keep(held[1], message)
         else:
-            message.in_flight = True
-            self.bytes += size
+            self._begin(message)
             self._waiting.append(message)
         self._regulate()
+
+    def _begin(self, message: Outbound) -> None:
+        message.in_flight = True
+        self.bytes += len(message.body)
+
+    def _end(self, message: Outbound, outcome: str) -> None:
+        message.in_flight = False
+        self.bytes -= len(message.body)
+        self._settled(message, outcome)
 
     def _may_emit(self) -> bool:
         return (
@@ -125,9 +132,7 @@ class Publisher:
         self._waiting = deque(each for each in kept if len(each.body) <= largest)
         for message in kept:
             if len(message.body) > largest:
-                message.in_flight = False
-                self.bytes -= len(message.body)
-                self._settled(message, TOO_LARGE)
+                self._end(message, TOO_LARGE)
         self._wake()
 
     def pause(self) -> None:
@@ -244,14 +249,12 @@ class Publisher:
                 messages.append(unconfirmed.pop(each))
         returned = self._returned
         for message in messages:
-            message.in_flight = False
             self._unconfirmed_bytes -= len(message.body)
-            self.bytes -= len(message.body)
             if returned and message.key in returned:
                 returned.discard(message.key)
-                self._settled(message, RETURNED)
+                self._end(message, RETURNED)
             else:
-                self._settled(message, outcome)
+                self._end(message, outcome)
         if self._waiting:
             self._publish_waiting()
         self._regulate()
