@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
 
 from moothall.spaces.delivery import CALLBACK
 from moothall.spaces.mailbox import Mailbox
@@ -35,25 +34,23 @@ async def drained(router: Router, grace_s: float) -> None:
 
 
 async def idle(
-    mailboxes: Callable[[], Iterable[Mailbox]],
-    arrived: Callable[[], Awaitable[bool]],
-    timeout: float | None,
+    router: Router, timeout: float | None = None, only: Mailbox | None = None
 ) -> dict[str, int]:
     """Wait until two looks in a row find nothing under way, at most `timeout` seconds.
 
     Args:
-        mailboxes: of the agents that it waits for
-        arrived: whether no message is on its way to one of them
+        only: the mailbox to look at; all if left out
 
     Returns:
         how many messages are under way, by agent: empty unless the time was over
     """
-    clock = asyncio.get_running_loop().time
+    clock = router.loop.time
     until = None if timeout is None else clock() + timeout
     quiet = 0
     while True:
-        left = {mailbox.id: count for mailbox in mailboxes() if (count := under_way(mailbox))}
-        quiet = 0 if left or not await arrived() else quiet + 1
+        mailboxes = list(router.mailboxes.values()) if only is None else [only]
+        left = {mailbox.id: count for mailbox in mailboxes if (count := under_way(mailbox))}
+        quiet = 0 if left or not await router.arrived(mailboxes) else quiet + 1
         if quiet == 2 or (until is not None and clock() >= until):
             return left
         await asyncio.sleep(LOOK_S)

@@ -160,8 +160,7 @@ class Space:
         router = self._router
         assert router is not None
         await self._take_no_more(mailbox)
-        boxes = [mailbox]
-        await idle(lambda: boxes, lambda: router.arrived(boxes), None)
+        await idle(router, only=mailbox)
 
     async def _take_no_more(self, mailbox: Mailbox) -> None:
         mailbox.finish_waiting()
@@ -316,13 +315,7 @@ class Space:
         router = self._router
         if router is None or self._closed:
             return {}
-
-        def boxes() -> list[Mailbox]:
-            return list(router.mailboxes.values())
-
-        left: dict[str, int] = self._thread.run(
-            idle, boxes, lambda: router.arrived(boxes()), timeout
-        ).result()
+        left: dict[str, int] = self._thread.run(idle, router, timeout).result()
         return left
 
     def close(self) -> None:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 from pika.channel import Channel
@@ -17,7 +16,6 @@ from moothall.spaces.amqp.link.connection import LinkLost, Refused
 from moothall.spaces.amqp.link.consumer import Tag
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.mailbox import Mailbox
-from moothall.spaces.request import settle
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
@@ -78,18 +76,9 @@ class Starts:
             if started >= self.deliveries:
                 self.in_doubt(delivery, f"was started {started} times, and its process ended")
                 return
-            confirmed = broker.loop.create_future()
-            broker.publisher.publish(
-                Outbound(
-                    broker.new_key(),
-                    _START,
-                    name,
-                    b"",
-                    about=partial(settle, confirmed),
-                    exchange="",  # to a queue by its name
-                )
-            )
-            await confirmed
+            start = Outbound(broker.new_key(), _START, name, b"", exchange="")  # to that queue
+            broker.publisher.publish(start)
+            await broker.publisher.confirmed_or_returned([start])
         except (LinkLost, AMQPError, Refused) as error:
             logger.warning("a start of %s is not counted at the broker: %s", delivery, error)
         finally:

@@ -48,9 +48,8 @@ class Consumption:
     channel: int
     tag: str = ""  # of the consumer; empty while there is none
     window: int = 0  # how many messages that one takes ahead
-    came: int = 0  # how many messages of that one are not acknowledged
-    count: int = 0  # how many of all of them
-    bytes: int = 0
+    count: int = 0  # how many messages are in hand: not acknowledged
+    bytes: int = 0  # and how many bytes they have
     changing: bool = False  # whether its consumer is being ended or started
     ended: bool = False
 
@@ -72,8 +71,8 @@ class Consumer:
         self.soon_s: float = _SOON_S
         self.most_bytes: int = most_bytes
         self._bytes = 0
-        # By tag: its queue, its consumer, its bytes, and whether it was delivered before.
-        self._open: dict[int, tuple[Consumption, str, int, bool]] = {}
+        # By tag: its queue, its bytes, and whether it was delivered before.
+        self._open: dict[int, tuple[Consumption, int, bool]] = {}
         self._done: set[int] = set()
         self._flushing = False
         self._timer: asyncio.TimerHandle
@@ -129,16 +128,14 @@ class Consumer:
     async def _start(self, found: Consumption) -> None:
         """Start an AMQP consumer of a queue."""
         found.window = max(1, min(found.window, found.prefetch, _MOST))
-        found.came = 0
         number = self.number
 
         def take(_: Channel, method: Any, properties: Any, body: bytes) -> None:
             tag = method.delivery_tag
-            self._open[tag] = found, method.consumer_tag, len(body), method.redelivered
+            self._open[tag] = found, len(body), method.redelivered
             self._bytes += len(body) if found.sized else 0
             found.bytes += len(body)
             found.count += 1
-            found.came += 1
             try:
                 found.deliver((number, tag), properties, body)
             except Exception:  # it would end the connection of all agents
@@ -168,8 +165,10 @@ class Consumer:
         elif not found.tag:
             if found.count <= 1 or self._bytes < self.most_bytes // 2:
                 self._change(found, self._window(found))
-        elif found.came >= found.window < found.prefetch and self._bytes < self.most_bytes // 2:
-            self._change(found, min(found.window * _GROWTH, self._window(found)))
+        elif found.count >= found.window < found.prefetch and self._bytes < self.most_bytes // 2:
+            window = min(found.window * _GROWTH, self._window(found))
+            if window > found.window:
+                self._change(found, window)
 
     def _window(self, found: Consumption) -> int:
         """Return how many messages of the size of those in hand fit."""
@@ -204,14 +203,12 @@ class Consumer:
         changed: dict[Consumption, None] = {}
         for tag in tags:
             if (known := self._open.pop(tag, None)) is not None:
-                found, consumer, size, _ = known
+                found, size, _ = known
                 found.count -= 1
                 found.bytes -= size
                 if found.sized:
                     self._bytes -= size
                     changed[found] = None
-                if consumer == found.tag:
-                    found.came -= 1
         for found in (*changed, *self._paused):
             self._regulate(found)
 
@@ -275,7 +272,7 @@ class Consumer:
 
     def is_redelivered(self, tag: Tag) -> bool:
         """Return whether a message that is not acknowledged was delivered before."""
-        return tag[0] == self.number and tag[1] in self._open and self._open[tag[1]][3]
+        return tag[0] == self.number and tag[1] in self._open and self._open[tag[1]][2]
 
     def acknowledge(self, tag: Tag | None) -> None:
         """Acknowledge a message, with the next write or soon."""
