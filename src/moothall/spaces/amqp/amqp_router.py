@@ -138,7 +138,6 @@ class AMQPRouter(Router):
             cancel=self._give_up,
             absent=lambda request: self.refuse(request, unserved(request.envelope.to)),
             settled=self._settled,
-            unanswered=self._unanswered,
             keep_s=keep_s,
         )
         self.everywhere: Observers = Observers(broker)
@@ -223,10 +222,10 @@ class AMQPRouter(Router):
                 self.presence.renew(message.to)
         elif outcome == RETURNED and self.presence.hold_back(message):
             return
-        if outcome == REFUSED and self.presence.await_leader(message):
+        if outcome == REFUSED and self.presence.hold_refused(message):
             return
         if kind == wire.ANSWER and outcome in (REFUSED, NO_ROOM):
-            self.presence.answer_later(message)
+            self._unanswered(message, outcome)
         elif outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
             self._answer_too_large(message)
         elif message.exchange == self.broker.names.dead and outcome == RETURNED:
@@ -235,7 +234,7 @@ class AMQPRouter(Router):
         elif message.exchange is not None and outcome in (RETURNED, REFUSED):
             queue = message.routing_key if message.exchange == "" else "of the dead letters"
             logger.error("the queue %s takes nothing; trying again in a second", queue)
-            if self.broker.quorum:  # as in `Presence.await_leader`
+            if self.broker.quorum:  # as in `Presence.hold_refused`
                 self.broker.publisher.close_channel()
             self.loop.call_later(_AGAIN_S, self.broker.publisher.publish, message)
         elif callable(about):
@@ -316,7 +315,7 @@ class AMQPRouter(Router):
 
     async def arrived(self, mailboxes: Iterable[Mailbox]) -> bool:
         """Return whether no message is on its way to these mailboxes, or waits at the broker."""
-        if len(self.broker.publisher) or len(self.delays) or len(self.presence):
+        if len(self.broker.publisher) or len(self.delays):
             return False
         with suppress(LinkLost, AMQPError):
             # What waits for a shared agent that leaves this process is for the others.
@@ -410,7 +409,7 @@ class AMQPRouter(Router):
         broker = self.broker
         for delivery in self.requests.deliveries():
             self._cancel(delivery)
-        self.presence.end_late_answers()
+        self.presence.closing = True
         if broker.is_up:
             await self.agent_queues.all_removed(_LAST_S)
             try:

@@ -15,7 +15,7 @@ from moothall.errors import AgentNotFound, BrokerError
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost
-from moothall.spaces.amqp.link.publisher import NO_ROOM, REFUSED, UNROUTABLE
+from moothall.spaces.amqp.link.publisher import NO_ROOM, UNROUTABLE
 from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.delivery import Delivery
@@ -31,6 +31,9 @@ _GONE_S: Final = 0.05
 _LOOK_S: Final = 0.2
 """How often the broker is asked for the queue of an agent whose id is claimed."""
 
+_TRIES: Final = 3
+"""How often a queue of a cluster that is not full by number refuses a message: it is by bytes."""
+
 _RENEWED: Final = 10_000
 _AGAIN_S: Final = 0.5
 
@@ -45,11 +48,10 @@ class Presence:
     cancel: Callable[[Delivery], None]  # tells the receiver that a request has ended
     absent: Callable[[Delivery], None]  # ends a request whose receiver no process runs
     settled: Callable[[Outbound, str], None]  # ends a message that gets no queue
-    unanswered: Callable[[Outbound, str], None]  # ends a message whose answer is not taken
     keep_s: float
     _renewed: dict[str, float] = field(default_factory=dict)
     _unchecked: dict[str, list[Delivery]] = field(default_factory=dict)
-    _late: dict[str, list[Outbound]] = field(default_factory=dict)  # answers, by receiver
+    closing: bool = False  # whether answers are published again no more
 
     # -- queues of agents that are away ------------------------------------------------------------
 
@@ -158,57 +160,37 @@ class Presence:
 
     # -- messages that were refused ----------------------------------------------------------------
 
-    def await_leader(self, message: Outbound) -> bool:
-        """Hold back a message that a replicated queue has refused, if that queue may be not full.
+    def hold_refused(self, message: Outbound) -> bool:
+        """Hold back a message that a queue has refused, if it is published again.
 
-        The broker also refuses what comes while the queue elects a leader, and from then on
-        whatever comes for that queue by the same channel.
+        An answer is, while its receiver takes messages. In a cluster each other message is, too,
+        unless the queue is full: the broker also refuses what comes while the queue elects a
+        leader, and from then on whatever comes for that queue by the same channel.
         """
-        if not self.broker.quorum or not message.to or message.kind == wire.CANCEL or message.ended:
+        once_more = not self.closing if message.kind == wire.ANSWER else self.broker.quorum
+        if not once_more or not message.to or message.kind == wire.CANCEL or message.ended:
             return False
+        message.refused += 1
         if self.broker.publisher.hold_back(message):
             self.broker.thread.spawn(self._publish_again(message.to))
         return True
 
-    def answer_later(self, answer: Outbound) -> None:
-        """Publish an answer again while its receiver, whose queue is full, takes messages."""
-        late = self._late.setdefault(answer.to, [])
-        late.append(answer)
-        if len(late) == 1:
-            self.broker.thread.spawn(self._answer_late(answer.to))
-
-    async def _answer_late(self, to: str) -> None:
-        await asyncio.sleep(_LOOK_S)
-        there = True  # as long as nothing is known
-        with suppress(LinkLost, AMQPError):
-            there = (await self.queues.state("agent", to)).in_use
-        for answer in self._late.pop(to, ()):
-            if there:
-                self.broker.publisher.publish(answer)
-            else:
-                self.unanswered(answer, REFUSED)
-
-    def __len__(self) -> int:
-        """Return how many answers wait for room in a queue."""
-        return sum(map(len, self._late.values()))
-
-    def end_late_answers(self) -> None:
-        """End the messages whose answers wait for room in a queue: the space is closed."""
-        while self._late:
-            for answer in self._late.popitem()[1]:
-                self.unanswered(answer, REFUSED)
-
     async def _publish_again(self, to: str) -> None:
-        publisher, full = self.broker.publisher, False
+        publisher, found = self.broker.publisher, None
         await asyncio.sleep(_LOOK_S)
         with suppress(LinkLost, AMQPError):  # the next connection publishes them
-            full = (await self.queues.state("agent", to)).messages >= self.queues.capacity
+            found = await self.queues.state("agent", to)
             # Messages published before this may still be refused, and come before the others.
             await publisher.confirmed_or_returned(publisher.in_flight(to))
-        if not full:
+        full = found is not None and found.messages >= self.queues.capacity
+        if self.broker.quorum and not full:
             publisher.close_channel()  # the next one is opened at once
         for message in publisher.take_held(to):
-            if full:
+            if message.kind == wire.ANSWER:
+                ends = found is not None and not found.in_use
+            else:  # without a leader, the broker knows of no messages
+                ends = full or bool(found and found.messages and message.refused > _TRIES)
+            if ends:
                 self.settled(message, NO_ROOM)
             else:
                 publisher.publish(message)

@@ -81,6 +81,7 @@ class Outbound:
     about: Any = None
     exchange: str | None = None  # if not the publisher's
     expires_s: float | None = None  # how long the broker keeps it for its receiver
+    refused: int = 0  # how often a queue has refused it
     in_flight: bool = False  # the publisher has it, not yet confirmed, refused or returned
 
     @property
