@@ -253,7 +253,8 @@ class Space:
         Args:
             callback: a plain function
             everywhere: whether it sees the messages of all processes, where there are several, a
-                moment later
+                moment later. Where an event loop is running, this does not wait for the broker,
+                and an error is logged: `await space.aobserve(…)` waits
 
         Raises:
             DefinitionError: the callback is not a plain function

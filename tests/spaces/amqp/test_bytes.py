@@ -99,6 +99,21 @@ def test_amqp_mailbox_bytes_bound_what_waits_at_the_broker(make_space: MakeSpace
     until(lambda: len(reader.read) + len(me.messages) == 60, timeout=60)
 
 
+def test_amqp_replicated_queue_that_is_full_by_bytes_refuses_its_senders(
+    make_space: MakeSpace,
+) -> None:
+    space = make_space(quorum=True, mailbox_bytes=2 * MB, prefetch=1)
+    reader = space.add(Reader())
+    me = make_space(quorum=True).add(Recorder("me"))
+    for n in range(30):  # the first few above the limit are taken
+        me.send(message("reader", "take", n=n, text="x" * MB))
+    ((kind, told), *_) = me.told(1)
+    assert kind == "error"
+    assert 'the mailbox of "reader" is full' in told["error"]
+    reader.may_begin.set()
+    until(lambda: len(reader.read) + len(me.messages) == 30)
+
+
 def test_amqp_sender_keeps_no_more_bytes_than_its_limit_for_a_stalled_broker(
     make_space: MakeSpace, proxy: Proxy
 ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from benchmarks.broker import Broker, Certificates
 from benchmarks.ports import free_port
 from benchmarks.proxy import Proxy
 
-from conformance.conftest import Kept
+from conformance.conftest import Kept, Log
 from moothall import Agent, AMQPOptions, AMQPSpace, BrokerError
 from spaces.amqp.conftest import WAIT_S, MakeSpace
 
@@ -71,6 +73,24 @@ def test_amqp_observe_without_broker_raises_and_adds_no_observer(
             ("me", "response"),
         ] * 2
         space.close()
+
+
+def test_amqp_add_and_observe_on_a_running_loop_do_not_wait_for_a_silent_broker(
+    make_space: MakeSpace, log: Log
+) -> None:
+    seen: Kept[dict[str, Any]] = Kept()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        space = make_space(amqp_options=AMQPOptions("127.0.0.1", silent.getsockname()[1]))
+
+        async def use() -> float:
+            began = time.monotonic()
+            space.observe(seen.add, everywhere=True)
+            space.add(Agent("a"))
+            return time.monotonic() - began
+
+        assert asyncio.run(use()) < 1
+        silent.close()
+    log.wait_for("an observer of everything could not be added")
 
 
 def test_amqp_add_without_broker_leaves_agent_free_for_another_space(

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 from moothall.spaces.space import MAILBOX, MAILBOX_BYTES, Space
 from moothall.text import log_failure
-from moothall.threads import is_async
+from moothall.threads import is_async, loop_is_running
 
 if TYPE_CHECKING:
     from moothall.spaces.amqp.amqp_router import AMQPRouter
@@ -142,7 +143,9 @@ class AMQPSpace(Space):
     def _observe_everywhere(self, callback: Callable[[dict[str, Any]], Any]) -> None:
         self._start()
         added = self._thread.run(self._router.everywhere.add, callback)
-        if not on_a_space():
+        if loop_is_running():  # it must not block
+            added.add_done_callback(_log_missing_observer)
+        else:
             added.result()
 
     async def _everyone(self, group: str | None = None) -> list[str]:
@@ -249,3 +252,8 @@ class AMQPSpace(Space):
             except Exception as error:
                 log_failure(logger, "on_connection failed and is called no more", error)
                 self._on_connection = None
+
+
+def _log_missing_observer(added: Future[None]) -> None:
+    if not added.cancelled() and (error := added.exception()) is not None:
+        logger.error("an observer of everything could not be added: %s", error)
