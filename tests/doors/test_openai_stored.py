@@ -136,3 +136,10 @@ def test_openai_conversation_answers_with_its_last_word_streamed_or_not(
     with serving(asgi(talk())) as url:
         found = client(url).responses.retrieve(made.id)
         assert (found.status, found.output) == ("completed", made.output)
+
+
+def test_openai_response_that_has_ended_is_not_streamed_again(serve: Serve) -> None:
+    responses = client(serve(asgi(bot()))).responses
+    made = responses.create(model="bot", input="hi")
+    with pytest.raises(openai.BadRequestError, match="get this one whole"):
+        responses.retrieve(made.id, stream=True)

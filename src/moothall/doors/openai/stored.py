@@ -38,7 +38,9 @@ class StoredResponses:
         self._chain = chain
 
     async def get(self, given: dict[str, Any], send: Send, caller: str) -> None:
-        """Send a response."""
+        """Send a response, whole: its stream has ended, or has its own client."""
+        if dict(parse_qsl(given["query"])).get("stream") == "true":
+            raise Wrong("stream is for a new response: get this one whole", "stream")
         await send_json(send, 200, await _in_thread(self._found, given["id"], caller))
 
     async def delete(self, given: dict[str, Any], send: Send, caller: str) -> None:
