@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import nbformat
@@ -145,3 +146,20 @@ def test_a_footnote_of_a_report_opens_its_passage_within_the_frame(tmp_path: Pat
         frame.locator("a.note").click()
         assert "77 metres" in frame.locator("li:target").inner_text()
         browser.close()
+
+
+def test_interrupt_of_a_cell_that_only_waits_ends_it_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = """
+        import asyncio, os, signal, threading, time
+        import moothall
+        began = time.monotonic()
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            print(time.monotonic() - began < 15)
+    """
+    (outputs,) = executed([dedent(cell)], tmp_path, monkeypatch)
+    assert shown(outputs) == "True\n"

@@ -46,3 +46,8 @@ class _Package(type(sys)):  # type: ignore[misc]  # `types` would be imported fo
 
 
 sys.modules[__name__].__class__ = _Package
+
+if "ipykernel" in sys.modules:
+    from moothall.threads.cells import wake_at_signals
+
+    wake_at_signals()
