@@ -40,7 +40,7 @@ from moothall.company.schedule import Missed, Schedule
 from moothall.company.supervisor import Restart
 from moothall.errors import ConfigError, MoothallError
 from moothall.files import Where, at_line, read_yaml
-from moothall.files.field_names import names_at
+from moothall.files.field_names import in_words, names_at
 from moothall.message import address
 from moothall.spaces.amqp.amqp_options import AMQPOptions
 from moothall.text import excerpt, nearest
@@ -53,7 +53,6 @@ _ALMOST: Final = re.compile(r"\$\{([A-Za-z_]\w*)|^\$([A-Za-z_]\w*)$")
 _NO_VARIABLE: Final = (
     "would be sent as it stands: a variable must be the whole value, written as ${{{}}}"
 )
-_MAPPING: Final = re.compile(r"a valid dictionary(?: or instance of \w+)?")
 _SECRETS: Final = (("http", "token"), ("broker", "username"), ("broker", "password"), ("journal",))
 
 
@@ -306,20 +305,16 @@ def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tu
 def _fault(error: Any) -> tuple[Where, str]:
     """Return the place of a fault in the file, and its text."""
     where: Where = tuple(error["loc"])
-    kind, given = error["type"], excerpt(error["input"])
+    kind = error["type"]
     if kind == "extra_forbidden":
         known = names_at(Settings, where[:-1])
         near = nearest(str(where[-1]), known)
         return where, f"there is no such key{near}; there are {', '.join(sorted(known))}"
     if kind == "missing":
         return where[:-1], f"{where[-1]!r} is missing"
-    if kind == "value_error":
-        return where, str(error["ctx"]["error"])
     if kind == "too_short":
         return where, "there must be at least one"
-    said = error["msg"][0].lower() + error["msg"][1:]
-    said = _MAPPING.sub("a mapping", said.replace("input should be", "must be"))
-    return where, f"{said}, got {given}"
+    return where, in_words(error)
 
 
 def _unknown_receivers(data: dict[str, Any]) -> list[tuple[Where, str]]:

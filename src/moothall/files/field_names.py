@@ -1,13 +1,19 @@
-"""The names of the fields that a file may have at a path, by its pydantic model."""
+"""The fields that a file may have at a path, by its pydantic model, and what is wrong with one."""
 
 from __future__ import annotations
 
+import re
 import types
-from typing import Any, Union, get_args, get_origin
+from collections.abc import Mapping
+from typing import Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
 from moothall.files.yaml_file import Where
+from moothall.text import excerpt
+
+_MAPPING: Final = re.compile(r"a valid dictionary(?: or instance of \w+)?")
+_SHOULD: Final = "Input should "
 
 
 def names_at(kind: Any, path: Where) -> list[str]:
@@ -16,6 +22,17 @@ def names_at(kind: Any, path: Where) -> list[str]:
         kind = _below(kind, part)
     found = [each for each in _alternatives(kind) if _is_model(each)]
     return [field.alias or name for each in found for name, field in each.model_fields.items()]
+
+
+def in_words(error: Mapping[str, Any]) -> str:
+    """Return what pydantic says of a value: `must be X, got Y`."""
+    if error["type"] == "missing":
+        return "is missing"
+    said = str(error["msg"]).removeprefix("Value error, ")
+    if not said.startswith(_SHOULD):
+        return said
+    what = _MAPPING.sub("a mapping", said.removeprefix(_SHOULD))
+    return f"must {what}, got {excerpt(error['input'])}"
 
 
 def _below(kind: Any, part: str | int) -> Any:

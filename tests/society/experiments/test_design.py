@@ -170,11 +170,11 @@ def test_all_that_is_wrong_is_told_up_to_five() -> None:
 
 
 WRONG: tuple[tuple[str, str, str], ...] = (
-    ("- run: {days: 1}", "- run: {days: one}", ":9: workflow[0].run.days: Input should be a"),
+    ("- run: {days: 1}", "- run: {days: one}", ":9: workflow[0].run.days: must be a"),
     (
         "- run: {days: 1}",
         "- step: 1\n- run: {days: 0}",
-        ":10: workflow[1].run.days: Input should be",
+        ":10: workflow[1].run.days: must be",
     ),
     ("- run: {days: 1}", "- run: 10", ":9: workflow[0].run: must be a length such as 6h"),
     ("- run: {days: 1}", "- run: {days: 0.3}", ":9: workflow[0].run: 25920 s are not a whole"),
@@ -197,7 +197,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
         "- step: 1\n- save: a\n- branch:\n    of: a\n    name: b\n    workflow:\n    - save: a\n",
         ":15: workflow[2].branch.workflow[0].save: 'a' is saved twice",
     ),
-    ("- run: {days: 1}", "- step: 0", ":9: workflow[0].step: Input should be greater"),
+    ("- run: {days: 1}", "- step: 0", ":9: workflow[0].step: must be greater"),
     ("- run: {days: 1}", "- intervene: {}", ":9: workflow[0].intervene: an intervention must"),
     (
         "- run: {days: 1}",
@@ -227,22 +227,22 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("  step: 6h", "  max_usd: .nan", ":5: society.max_usd: must be JSON data: nan is not JSON"),
     ("  citizens: 10", "  citizen: 10", ":4: society.citizen: the society has no such parameter"),
     ("  step: 6h", "  step: soon", ":5: society.step: step must be a length of time"),
-    ("  citizens: 10", "  citizens: -1", ":4: society.citizens: Input should be greater than"),
-    ("  step: 6h", "  columns: 3", ":5: society.columns: Input should be a valid boolean"),
+    ("  citizens: 10", "  citizens: -1", ":4: society.citizens: must be greater than"),
+    ("  step: 6h", "  columns: 3", ":5: society.columns: must be a valid boolean"),
     ("  step: 6h", "  params: {enable: true}", ":5: society.params.enable: there is no such field"),
     ("  step: 6h", "  blocks: {Walk: {}}", ":5: society.blocks.Walk: there is no such field"),
     (
         "  step: 6h",
         "  blocks:\n    SocialBlock: {bound: -3}",
-        ":6: society.blocks.SocialBlock.bound: Input should be greater than or equal to 0",
+        ":6: society.blocks.SocialBlock.bound: must be greater than or equal to 0",
     ),
     (
         "name: curfew",
         "name: e\nparameters: {blocks.SocialBlock.bound: [1, -3]}",
-        ':2: parameters["blocks.SocialBlock.bound"]: Input should be greater than or equal to 0',
+        ':2: parameters["blocks.SocialBlock.bound"]: must be greater than or equal to 0',
     ),
-    ("name: curfew", "name: e\nseeds: true", ":2: seeds: Input should be a valid integer"),
-    ("  citizens: 10", "  citizens: yes", ":4: society.citizens: Input should be a valid integer"),
+    ("name: curfew", "name: e\nseeds: true", ":2: seeds: must be a valid integer"),
+    ("  citizens: 10", "  citizens: yes", ":4: society.citizens: must be a valid integer"),
     ("  citizens: 10", "  citizens: a.csv", ":4: society.citizens: there is no file 'a.csv' in"),
     ("  step: 6h", "  city: a.json", ":5: society.city: there is no file 'a.json' in the folder"),
     ("  step: 6h", "  start: 2026-02-30", ":5: 'tag:yaml.org,2002:timestamp' cannot be \"2026-02"),
@@ -292,7 +292,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     (
         "  step: 6h",
         "  threads: 0\nparameters: {facts.threads: [1, 2]}",
-        ":5: society.threads: Input should be greater than",
+        ":5: society.threads: must be greater than",
     ),
     ("  step: 6h", "  make: m.py:f", ":5: society.make: there is no file 'm.py'"),
     ("  step: 6h", "  make: ../m.py:f", "society.make: '../m.py' is not in the folder"),
@@ -303,8 +303,8 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("name: curfew", "name: e\nseeds: 0", ":2: seeds: must be 1 or more"),
     ("name: curfew", "name: e\nseeds: [1, 1]", ":2: seeds: must be 1 or more"),
     ("name: curfew", f"name: e\nseeds: [{2**64}]", ":2: seeds: must be 1 or more"),
-    ("name: curfew", "name: e\nseeds: many", ":2: seeds: Input should be"),
-    ("name: curfew", "name: e\nseeds: [1, x]", ":2: seeds: Input should be"),
+    ("name: curfew", "name: e\nseeds: many", ":2: seeds: must be"),
+    ("name: curfew", "name: e\nseeds: [1, x]", ":2: seeds: must be"),
     (
         "name: curfew",
         "name: e\nparameters: {tax: [1]}",
@@ -324,7 +324,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     (
         "name: curfew",
         "name: e\nconditions: {a: {workflow: [{run: {days: x}}]}}",
-        ":2: conditions.a.workflow[0].run.days: Input should be a valid number",
+        ":2: conditions.a.workflow[0].run.days: must be a valid number",
     ),
     (
         "- run: {days: 1}",
@@ -400,15 +400,15 @@ def test_no_file_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     (
-        ({"name": "e"}, "workflow: Field required"),
-        (RUN, "name: Field required"),
+        ({"name": "e"}, "workflow: is missing"),
+        (RUN, "name: is missing"),
         ({"name": "e", **RUN, "tax": 1}, "tax: there is no such field"),
         ({"name": "e", **RUN, "society": {"citizens": {1}}}, "society.citizens: must be JSON data"),
         (
             {"name": "e", **RUN, "conditions": {"a": {"parameters": {"facts": {1}}}}},
             "a.parameters.facts: must be JSON",
         ),
-        ({"name": "e", **RUN, "every": 0}, "every: Input should be greater"),
+        ({"name": "e", **RUN, "every": 0}, "every: must be greater"),
     ),
 )
 def test_fields_of_python_are_told_too(fields: dict[str, Any], told: str) -> None:

@@ -369,3 +369,13 @@ def test_a_town_of_many_lives_in_columns_by_itself_to_the_same_values(tmp_path: 
     for metric in ("home", "work", "messages"):
         assert by_itself.curve(metric) == agents.curve(metric)
     assert (by_itself.values("columns"), agents.values("columns")) == ({0: 1.0}, {0: 0.0})
+
+
+def test_metric_that_raises_is_named_with_its_condition_and_step() -> None:
+    def share(society: Any) -> float:
+        return 1 / len(society.agents[:0])
+
+    facts = {"society": {"citizens": 2, "step": "6h"}, "workflow": [{"run": {"steps": 1}}]}
+    with pytest.raises(ZeroDivisionError) as error:
+        Experiment(name="e", **facts, metrics=[{"name": "share", "by": share}]).run_sync(jobs=0)
+    assert error.value.__notes__ == ["metric 'share', condition 'base', step 0"]

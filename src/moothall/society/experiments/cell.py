@@ -232,7 +232,11 @@ class _CellRun:
     def _measure(self, society: Society, condition: str, row: Mapping[str, Any]) -> None:
         """Record the metrics; before the first step only those by functions."""
         for name, by in self._metrics:
-            value: Any = row.get(name) if by is None else by(society)
+            try:
+                value: Any = row.get(name) if by is None else by(society)
+            except Exception as error:
+                error.add_note(f"metric {name!r}, condition {condition!r}, step {society.number}")
+                raise
             if by is None and row and name not in row and "." not in name:  # nor of a survey
                 raise ConfigError(
                     f"metrics: there is no column {name!r}; there are: "

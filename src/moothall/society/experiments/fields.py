@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from moothall.files.field_names import names_at
+from moothall.files.field_names import in_words, names_at
 from moothall.society.experiments.workflow import Where
 from moothall.text import nearest
 
@@ -44,7 +44,7 @@ def faults_of(error: ValidationError, kind: Any) -> list[tuple[Where, str]]:
     for each in error.errors(include_url=False, include_context=False):
         loc = each["loc"]
         where = tuple(itertools.takewhile(lambda part: str(part) not in _TAGS, loc))
-        what = _WORDS.get(each["type"], each["msg"].removeprefix("Value error, "))
+        what = _WORDS.get(each["type"]) or in_words(each)
         if each["type"] == "extra_forbidden":
             what = unknown(str(where[-1]), names_at(kind, where[:-1]))
         found.setdefault(where, what)
