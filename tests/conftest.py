@@ -214,6 +214,23 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def shallow(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with two of its thirty layers, a tenth of the work, where no sense is needed."""
+    from models.shallow_weights import write_shallow
+
+    path = tmp_path_factory.mktemp("shallow") / "models" / weights.name
+    path.parent.mkdir()
+    write_shallow(weights, path, layers=2)
+    return path
+
+
+@pytest.fixture(scope="session")
+def shallow_home(shallow: Path) -> dict[str, str]:
+    """The environment of programs whose model in the box they are."""
+    return {"MOOTHALL_HOME": str(shallow.parent.parent)}
+
+
+@pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """A RabbitMQ of this worker's own, on loopback; a test that breaks one starts another."""
     with Broker() as broker:

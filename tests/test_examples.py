@@ -25,10 +25,11 @@ EXAMPLES_BY_NAME = {path.name: path for path in EXAMPLES}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_the_example_runs(example: Path, tmp_path: Path, weights: Path) -> None:
+def test_the_example_runs(example: Path, tmp_path: Path, shallow_home: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", example],
         cwd=tmp_path,
+        env=os.environ | shallow_home,
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -74,7 +75,9 @@ def test_the_demo_installs_what_the_readmes_commands_need() -> None:
     assert set(extras.split(",")) == {"cli", "local", "amqp", "society"}
 
 
-def test_the_application_answers_lines_and_ends(tmp_path: Path, weights: Path) -> None:
+def test_the_application_answers_lines_and_ends(
+    tmp_path: Path, shallow_home: dict[str, str]
+) -> None:
     (tmp_path / "notes.txt").write_text("Milk\n")
 
     def answer(request: Request) -> object:
@@ -87,6 +90,7 @@ def test_the_application_answers_lines_and_ends(tmp_path: Path, weights: Path) -
         done = subprocess.run(
             [sys.executable, "-W", "error", EXAMPLES_BY_NAME["application.py"], f"{server.url}#m"],
             cwd=tmp_path,
+            env=os.environ | shallow_home,
             input="What files are there?\n",
             capture_output=True,
             text=True,

@@ -152,23 +152,18 @@ def test_a_long_result_is_cut_and_the_model_is_shown_more(folder: Path) -> None:
     assert heard.endswith("\n99\n")
 
 
-def test_the_small_model_does_one_instruction(folder: Path, weights: Path) -> None:
-    done = act('Search for "milk" in notes.txt', cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(
-        '→ search_in_file(file_name="notes.txt", search_term="milk")\n'
-        "  line 2: milk, oat\n"
-        "\n"
-        "done: the last action's result is the answer\n"
-    )
-
-
-def test_a_model_in_the_process_is_loaded_in_sight(folder: Path, weights: Path) -> None:
+def test_the_small_model_is_loaded_in_sight_and_does_one_instruction(
+    folder: Path, weights: Path
+) -> None:
     given = ("-m", "moothall", "act", 'Search for "milk" in notes.txt', "--model", "local")
     with Terminal(*given, cwd=folder) as terminal:
         terminal.until("loading the model local (Ctrl-C stops it)")
         terminal.until("search_in_file is running (Ctrl-C stops it)")
         assert terminal.end() == 0
+    shown = terminal.seen
+    assert '→ search_in_file(file_name="notes.txt", search_term="milk")\r\n' in shown
+    assert "  line 2: milk, oat\r\n" in shown
+    assert "\r\ndone: the last action's result is the answer\r\n" in shown
 
 
 def test_a_terminal_shows_at_once_what_is_waited_for(folder: Path) -> None:

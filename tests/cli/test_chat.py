@@ -548,9 +548,9 @@ def test_an_agent_that_streams_nothing_answers_whole(folder: Path) -> None:
 
 
 def test_with_the_model_in_the_box_the_function_agent_hears_its_name_alone(
-    folder: Path, weights: Path
+    folder: Path, shallow_home: dict[str, str]
 ) -> None:
-    with chat(folder, model="local") as terminal:
+    with chat(folder, model="local", **shallow_home) as terminal:
         assert "FunctionAI needs a larger one" in terminal.raw
         shown = terminal.line("Name one large city.")
         assert shown.count("Chatty: ") == 1

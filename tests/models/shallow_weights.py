@@ -6,6 +6,7 @@ about.
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from pathlib import Path
@@ -17,7 +18,7 @@ ALIGNMENT = 32
 
 
 def write_shallow(whole: Path, shallow: Path, layers: int) -> None:
-    """Write a copy of GGUF weights that has only the first layers."""
+    """Write a copy of GGUF weights, as large as the whole, that has only the first layers."""
     data = whole.read_bytes()
     version, tensors, keys = struct.unpack_from("<4xIQQ", data)
     at = start = 24
@@ -48,6 +49,7 @@ def write_shallow(whole: Path, shallow: Path, layers: int) -> None:
             content += data[begin + place : begin + after]
     head = struct.pack("<4sIQQ", b"GGUF", version, len(kept), keys) + head + b"".join(kept)
     shallow.write_bytes(head.ljust(_aligned(len(head)), b"\0") + content)
+    os.truncate(shallow, len(data))  # by which damaged weights are known
 
 
 def _end(data: bytes, at: int, kind: int) -> int:

@@ -111,8 +111,8 @@ def test_prepare_sends_and_remembers_nothing(tmp_path: Path) -> None:
     asyncio.run(use())
 
 
-def test_a_local_model_is_loaded_in_members_too() -> None:
-    with LocalModel() as model, NativeSpace() as space:
+def test_a_local_model_is_loaded_in_members_too(shallow: Path) -> None:
+    with LocalModel(shallow) as model, NativeSpace() as space:
         member = ReActAgent("a", model)
         both = space.add(Conversation([member, ReActAgent("b", ScriptedModel([]))], id="both"))
         assert not model.loaded
