@@ -29,8 +29,11 @@ MODULES = (
     "moothall.company.company",
     "moothall.models.names",
     "moothall.models.remote.openai",
+    "moothall.research.folder.index",
+    "moothall.spaces.amqp.amqp_router",
     "docstring_parser",
     "prompt_toolkit.shortcuts",
+    "pydantic.type_adapter",
     "rich.console",
 )
 
@@ -40,14 +43,14 @@ PROGRAM = types.ModuleType("__main__")
 """What a program that is given as text is run in."""
 
 
-def get_ready() -> None:
-    """Import what the commands and most programs do."""
+def get_ready(names: list[str]) -> None:
+    """Import what the commands and most programs do, and these modules."""
     import moothall
     import moothall.cli
 
     for module in pkgutil.walk_packages(moothall.cli.__path__, "moothall.cli."):
         importlib.import_module(module.name)
-    for name in MODULES:
+    for name in (*MODULES, *names):
         importlib.import_module(name)
     for name in moothall.__all__:
         getattr(moothall, name)
@@ -160,11 +163,14 @@ def opened(number: int, before: io.TextIOWrapper) -> io.TextIOWrapper:
 
 if __name__ == "__main__":
     atexit.register(leave)  # the first to be registered is the last to be called
-    get_ready()
+    get_ready(sys.argv[2:])
     order = serve(socket.socket(fileno=int(sys.argv[1])))
     become(order)
     try:
-        if order["code"] is None:
+        if order["script"] is not None:
+            sys.argv[0], sys.path[0] = order["script"], os.path.dirname(order["script"])
+            runpy.run_path(order["script"], run_name="__main__")
+        elif order["code"] is None:
             runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
         else:
             sys.argv[0], sys.path[0], sys.modules["__main__"] = "-c", "", PROGRAM

@@ -29,12 +29,18 @@ READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ")
 """How the names of variables begin that an interpreter reads once."""
 
 
+OF_DOCUMENTATION = ("mcp", "openai", "pandas", "scipy.sparse.csgraph", "starlette.applications")
+"""What many programs of the documentation and the examples take long to import."""
+
+
 class Command:
     """`moothall` with these arguments; the rest is as for `subprocess.Popen`.
 
     Args:
         module: another program of the tests' own, as after `-m`
+        script: a file of another, as the only argument of an interpreter
         code: another that is given as text, as after `-c`
+        imports: modules that many of such programs take long to import
         options: the interpreter's, such as `-W error`
         at_terminal: whether its standard input is a terminal, which is to be in charge of it
     """
@@ -43,7 +49,9 @@ class Command:
         self,
         *args: object,
         module: str = "moothall",
+        script: Path | None = None,
         code: str | None = None,
+        imports: tuple[str, ...] = (),
         options: tuple[str, ...] = (),
         at_terminal: bool = False,
         cwd: Path | None = None,
@@ -62,6 +70,7 @@ class Command:
         self._told, tell = socket.socketpair()
         order = {
             "module": module,
+            "script": None if script is None else str(script),
             "code": code,
             "args": [*map(str, args)],
             "cwd": os.path.abspath(cwd or ""),
@@ -70,7 +79,9 @@ class Command:
         }
         at_start = sorted((k, v) for k, v in environment.items() if k.startswith(READ_AT_START))
         with tell:
-            _starter(options, *at_start).start(order, [read, write, complain, tell.fileno()])
+            _starter(options, imports, *at_start).start(
+                order, [read, write, complain, tell.fileno()]
+            )
         for mine, handle in ((stdin, read), (stdout, write), (stderr, complain)):
             if mine in (subprocess.PIPE, subprocess.DEVNULL):
                 os.close(handle)
@@ -177,12 +188,14 @@ def _stream(given: int | IO[Any] | None, number: int, text: bool) -> tuple[Any, 
 class _Starter:
     """The process that forks, and what it is told by."""
 
-    def __init__(self, options: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, options: tuple[str, ...], imports: tuple[str, ...], environment: Mapping[str, str]
+    ) -> None:
         self._orders, its = socket.socketpair()
         self._sending = threading.Lock()  # tests start commands in threads of theirs, too
         with its:
             self._process = subprocess.Popen(
-                [sys.executable, *options, STARTER, str(its.fileno())],
+                [sys.executable, *options, STARTER, str(its.fileno()), *imports],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(its.fileno(),),
@@ -204,10 +217,12 @@ class _Starter:
 
 
 @cache
-def _starter(options: tuple[str, ...], *variables: tuple[str, str]) -> _Starter:
+def _starter(
+    options: tuple[str, ...], imports: tuple[str, ...], *variables: tuple[str, str]
+) -> _Starter:
     """The starter for these options of the interpreter, and variables that it reads as it starts.
 
     Of a new worker's environment no other variable matters: a command gets its own.
     """
     others = {k: v for k, v in os.environ.items() if not k.startswith(READ_AT_START)}
-    return _Starter(options, others | dict(variables))
+    return _Starter(options, imports, others | dict(variables))

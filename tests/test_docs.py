@@ -27,9 +27,13 @@ import click
 import pytest
 
 import moothall
+from commands import OF_DOCUMENTATION
 from commands import run as run_program
 from moothall.cli.main import command as main
 from moothall.models import weights
+
+# The process that starts programs with so much imported is one worker's.
+pytestmark = pytest.mark.xdist_group("documentation")
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = tuple(sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]))
@@ -103,6 +107,7 @@ def run(text: str, name: str, folder: Path, **environment: str) -> list[str]:
     done = run_program(
         module=module,
         options=("-W", "error"),
+        imports=OF_DOCUMENTATION,
         cwd=folder,
         env={**os.environ, **environment},
         timeout=300,

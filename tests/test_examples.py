@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from commands import OF_DOCUMENTATION, run
 from models.openai_server import OpenAIServer, Request, call, calls, text
+
+# The process that starts programs with so much imported is one worker's.
+pytestmark = pytest.mark.xdist_group("documentation")
 
 ROOT = Path(__file__).resolve().parent.parent
 # They have tests of their own.
@@ -26,14 +30,13 @@ EXAMPLES_BY_NAME = {path.name: path for path in EXAMPLES}
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_the_example_runs(example: Path, tmp_path: Path, shallow_home: dict[str, str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", example],
+    done = run(
+        script=example,
+        options=("-W", "error"),
+        imports=OF_DOCUMENTATION,
         cwd=tmp_path,
         env=os.environ | shallow_home,
-        capture_output=True,
-        text=True,
         stdin=subprocess.DEVNULL,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip(), "an example shows something"
