@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,16 +20,14 @@ Make = Callable[..., MCPAgent]
 
 def ends(pid: int) -> bool:
     """Wait until a process has ended."""
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        with open(f"/proc/{pid}/stat") as file:
-            if file.read().rpartition(")")[2].split()[0] == "Z":
-                return True
-    return False
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([process], [], [], 10)[0])
+    finally:
+        os.close(process)
 
 
 @pytest.mark.parametrize(
