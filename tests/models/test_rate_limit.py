@@ -278,6 +278,21 @@ def test_rate_limit_waiter_on_a_closed_loop_holds_nobody_up(clock: SetClock) -> 
     assert not any(left.done() for left in lefts)
 
 
+def test_an_image_counts_as_an_image_not_as_its_bytes() -> None:
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * 90_000}"}}
+    limit = RateLimit(tokens_per_minute=10_000, clock=SetClock())
+
+    async def both() -> None:
+        model = OpenAIModel("m", server.url, rate_limit=limit, max_tokens=100)
+        asked = [{"role": "user", "content": [image]}]
+        async with asyncio.timeout(30):  # for the second to wait, the clock would have to go on
+            await asyncio.gather(*(model.complete(asked) for _ in range(2)))
+
+    with OpenAIServer(text("ok")) as server:
+        run(both())
+    assert len(server.requests) == 2
+
+
 @pytest.mark.parametrize("wrong", ({"requests_per_minute": 0}, {"tokens_per_minute": 1.5}), ids=str)
 def test_rate_limit_that_is_no_whole_number_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="must be a whole number from 1"):

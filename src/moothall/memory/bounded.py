@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.arguments import check_boolean, check_function, check_integer, names_checked
 from moothall.memory.memory import Memory, check_memory
@@ -15,7 +15,7 @@ DEFAULT_TOKENS = 8192
 ASSUMED_CONTEXT = 32_768
 """The context of a model, in tokens, where nobody states it."""
 
-_PER_BLOCK = 1500
+BLOCK_TOKENS: Final = 1500
 """The tokens of a block that is not text: about what providers count for a large image."""
 _PER_MESSAGE = 4
 """The tokens that a chat format adds to each message: its role, its start and its end."""
@@ -152,7 +152,7 @@ class TokenBoundedMemory(Memory):
         elif isinstance(content, list):
             for block in content:
                 text = block.get("text") if isinstance(block, dict) else None
-                size += self._count(text) if isinstance(text, str) else _PER_BLOCK
+                size += self._count(text) if isinstance(text, str) else BLOCK_TOKENS
         elif content is not None:
             size += self._count(repr(content))
         calls = item.get("tool_calls")

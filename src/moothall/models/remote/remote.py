@@ -19,6 +19,7 @@ from moothall.errors import (
 )
 from moothall.http import retry_after_s, tried
 from moothall.http.network import check_allowed
+from moothall.memory.bounded import BLOCK_TOKENS
 from moothall.models.base import Answering, Request
 from moothall.models.chat_answer import (
     KEPT_FIELDS,
@@ -52,6 +53,8 @@ _STALE = re.compile(
     r".{0,80}could not be|\bItem .{0,80}not found|without its required",
     re.I,
 )
+_ENCODED = re.compile(rb"[A-Za-z0-9+/=]{2000,}")
+"""An image or a file, in base64."""
 # In the text of a server that asks for a field which it has given.
 _WANTED_BACK = re.compile("must be|missing|required|pass(?:ed)? back", re.I)
 
@@ -156,9 +159,8 @@ class RemoteModel(Answering):
             given = request._replace(messages=self._adapting.messages(request.messages))
             content = self._content(in_form(form, given))
             if self.rate_limit is not None and reserved is None:
-                # One token per three bytes, plus the longest answer: an estimate on the high side.
-                estimate = len(content) // 3 + (self.max_tokens or 0)
-                reserved = await self.rate_limit.acquire(estimate)
+                most = _estimated(content) + (self.max_tokens or 0)
+                reserved = await self.rate_limit.acquire(most)
             asked = self._asked(content, calls_in(request.messages), request.stream)
             if form == "final":
                 asked = as_text(request, asked)
@@ -188,7 +190,7 @@ class RemoteModel(Answering):
 
     def _unexplained(self, said: str, content: bytes) -> ModelError:
         """Return the error for a 400 without a body, as Cerebras answers a prompt that is long."""
-        estimate, context = len(content) // 3, self.context_tokens
+        estimate, context = _estimated(content), self.context_tokens
         if context is not None and estimate > context - (self.max_tokens or 0):
             why = f"the prompt has about {estimate:,} tokens, and the model reads {context:,}"
             return ContextOverflow(f"{said}; {why}; nothing was cut")
@@ -279,6 +281,12 @@ class RemoteModel(Answering):
             if key and len(key) > 4:
                 text = text.replace(key, "…")
         return text
+
+
+def _estimated(content: bytes) -> int:
+    """Return how many tokens a request has, on the high side: one per three bytes of text."""
+    text, seen = _ENCODED.subn(b"", content)
+    return len(text) // 3 + seen * BLOCK_TOKENS
 
 
 def _thinking(message: Any) -> bool:
