@@ -686,3 +686,29 @@ async def test_a_call_that_asks_an_agent_with_a_journal_of_its_own_waits_for_tha
         for agent in pair(journal):
             (resumed,) = await agent.resume_decided()
         assert (resumed.reply and resumed.reply.text, till.paid) == ("Done.", [3])
+
+
+@pytest.mark.parametrize("how", ("moved", "adopted", "renamed", "forked"))
+@on_a_loop
+async def test_a_copy_of_a_run_that_waits_is_answered_once_and_goes_on(
+    tmp_path: Path, how: str
+) -> None:
+    till, file, id = Till(), tmp_path / "r.jsonl", "r" if how in ("moved", "adopted") else "c"
+    answers = [call("pay", coins=3), "Paid."]
+    with Journal(tmp_path / "a.db") as journal, Journal(tmp_path / "b.db") as other:
+        await clerk(journal, answers, till.pay).reply("Pay.", run_id="r")
+        if how == "forked":
+            there = journal
+            journal.fork("r", id)
+        else:
+            there = other
+            journal.export("r", file, move=how != "adopted")
+            other.import_run(file, id)
+            assert (other.waiting(id) == []) == (how != "moved")
+            other.adopt(id)
+        agent = clerk(there, answers, till.pay)
+        assert [each.run.id for each in await agent.resume_runs()] == [id] * (id == "c")
+        (wait,) = there.waiting(id)
+        there.answer(id, wait.key, True, by="eva")
+        (resumed,) = await agent.resume_decided()
+        assert (resumed.reply and resumed.reply.text, till.paid) == ("Paid.", [3])

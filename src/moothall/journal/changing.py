@@ -65,7 +65,9 @@ def forked(
         file.describe(db, made, text)
         times = [entry.at for entry in entries]
         work = Tally(), 0.0, 0
-        file.write(db, made, (0, b""), copies, state_of(entries), work, times)
+        state = state_of(entries)
+        state = None if state == "waiting" else state  # it asks for itself when it is resumed
+        file.write(db, made, (0, b""), copies, state, work, times)
     return new_id
 
 

@@ -17,6 +17,7 @@ from moothall.database import Database
 from moothall.errors import ConfigError, FileError, JournalError, NoSuchFile, RunHeld
 from moothall.files import owned_as, written_whole
 from moothall.journal.doubt import state_of
+from moothall.journal.entry import Entry
 from moothall.journal.opening import Runs, check_id
 from moothall.journal.shapes import fault_of
 from moothall.journal.stop_reason import ELSEWHERE, ENDED
@@ -24,6 +25,7 @@ from moothall.journal.store.holding import named
 from moothall.journal.store.journal_file import JournalFile
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text, hash_of
+from moothall.journal.store.wait_rows import reopen_rows
 from moothall.journal.tally import Tally, searched
 from moothall.sqlite import alone
 
@@ -90,7 +92,15 @@ def adopted(file: Store, runs: Runs, run_id: str) -> None:
             entries = [entry for entry, _ in file.read(db, number, run_id)]
             (state,) = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()
         if state == ELSEWHERE:
-            _set_state(file, number, state_of(entries))
+            with file.writing() as db:
+                waits = reopen_rows(db, number, run_id, entries)
+            _set_state(file, number, _state(entries, waits))
+
+
+def _state(entries: list[Entry], waits: bool) -> str | None:
+    """Return the state of a copied run; one that waits for nothing yet asks when it is resumed."""
+    state = state_of(entries)
+    return None if state == "waiting" and not waits else state
 
 
 @contextmanager
@@ -198,12 +208,15 @@ class _Import:
             if next(self._lines, None) is not None:
                 raise self._fault("the file has more lines than its first one states")
             try:
-                for _ in self._file.read(db, number, id):
-                    pass
+                entries = [entry for entry, _ in self._file.read(db, number, id)]
             except JournalError as error:
                 raise FileError(
                     f"{self._name!r} is not a run as moothall records it: {error}"
                 ) from error
+            if head.get("moved") and head["state"] == "waiting":
+                waits = reopen_rows(db, number, id, entries)
+                state = _state(entries, waits)
+                db.execute("UPDATE runs SET state = ? WHERE number = ?", (state, number))
             text = searched(head["task"], tally.said or "")
             self._file.describe(db, number, text)
         return id
@@ -240,7 +253,7 @@ class _Import:
                     "its checksum is wrong: the file was changed, or lines are missing"
                 )
         work = tally, float(head["seconds"]), 0
-        state = None if head["state"] == "waiting" else head["state"]  # resumed, it asks again
+        state = head["state"]
         if not head.get("moved") and state not in ENDED:
             state = ELSEWHERE
         self._file.write(db, number, (0, b""), entries, state, work, times)

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from moothall.errors import RunMismatch, StateError
-from moothall.journal.store.wait_rows import ANSWERED, WAITS, Answer
+from moothall.journal.store.wait_rows import ANSWERED, WAITS, Answer, is_of
 from moothall.jsonvalue import as_json
 from moothall.reasoning.state import APPENDED, LIVE, loaded
 from moothall.reasoning.step import Past
@@ -128,6 +128,8 @@ class ReadRecord(Generic[S]):
             return
         if kind == WAITS:
             past.state = kind
+            if not is_of(self.run_id, data):
+                return
             since = past.asked.get(data["wait"], {}).get("since", at)
             past.asked[data["wait"]] = {**data, "since": since}
             return

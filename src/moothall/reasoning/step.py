@@ -160,7 +160,7 @@ class Step:
     async def _ask(
         self, wait: str, kind: str, later: Later, about: Mapping[str, Any]
     ) -> dict[str, Any]:
-        asked = {"key": self._key, "wait": wait, "kind": kind, **about}
+        asked = {"key": self._key, "wait": wait, "kind": kind, "run": self.run_id, **about}
         asked |= {"until": later.until, "remind": later.remind}
         if later.who:
             asked["who"] = list(later.who)

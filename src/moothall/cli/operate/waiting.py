@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -81,7 +82,8 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, name: 
                 if value.lstrip()[:1] in ("{", "[", '"'):
                     raise click.UsageError(f"VALUE is no JSON, but begins so: {error}") from None
         found.answer(run_id, key, given, by=user_name(name))
-    click.echo(f"answered: {escaped(key)} of run {escaped(run_id)}")
+    known = "answered" if key in kinds else "kept until the run asks for it, or known already"
+    click.echo(f"{known}: {escaped(key)} of run {escaped(run_id)}")
 
 
 @click.group(invoke_without_command=True)
@@ -168,7 +170,7 @@ def refuse(
 
 def _decide(journal: str | None, hash: str, decision: Any, name: str | None, done: str) -> None:
     with opened(journal) as found:
-        wait = _found(found, hash)
+        wait = _found(found, hash, found._waits_for.decided())
         if wait.kind != "approval":
             raise click.UsageError(
                 f"{wait.key} is {wait}: give `moothall answer {wait.run} {wait.key} VALUE`"
@@ -177,9 +179,10 @@ def _decide(journal: str | None, hash: str, decision: Any, name: str | None, don
     click.echo(f"{done}: {wait}")
 
 
-def _found(journal: Journal, hash: str) -> Wait:
-    """Return what waits under the beginning of a hash."""
+def _found(journal: Journal, hash: str, decided: Sequence[Wait] = ()) -> Wait:
+    """Return what waits under the beginning of a hash, or else waited: it says who answered."""
     waits = [each for each in journal.waiting(kind=OF_A_PERSON) if each.key.startswith(hash)]
+    waits = waits or [each for each in decided if each.key.startswith(hash)]
     if len(waits) != 1:
         many = f"{len(waits):,} of them begin so" if waits else "nothing waits under it"
         raise click.UsageError(f"HASH {hash!r:.80}: {many}; `moothall approvals` lists what waits")

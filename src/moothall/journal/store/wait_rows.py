@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from moothall.database import Database
+from moothall.journal.entry import Entry
 from moothall.journal.store.values import as_text
 
 WAITS: Final = "waits"
@@ -15,6 +16,8 @@ WAITS: Final = "waits"
 ANSWERED: Final = "answered"
 """The kind of the entry with the answer, or that none came in time."""
 
+BOUND: Final = ("approval", "question")
+"""The kinds whose key is a hash that is bound to the run."""
 DOUBT: Final = "doubt"
 NOTED: Final = frozenset((WAITS, ANSWERED, "decided"))
 """The kinds of entries that change rows."""
@@ -96,6 +99,23 @@ def write_rows(db: Database, run: int, before: int, noted: Iterable[Noted], over
         db.execute(
             "UPDATE waits SET taken = TRUE WHERE run = ? AND kind = ? AND NOT taken", (run, DOUBT)
         )
+
+
+def is_of(run_id: str, asked: Mapping[str, Any]) -> bool:
+    """Return whether a run waits for what an entry says: a copy asks a person for itself."""
+    return asked["kind"] not in BOUND or asked.get("run", run_id) == run_id
+
+
+def reopen_rows(db: Database, run: int, id: str, entries: Iterable[Entry]) -> bool:
+    """Write the rows of what a copied run waits for; return whether it waits for anything."""
+    noted = [
+        Noted(each.sequence - 1, each.path, each.kind, each.data)
+        for each in entries
+        if each.kind == ANSWERED or (each.kind == WAITS and is_of(id, each.data))
+    ]
+    write_rows(db, run, 0, noted, over=False)
+    query = "SELECT 1 FROM waits WHERE run = ? AND NOT taken"
+    return db.execute(query, (run,)).fetchone() is not None
 
 
 def end_rows(db: Database, run: int) -> None:
