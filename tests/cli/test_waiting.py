@@ -62,7 +62,7 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
     )
     assert refused.stdout.startswith("refused: ")
     again = moothall("approvals", "permit", four["key"], cwd=folder)
-    assert (again.returncode, "nothing waits under it" in again.stderr) == (2, True)
+    assert (again.returncode, "was answered by bo" in again.stderr) == (1, True)
     assert moothall("approvals", cwd=folder).stdout == "Nothing waits for a person.\n"
     assert "batch-1" in moothall("waiting", cwd=folder).stdout
     moothall("answer", "r", "batch-1", '{"rows": 2}', cwd=folder)

@@ -629,22 +629,6 @@ async def test_a_reminder_comes_once_for_all_processes(place: Place) -> None:
 
 
 @on_a_loop
-async def test_a_moved_run_asks_again_where_it_is_resumed(tmp_path: Path) -> None:
-    till = Till()
-    with Journal(tmp_path / "runs.db") as journal, Journal(tmp_path / "moved.db") as moved:
-        agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay)
-        await agent.reply("Pay 3.", run_id="r")
-        journal.export("r", tmp_path / "r.jsonl", move=True)
-        assert journal.waiting() == []
-        moved.import_run(tmp_path / "r.jsonl")
-        assert moved.waiting() == []
-        agent = clerk(moved, [call("pay", coins=3), "Paid."], till.pay)
-        assert (await agent.reply("Pay 3.", run_id="r")).stop_reason == "waiting"
-        moved.answer("r", moved.waiting()[0].key, True)
-        assert (await agent.reply("Pay 3.", run_id="r")).text == "Paid."
-
-
-@on_a_loop
 async def test_a_run_whose_budget_was_spent_goes_on_once_a_person_resumes_it(place: Place) -> None:
     till, answers = Till(), [call("pay", coins=3), "Paid."]
     with Journal(place("runs.db")) as journal:
