@@ -1239,6 +1239,38 @@ def test_h_answers_itself_before_it_sees_what_r_says_and_code_decides() -> None:
     assert "By the results: No, web-3 is not running." in str(second.new_instruction)
 
 
+@pytest.mark.parametrize(
+    ("mine", "other", "said", "accepted"),
+    (
+        ("16:00", "4 pm", "different", True),
+        ("31 March 2026", "2026-03-31", "different", True),
+        ("12 kg", "twelve kg", "different", True),
+        ("13", "12", "as A", False),
+        ("15:10", "16:00", "as A", False),
+        ("12 kg", "12 m", "different", False),
+        ("1 hour and 45 minutes", "105 minutes", "different", True),
+        ("105 minutes", "1 h 54 min", "as A", False),
+        ("fern, ivy", "fern, palm, ivy", "as A", False),
+        ("fern, ivy", "ivy, fern", "different", True),
+        ("not available", "taken", "as A", True),
+        ("16:00", "16", "as A", True),
+    ),
+)
+def test_h_that_answers_first_accepts_another_spelling_of_its_value_and_no_other_value(
+    mine: str, other: str, said: str, accepted: bool
+) -> None:
+    own = json.dumps({"results_say": mine, "answer": f"It is {mine}."})
+    compared = json.dumps({"A_in_short": mine, "B_in_short": other, "B_is": said})
+    dual = DualActAgent(
+        human=ReActAgent("H", ScriptedModel([own, compared])),
+        reactive=ReActAgent("R", ScriptedModel([other])),
+        judging="own_answer",
+        first="reactive",
+        max_hr_loops=1,
+    )
+    assert (dual.reply_sync("Which?").stop_reason == "terminated") is accepted
+
+
 def test_h_sends_r_another_way_if_it_was_told_the_same_before() -> None:
     own = json.dumps({"results_say": "nothing", "answer": "The results do not say."})
     other = json.dumps({"A_in_short": "unknown", "B_in_short": "Oslo", "B_is": "different"})

@@ -57,6 +57,7 @@ _LENGTH: Final = re.compile(
     rf"(?<![\w.,])(?:(?P<half>half an?|eine halbe)|(?P<count>{_COUNT}|\d[.,]5))(?: |-)?"
     r"(?P<unit>hours?|hrs?|h|stunden?|minutes?|mins?|minuten?)(?!\w)"
 )
+_BETWEEN: Final = re.compile(r"(?:[ ,.]|and|und)*")
 _NOW: Final = re.compile(r"(?<!\w)(?:today|current (?:date|day)|heute)(?!\w)")
 _NEAR: Final = 40
 _MOST: Final = 50
@@ -122,6 +123,14 @@ def ends_at(time: Key, texts: Iterable[str]) -> bool:
             if any((time[1] - each) % 86400 in starts for each in lengths):
                 return True
     return False
+
+
+def length_of(text: str) -> int | None:
+    """Return how many seconds a folded text lasts that is a length of time and nothing else."""
+    found = [*_LENGTH.finditer(text)][:_MOST]
+    if not found or not _BETWEEN.fullmatch(_LENGTH.sub("", text)):
+        return None
+    return sum(map(_seconds, found))
 
 
 def _seconds(found: re.Match[str]) -> int:

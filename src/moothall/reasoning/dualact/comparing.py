@@ -8,10 +8,14 @@ pass for nobody's data.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from moothall.jsonvalue import Unreadable
+from moothall.provenance.reckoned import length_of
+from moothall.provenance.spelled import spelled_out
+from moothall.provenance.values import fold, keys_of
 from moothall.reasoning.dualact.briefing import evidence_text, said_by, text_of
 from moothall.reasoning.dualact.conclusions import MAX_SHORT_CHARS
 from moothall.reasoning.events import Conclusion, DecisionAction, HumanDecision
@@ -128,7 +132,8 @@ def _decision(
     own: dict[str, str], compared: dict[str, str], before: Sequence[HumanDecision]
 ) -> HumanDecision:
     """Return the decision that follows from H's two answers."""
-    if compared["B_is"] == "as A":
+    same = _same_value(compared["A_in_short"], compared["B_in_short"])
+    if same or (same is None and compared["B_is"] == "as A"):
         return HumanDecision(DecisionAction.TERMINATE, "", cut(own["results_say"], MAX_SHORT_CHARS))
     said = compared["B_in_short"].rstrip(".")
     if own["answer"].strip() == UNKNOWN:
@@ -138,6 +143,27 @@ def _decision(
         what = f"Your answer says: {said}. By the results: {own['answer'].rstrip('.')}."
         todo = "Look at the results again, do what is missing, and answer by them."
     return _sent_back(f"{what} {todo}", own["answer"], before)
+
+
+def _same_value(one: str, other: str) -> bool | None:
+    """Return whether two texts are the same value or list; None if code cannot say."""
+    ours, theirs = (spelled_out(fold(each)).rstrip(".") for each in (one, other))
+    lists = [{each.strip() for each in text.split(",")} for text in (ours, theirs)]
+    if ours == theirs or (len(lists[0]) > 1 and lists[0] == lists[1]):
+        return True
+    if min(map(len, lists)) > 1 and (lists[0] < lists[1] or lists[1] < lists[0]):
+        return False
+    lengths = {length_of(ours), length_of(theirs)}
+    if None not in lengths:
+        return len(lengths) == 1
+    # A number with a unit is none: 12 m is not 12 kg.
+    values = [
+        {key for key in keys_of(text) if key[0] != "number" or not re.search("[a-z%]", text)}
+        for text in (ours, theirs)
+    ]
+    if not {key[0] for key in values[0]} & {key[0] for key in values[1]}:
+        return None
+    return bool(values[0] & values[1])
 
 
 def _sent_back(instruction: str, why: str, before: Sequence[HumanDecision]) -> HumanDecision:
