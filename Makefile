@@ -5,8 +5,8 @@
 VENV   := .venv
 # The interpreter that .venv is built with; empty: the first that works. To change it: make clean.
 PYTHON ?=
-# pytest's workers: one more than the cores of a small machine, as many tests wait for a broker.
-JOBS   ?= 3
+# pytest's workers: two more than the cores of a small machine, as many tests wait for a broker.
+JOBS   ?= 4
 RUN    := $(VENV)/bin/python
 # What tests agents, runs, memories and models; the rest needs services or minutes.
 CORE   := $(wildcard tests/test_tree.py tests/test_public_names.py tests/test_a*.py tests/test_b[ru]*.py tests/test_[e-t]*.py tests/agents tests/extending tests/journal tests/memory tests/models tests/provenance tests/reasoning tests/spaces)
