@@ -27,6 +27,8 @@ from moothall.sqlite import SQLiteConnection, SQLiteFile, SQLitePool
 
 _ROOM_BYTES: Final = 2**20
 """So much more room is kept on the disk than the log takes."""
+_SMALL_LOG: Final = 2**19
+"""No room is kept for a smaller log: there is little to prune then."""
 _OPEN: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _FULL_BYTES: Final = 2**23
@@ -155,8 +157,9 @@ class JournalFile(SQLitePool[JournalError], Store):
     def _keep_room(self) -> None:
         """Keep so much of the disk that the log can be moved into the file: to prune a full one."""
         with suppress(OSError, JournalError):
-            needed = os.stat(f"{self._file.path}-wal").st_size + _ROOM_BYTES
-            if needed <= self._kept_room or not hasattr(os, "posix_fallocate"):
+            log = os.stat(f"{self._file.path}-wal").st_size
+            needed = log + _ROOM_BYTES
+            if log < _SMALL_LOG or needed <= self._kept_room or not hasattr(os, "posix_fallocate"):
                 return
             room = os.open(self._room, _OPEN | os.O_CREAT, 0o600)
             try:
