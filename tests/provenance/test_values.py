@@ -115,6 +115,13 @@ def test_values_are_compared_in_their_normal_form(text: str, value: Any) -> None
     assert kinds(value, text) == {"user"}
 
 
+@pytest.mark.parametrize(
+    "value", ("http://{}:6379/", "https://me:pw@{}", "gopher://{}", "https://{}/a")
+)
+def test_host_that_the_user_named_is_no_other_port_login_scheme_or_path(value: str) -> None:
+    assert kinds(value.format("shop.example"), "look at shop.example") == {"outside"}
+
+
 def _encodings(value: str, draw: random.Random) -> str:
     """Return the value as an attacker may spell it: encoded, turned, spaced, in other letters."""
     other = {"a": "а", "e": "е", "o": "о", "p": "р", "c": "с"}  # noqa: RUF001 - Cyrillic

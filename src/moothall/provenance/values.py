@@ -98,7 +98,7 @@ _PARTS: Final = re.compile("[,;\n]")
 _BREAKS: Final = re.compile("[;\n]")  # they also part commands, which are no list of values
 _NAMED: Final = re.compile("([^<>]*)<([^<>]+)>")
 _SPACED: Final = re.compile(r"[a-z]{0,4}[\d ./()+-]*\d[a-z\d ./()+-]*")
-_HOST: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/?#@\s]*@)?([^/?#\s:]+)(?::\d+)?/?$")
+_HOST: Final = re.compile(r"https?://([^/?#@\s]+)/?$")
 
 
 def fold(text: str) -> str:
