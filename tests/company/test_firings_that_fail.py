@@ -86,11 +86,18 @@ def fired(company: Company, schedule: str, outcome: str) -> float:
         ("talker", ", args: {content: 5}", "InvalidArguments", '"content"'),
         ("talker", ", args: {contents: Hello}", "InvalidArguments", '"contents"'),
         ("talker", "", "InvalidArguments", '"content"'),
+        ("talker", ", action: sya", "ActionNotFound", "sya"),
     ),
-    ids=["model fails", "wrong type", "misspelt", "missing"],
+    ids=["model fails", "wrong type", "misspelt", "missing", "no such action"],
 )
 def test_schedule_reply_that_fails_is_an_outcome_and_the_others_go_on(
-    folder: Path, make_company: MakeCompany, agent: str, more: str, outcome: str, said: str
+    folder: Path,
+    make_company: MakeCompany,
+    caplog: pytest.LogCaptureFixture,
+    agent: str,
+    more: str,
+    outcome: str,
+    said: str,
 ) -> None:
     (folder / "program.py").write_text(AGENTS)
     company = make_company(
@@ -112,6 +119,9 @@ schedules:
         assert company.health()["ready"]
 
     live(company, work)
+    warned = "schedule 'wrong': its firings will fail: " in caplog.text  # before the first one
+    assert warned is (outcome != "ActionError")
+    assert "schedule 'right'" not in caplog.text
     with Journal(folder / "runs.db") as journal:
         run = journal.runs(kind="Schedule", agent="wrong", state="error")[0]
         assert said in str(journal.entries(run.id)[-1].data)

@@ -18,7 +18,7 @@ from moothall.company.door import routes
 from moothall.company.kinds import agent_of, fault_of
 from moothall.company.metrics import Metrics
 from moothall.company.probe import LIVES_S, Probe, keep_watchdog, notify
-from moothall.company.scheduler import REPLY, Call, LeftOpen, Scheduler, ends_within
+from moothall.company.scheduler import REPLY, Call, LeftOpen, Scheduler, ends_within, warn_of_calls
 from moothall.company.settings import AgentSettings, Settings, read_settings
 from moothall.company.supervisor import Supervised, Supervisor
 from moothall.errors import (
@@ -241,6 +241,7 @@ class Company:
             self._start()
             await self._settled()
             self._refuse([*self._mistaken.values()])
+            warn_of_calls(self._calls.values(), self._agents)
             if self._server is not None:
                 self._server.start()
             self._task(keep_watchdog(self._probe))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -23,9 +23,10 @@ from moothall.errors import (
 from moothall.journal.find import CUT_OFF
 from moothall.jsonvalue import as_json
 from moothall.reasoning.record import recorded
-from moothall.text import error_text, log_failure
+from moothall.text import error_text, log_failure, nearest
 
 if TYPE_CHECKING:
+    from moothall.agent import Agent
     from moothall.journal import Journal
     from moothall.reasoning.step import Step
 
@@ -70,6 +71,26 @@ class Call:
     def args_at(self, at: datetime) -> dict[str, Any]:
         """Return the arguments of a firing."""
         return {**self.args, **({} if self.time_as is None else {self.time_as: stamp(at)})}
+
+
+def warn_of_calls(calls: Iterable[Call], agents: Mapping[str, Agent]) -> None:
+    """Log which schedules call what their agents do not offer, or with other arguments.
+
+    Each such firing fails; but the first may be hours away.
+    """
+    for call in calls:
+        if (agent := agents.get(call.to)) is None:
+            continue
+        where = f"{call.to}.{call.action}"
+        if (offer := agent.offers.get(call.action)) is None:
+            wrong = f"{call.to!r} has no action {call.action!r}{nearest(call.action, agent.offers)}"
+        else:
+            try:
+                offer.check(call.args_at(datetime.now(UTC)), where)
+                continue
+            except MoothallError as error:
+                wrong = error_text(error)
+        logger.warning("schedule %r: its firings will fail: %s", call.name, wrong)
 
 
 def paused_id(name: str) -> str:
