@@ -163,8 +163,7 @@ class Delivery:
 
 def _read_by(sender: Any, replies: tuple[Any, ...]) -> tuple[str, ...]:
     """Return the outside sources that whoever sends a message has read: a handler, or a reply."""
-    open_ones = [each.request for each in replies if each.open]
-    if open_ones:
+    if open_ones := [each.request for each in replies if each.open]:
         texts = getattr(getattr(open_ones[-1], "state", None), "texts", None)
         return () if texts is None else tuple(texts.sources)
     return () if sender is None else (*sender.outside, *sender.read)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moothall.arguments import check_boolean, check_integer
 from moothall.errors import ConfigError
-from moothall.message import BROADCAST, is_group
+from moothall.message import BROADCAST
 
 _VARIABLES = {
     "hostname": "AMQP_HOST",
@@ -220,11 +220,9 @@ class Names:
         self.dead: str = f"{exchange}.dead"
         self.dead_letters: str = f"{exchange}.dead-letters"
 
-    def key_to(self, to: str) -> str:
-        """Return the routing key of a message to an agent, a group or everyone."""
-        if to == BROADCAST:
-            return self.everyone
-        return self.key("group", to[1:]) if is_group(to) else self.key("agent", to)
+    def key_to_several(self, to: str) -> str:
+        """Return the routing key of a message to a group or to everyone."""
+        return self.everyone if to == BROADCAST else self.key("group", to[1:])
 
     @staticmethod
     @lru_cache(maxsize=10_000)

@@ -169,15 +169,15 @@ class AMQPRouter(Router):
             else:
                 handling.unconfirmed += 1
         told = wire.SEND if kind == SEND else wire.ANSWER
-        to = envelope.to if is_one(envelope.to) else ""
+        to, names = (envelope.to if is_one(envelope.to) else ""), self.broker.names
         message = Outbound(
             self.broker.new_key(),
             told,
-            self.broker.names.key_to(envelope.to),
+            names.key("agent", to) if to else names.key_to_several(envelope.to),
             wire.written(envelope),
             to=to,
             mandatory=bool(to),
-            headers=wire.headers(told, envelope, Delivery(envelope, kind)),
+            headers=wire.headers(told, envelope),
             about=(handling, envelope) if kind == SEND else None,
         )
         if delay:

@@ -167,9 +167,10 @@ class Receiver:
         delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)
         delivery.tag = tag
-        # What the inbox takes over before it starts, the broker delivers again only if it has not.
-        taken_over = self.recorder.keeps(mailbox, mailbox.offers.get(inbound.envelope.name))
-        delivery.is_counted = not taken_over and self._starts.counts(mailbox, tag)
+        if tag is not None and self.broker.consumer.is_redelivered(tag):
+            # What the inbox takes over before it starts comes again only if it has not started.
+            taken_over = self.recorder.keeps(mailbox, mailbox.offers.get(inbound.envelope.name))
+            delivery.is_counted = not taken_over and self._starts.counts(mailbox, tag)
         delivery.raw = inbound.raw
         delivery.reply_to = inbound.reply_to or ""
         self.recorder.known[delivery.ident] = delivery

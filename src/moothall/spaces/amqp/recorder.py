@@ -81,10 +81,11 @@ class Recorder:
         """Record that a message starts; return False if that cannot be written now."""
         if delivery.begun:
             return True
-        if not self.starts.may_start(delivery):
+        if delivery.is_counted and delivery.under is None:  # else a handler here waits for it
+            self.starts.count(delivery)
             return False
         acknowledged = delivery.tag is None
-        keeps = self.keeps(delivery.mailbox, offer)
+        keeps = delivery.mailbox.shared and self.keeps(delivery.mailbox, offer)
         try:
             if offer.action.detached and not keeps:
                 self._accept(delivery)

@@ -41,12 +41,10 @@ class Starts:
     # By agent: the number of the channel, and how many redelivered messages came on it.
     _redelivered: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def counts(self, mailbox: Mailbox, tag: Tag | None) -> bool:
-        """Return whether the start of a message is counted: a process may have died of it."""
-        if self.deliveries is None or tag is None or not self.broker.consumer.is_redelivered(tag):
-            return False
-        if mailbox.shared:
-            return True
+    def counts(self, mailbox: Mailbox, tag: Tag) -> bool:
+        """Return whether the start of a message that came again is counted."""
+        if self.deliveries is None or mailbox.shared:
+            return self.deliveries is not None
         # What ran there was the first in its queue, so it is among the first that come again.
         channel, came = self._redelivered.get(mailbox.id, (0, 0))
         came = came + 1 if channel == tag[0] else 1
@@ -54,16 +52,13 @@ class Starts:
         places: int = mailbox.places
         return came <= places
 
-    def may_start(self, delivery: Any) -> bool:
-        """Return whether a message may start; else it waits until its start is counted."""
-        if not delivery.is_counted or delivery.under is not None:  # a handler here waits for it
-            return True
+    def count(self, delivery: Any) -> None:
+        """Count the start of a message, which waits until that is done."""
         delivery.is_counted = False
         delivery.counted_in = self.broker.names.queue("starts", " ".join(delivery.ident))
         mailbox = delivery.mailbox
         mailbox.put_back(delivery)
         self.broker.thread.spawn(self._count(delivery, mailbox.pause()))
-        return False
 
     async def _count(self, delivery: Any, resume: Callable[[], None]) -> None:
         assert self.deliveries is not None

@@ -140,7 +140,7 @@ class Consumer:
                 found.deliver((number, tag), properties, body)
             except Exception:  # it would end the connection of all agents
                 logger.exception("a defect in moothall: a message could not be taken")
-            if found.sized:
+            if found.sized and (self._bytes > self.most_bytes or found.window < found.prefetch):
                 self._regulate(found)
 
         def start(channel: Channel, done: Callable[[Any], None]) -> None:
