@@ -11,20 +11,20 @@ from moothall.spaces.mailbox import Mailbox
 
 K = TypeVar("K", bound=Hashable)
 
-Made = dict[Delivery, list[Delivery]]
+ByHandler = dict[Delivery, list[Delivery]]
 """By handler, the requests that it has made and that have not ended."""
 
 
 class Waits(NamedTuple):
     """Who waits for whom in a process."""
 
-    requests: Made  # those that a handler awaits
-    behind: Made  # by request that has not started, the handlers of which one must end first
+    requests: ByHandler  # those that a handler awaits
+    behind: ByHandler  # by request that has not started, the handlers of which one must end first
 
 
-def made_here(mailboxes: Iterable[Mailbox]) -> Made:
+def requests_here(mailboxes: Iterable[Mailbox]) -> ByHandler:
     """Return what handlers of a space in one process have requested."""
-    made: Made = {}
+    made: ByHandler = {}
     for mailbox in mailboxes:
         for each in (*mailbox.queued(), *mailbox.active):
             if each.kind == REQUEST:
@@ -32,7 +32,7 @@ def made_here(mailboxes: Iterable[Mailbox]) -> Made:
     return made
 
 
-def note_request(made: Made, handler: Delivery | None, request: Delivery) -> None:
+def note_request(made: ByHandler, handler: Delivery | None, request: Delivery) -> None:
     """Add a request to those of the handler that has made it."""
     if handler is None or request.answered:
         return
@@ -42,7 +42,7 @@ def note_request(made: Made, handler: Delivery | None, request: Delivery) -> Non
         note_request(made, handler.parent, handler)
 
 
-def waits(mailboxes: Iterable[Mailbox], made: Made) -> Waits:
+def waits(mailboxes: Iterable[Mailbox], made: ByHandler) -> Waits:
     """Return who waits for whom."""
     behind = {
         each: mailbox.in_the_way(each)

@@ -17,7 +17,7 @@ from moothall.errors import (
     SpaceClosed,
 )
 from moothall.message import Envelope
-from moothall.spaces.deadlock import Waits, deadlocks, made_here, waits
+from moothall.spaces.deadlock import Waits, deadlocks, requests_here, waits
 from moothall.spaces.delivery import (
     ANSWER,
     ASKING,
@@ -287,7 +287,7 @@ class Outcomes:
 
     def _waits(self) -> Waits:
         mailboxes = list(self.mailboxes.values())
-        return waits(mailboxes, made_here(mailboxes))
+        return waits(mailboxes, requests_here(mailboxes))
 
     def _expired(self, delivery: Delivery) -> None:
         self.abort(delivery, RequestTimeout(f'no answer from "{delivery}" in {delivery.timeout} s'))

@@ -169,7 +169,8 @@ class Receiver:
         delivery.tag = tag
         if tag is not None and self.broker.consumer.is_redelivered(tag):
             # What the inbox takes over before it starts comes again only if it has not started.
-            taken_over = self.recorder.keeps(mailbox, mailbox.offers.get(inbound.envelope.name))
+            offer = mailbox.offers.get(inbound.envelope.name)
+            taken_over = self.recorder.takes_over(mailbox, offer)
             delivery.is_counted = not taken_over and self._starts.counts(mailbox, tag)
         delivery.raw = inbound.raw
         delivery.reply_to = inbound.reply_to or ""

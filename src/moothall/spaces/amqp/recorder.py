@@ -85,18 +85,18 @@ class Recorder:
             self.starts.count(delivery)
             return False
         acknowledged = delivery.tag is None
-        keeps = delivery.mailbox.shared and self.keeps(delivery.mailbox, offer)
+        takes_over = delivery.mailbox.shared and self.takes_over(delivery.mailbox, offer)
         try:
-            if offer.action.detached and not keeps:
+            if offer.action.detached and not takes_over:
                 self._accept(delivery)
             self.inbox.start((delivery.ident,))
-            if keeps:
+            if takes_over:
                 # After the start: between the two, the broker still has it for another process.
                 self._accept(delivery)
         except InboxError as error:
             self._put_off(delivery, error)
             return False
-        if keeps and not acknowledged and delivery.under is None:
+        if takes_over and not acknowledged and delivery.under is None:
             mailbox: Any = delivery.mailbox
             mailbox.put_back(delivery)
             self.broker.thread.spawn(self._start_acknowledged(delivery, mailbox.pause()))
@@ -107,7 +107,7 @@ class Recorder:
             self._send_recorded()
         return True
 
-    def keeps(self, mailbox: Any, offer: Offer | None) -> bool:
+    def takes_over(self, mailbox: Any, offer: Offer | None) -> bool:
         """Return whether the inbox takes a message over from the broker before it starts.
 
         Else the broker would give it to another process of a shared agent after this one's death.

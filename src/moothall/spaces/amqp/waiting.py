@@ -9,7 +9,7 @@ from typing import Any
 
 from moothall.spaces.amqp.recorder import Ident, InFlight
 from moothall.spaces.amqp.requests import OpenRequests
-from moothall.spaces.deadlock import Made, Waits, cycle, described, note_request, stuck, waits
+from moothall.spaces.deadlock import ByHandler, Waits, cycle, described, note_request, stuck, waits
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
 
@@ -29,7 +29,7 @@ class Waiting:
 
     def now(self) -> Waits:
         """Return who waits for whom in this process."""
-        made: Made = {}
+        made: ByHandler = {}
         for request in self.requests.deliveries():
             received = self.known.get((request.key, request.envelope.to))
             note_request(made, request.parent, received or request)
@@ -121,7 +121,7 @@ def _way_elsewhere(request: Delivery) -> Iterable[Delivery] | None:
     return () if isinstance(request, InFlight) else None
 
 
-def _named(made: Made) -> dict[str, list[str]]:
+def _named(made: ByHandler) -> dict[str, list[str]]:
     return {_name(each): [_name(other) for other in others] for each, others in made.items()}
 
 
