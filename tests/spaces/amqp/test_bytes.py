@@ -70,6 +70,7 @@ def test_amqp_prefetch_is_how_many_messages_a_process_takes_ahead(
     me = make_space().add(Recorder("me"))
     for n in range(20):
         me.send(message("reader", "take", n=n))
+    until(lambda: space.statistics()["agents"]["reader"]["waiting"] == 4)
     until(lambda: waiting("reader") == 15)
     assert space.statistics()["agents"]["reader"]["waiting"] == 4
     reader.may_begin.set()
