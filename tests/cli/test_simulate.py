@@ -29,6 +29,8 @@ from moothall.cli.main import main
 from moothall.society import compare, read_people
 from pseudo_terminal import Terminal
 
+IMPORTS = ("matplotlib.figure", "scipy.sparse.csgraph")
+"""What nearly all of these commands take long to import."""
 TOWN = ("--citizens", "30", "--step", "6h", "--seed", "3")
 DAYS = ("--citizens", "10", "--days", "6")
 
@@ -36,7 +38,7 @@ DAYS = ("--citizens", "10", "--days", "6")
 def moothall(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """A command as a script runs it."""
     given = {**os.environ, "MOOTHALL_JOURNAL": "", **environment}
-    return command(*args, options=("-W", "error"), cwd=cwd, env=given)
+    return command(*args, options=("-W", "error"), imports=IMPORTS, cwd=cwd, env=given)
 
 
 def simulate(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
