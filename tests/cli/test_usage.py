@@ -115,8 +115,11 @@ def test_in_a_folder_that_was_removed_it_says_so(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_named_in_words() -> None:
     program = (sys.executable, "-m", "moothall", "--help")
+    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     with open("/dev/full", "w") as full:
-        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, timeout=50)
+        done = subprocess.run(
+            program, stdout=full, stderr=subprocess.PIPE, text=True, timeout=50, env=buffered
+        )
     assert (done.returncode, done.stderr) == (1, "moothall: No space left on device\n")
 
 

@@ -228,6 +228,10 @@ def _status(args: Sequence[str] | None) -> int:
         except FileNotFoundError:
             told = "the current folder was removed: change to another one"
         print(f"moothall: {told}", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:  # the interpreter would try again as it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code_of(error)
     return status if isinstance(status, int) else DONE
 
