@@ -59,6 +59,8 @@ class Fault(Exception):
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
         self.reason = reason
+        self.code: int
+        self.status: int
         self.code, self.status, self._name = _FAULTS[reason]
 
     def to_json(self) -> dict[str, Any]:

@@ -288,10 +288,10 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 json_data_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, for programs."
 )
-model_option = partial(
+model_option: Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]] = partial(
     click.option, "--model", metavar="MODEL", type=Given(), shell_complete=models
 )
-root_option = partial(
+root_option: Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]] = partial(
     click.option,
     "--root",
     metavar="DIR",

@@ -103,7 +103,8 @@ class AnswerStream(AnswerReader):
                 self._came |= _REASONING
         self._choices |= bool(choice["delta"] or choice["message"] or reason)
         if reason and reason != "null":
-            self._reason, self.whole = reason, True
+            self._reason = reason
+            self.whole = True
         content = delta.get("content")
         if len(delta) > 1 or not isinstance(content, str):
             self._keep(delta)

@@ -69,7 +69,7 @@ class Workbench:
     def __init__(self, agent: Owner, progress: Progress) -> None:
         self.agent = agent
         self.run_id: str | None = None
-        self.running = False
+        self.running: bool = False
         self.is_cut = False  # whether the plan had more tasks than the budget has actions
         self.request: ReplyRequest
         self.record: Record[Progress] = NULL_RECORD  # of the run that is under way
@@ -95,7 +95,8 @@ class Workbench:
 
     def end_run(self) -> None:
         """Note that no run is under way."""
-        self.running, self.record = False, NULL_RECORD
+        self.running = False
+        self.record = NULL_RECORD
 
     def begin(self, step: str) -> None:
         """Note that a step begins."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
@@ -20,7 +20,7 @@ from moothall.text import escaped, escaped_json
 _SHOWN: Final = 12
 """So many characters of a hash are shown in a list; as few as tell it apart name it."""
 
-as_option = click.option(
+as_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--as", "name", metavar="NAME", help="Who answers; by default the user of this system."
 )
 

@@ -81,7 +81,8 @@ class MessageStream(AnswerReader):
             raise wrong_field(where, "content", content, "a list")
         add_meta(self._meta, answer)
         self._count(answer.get("usage"))
-        self._reason, self.whole = answer.get("stop_reason"), True
+        self._reason = answer.get("stop_reason")
+        self.whole = True
         for index, block in enumerate(content):
             yield from self._begin(index, self._object(block, where, f"content[{index}]"))
 

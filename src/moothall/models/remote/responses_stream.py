@@ -64,7 +64,8 @@ class ResponseStream(AnswerReader):
     def _finish(self, response: dict[str, Any], where: str) -> None:
         if response.get("error") or response.get("status") == "failed":
             raise failed({"error": response.get("error") or "the response failed"}, self._name)
-        self._response, self.whole = response, True
+        self._response = response
+        self.whole = True
         # Some servers repeat no items at the end of a stream.
         if output := listed(response.get("output")):
             items = (self._object(each, where, f"output[{n}]") for n, each in enumerate(output))

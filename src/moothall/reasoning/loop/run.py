@@ -61,7 +61,7 @@ from moothall.reasoning.loop.room import LongResults, fit, left_out
 from moothall.reasoning.loop.showing import Showing, ask
 from moothall.reasoning.loop.steering import Steering
 from moothall.reasoning.loop.steps import ModelStep
-from moothall.reasoning.record import Past
+from moothall.reasoning.record import Past, Record
 from moothall.reasoning.record import Step as RecordedStep
 from moothall.reasoning.reply import Reply, Step, Stop
 from moothall.reasoning.reply_request import ReplyRequest
@@ -105,9 +105,9 @@ class Run:
             self.model = budgeted(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
         self.state: LoopState = LoopState(allowed=request.allowed, joined=[*self.thread.joined])
-        record = self.record = request.recorded
+        self.record: Record[Any] | None = request.recorded
         self.showing: Showing = Showing(agent, request, memory, self.budget)
-        self.long: LongResults = LongResults(agent, request, memory, record)
+        self.long: LongResults = LongResults(agent, request, memory, self.record)
         self._remembered = self._saved = 0  # how many messages are in the memory, and recorded
         self._ids: set[str] = set()  # of the calls
         self._steering = Steering()
