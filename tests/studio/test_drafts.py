@@ -79,10 +79,10 @@ def test_drafts_of_forms_and_lines_outlive_a_reload_until_they_are_sent(
 def test_drafts_on_a_card_outlive_the_program(
     studio: Studio, browser: Browser, tmp_path: Path
 ) -> None:
-    """The run is resumed, and its new card has what was written on the one that went."""
+    """The run waits in its journal, and its new card has what was written on the one that went."""
     folder = tmp_path / "folder"
     folder.mkdir()
-    with OpenAIServer("It is done.") as server:
+    with OpenAIServer(text("It is done.")) as server:
         page = browser.new_page()  # its socket may be refused
         page.goto(f"{studio.url}act?token={TOKEN}")
         form = page.locator("#act-new")
@@ -98,7 +98,7 @@ def test_drafts_on_a_card_outlive_the_program(
         studio.launch(
             port, journal=tmp_path / "runs.db", token=TOKEN, prevent_thread_lock=True, quiet=True
         )
-        page.get_by_role("button", name="Resume").click()
+        expect(page.get_by_text("not connected")).to_be_hidden()
         expect(page.get_by_label("Instruction")).to_have_value("Look once more")
         page.get_by_role("button", name="Continue with instruction").click()
         card = page.get_by_role("article", name="decision")

@@ -11,18 +11,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from moothall import (
     Call,
+    DualActAgent,
     Journal,
     ModelReply,
+    Person,
     ReActAgent,
     RefuseAll,
     ScriptedModel,
     Usage,
+    Waiting,
     action,
 )
 from moothall.action import ACCESS_REQUESTED
@@ -261,7 +264,7 @@ def test_a_permission_for_a_whole_run_is_for_its_action_alone() -> None:
     aside(story())
 
 
-def test_a_card_takes_a_decision_and_nothing_else() -> None:
+def test_a_card_takes_a_decision_and_nothing_else(tmp_path: Path) -> None:
     """Any page may give it, in words; who comes late is told so."""
     feed = Feed()
     cards = Cards(feed)
@@ -274,24 +277,30 @@ def test_a_card_takes_a_decision_and_nothing_else() -> None:
         ({"choice": "accept", "reasoning": 3}, 'argument "reasoning" must be'),
     )
 
-    async def answered(answer: dict[str, Any]) -> Any:
-        asking = asyncio.create_task(cards.ask("decision", {"run": "r"}))
-        await asyncio.sleep(0)
+    async def decided(journal: Journal, run: str, answer: dict[str, Any]) -> HumanDecision:
+        clerk = ReActAgent("clerk", ScriptedModel(["Ten.", "Two."]))
+        about: dict[str, Any] = {"journal": journal, "approver": Waiting()}
+        agent = DualActAgent(human=Person("you"), reactive=clerk, first="reactive", **about)
+        await agent.reply("How many?", run_id=run)
+        cards.look(journal, "you")
         (card,) = cards.to_json()
-        assert (card["kind"], card["run"]) == ("decision", "r")
+        assert (card["kind"], card["run"], card["round"]) == ("decision", run, 1)
         for each, words in wrong:
             with pytest.raises(ConfigError, match=re.escape(words)):
                 cards.decide(card["number"], each)
         cards.decide(card["number"], answer)
         with pytest.raises(CardGone, match="is not open: it was answered, or what asked"):
             cards.decide(card["number"], answer)
-        return await asking
+        (resumed,) = await agent.resume_decided()
+        journal.delete(run)
+        return cast(Any, resumed.reply).decisions[0]
 
-    accepted = aside(answered({"choice": "accept", **given}))
+    with Journal(tmp_path / "runs.db") as journal:
+        accepted = aside(decided(journal, "1", {"choice": "accept", **given}))
+        continued = aside(decided(journal, "2", {"choice": "continue", "instruction": "Look."}))
+        redirected = aside(decided(journal, "3", {"choice": "redirect", **given}))
     assert accepted == HumanDecision(DecisionAction.TERMINATE, "", "so")
-    continued = aside(answered({"choice": "continue", "instruction": "Look."}))
     assert continued == HumanDecision(DecisionAction.CONTINUE, "Look.", "continued by a person")
-    redirected = aside(answered({"choice": "redirect", **given}))
     assert redirected == HumanDecision(DecisionAction.REDIRECT, "Look.", "so")
     told = aside(frames(feed, 0, 2))[1]["events"]
     assert [each[1] for each in told] == ["card", "card_gone"] * 3

@@ -82,7 +82,8 @@ class Hub:
         self._journal = as_journal(journal, "the studio")
 
     def _close_journal(self) -> None:
-        """Drop the journal; close it unless it was given as a `Journal`."""
+        """Drop the journal and its cards; close it unless it was given as a `Journal`."""
+        self.cards.leave()
         if self._journal is not None and self._is_ours:
             self._journal.close()
         self._journal = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,13 +185,16 @@ class World:
         number = self._open.get(kind, 0)
         if number in {each["number"] for each in cards.to_json()}:
             return number
+        if kind == "decision":  # of a run, which waits in its journal
+            self.port.studio.jobs.start(replace(self.order("Do it"), review="me"))
+            self._open[kind] = self.told.until("card", kind=kind)["number"]
+            return self._open[kind]
         desk = PlanDesk(cards, self.done)
         desk.tools = Researcher("r", None, ["x"], tools()).tools
         plan = ProposedPlan(["x"], [ResearchTask("search", {"query": "x"}, "so")])
         asks: dict[str, Callable[[], Any]] = {
             "approval": lambda: cards.approve(_PERMITTED),
             "question": lambda: cards.answer(Question("Clerk", "How many?")),
-            "decision": lambda: cards.ask("decision", {"agent": "H", "run": None}),
             "plan": lambda: desk.review(plan),
         }
         self._open[kind], _ = self.asker.put_up(asks[kind]())

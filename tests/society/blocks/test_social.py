@@ -213,4 +213,4 @@ def test_a_message_that_repeats_a_line_of_the_talk_is_asked_for_again() -> None:
     live(agent, others=("2",))
     assert agent.status["talks"]["2"][-1][2] == "I am well."
     told = model.received[1][-1]["content"]
-    assert 'Your answer repeats "I am going to work at the hospital" in "content"' in told
+    assert f'Your answer repeats "{line}" in "content"' in told

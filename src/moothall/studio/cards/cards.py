@@ -183,6 +183,15 @@ class Cards:
                 self._show(self._stored(each, journal, by))
         self._looked = now
 
+    def leave(self) -> None:
+        """Take away what runs of the journal wait for: it is closed."""
+        self._looked = None
+        with self._guard:
+            stored = [card.number for card in self._open.values() if card.wait]
+        for number in stored:
+            with suppress(CardGone):
+                self._close(number, "withdrawn")
+
     def _stored(self, wait: Wait, journal: Journal, by: str) -> Card:
         """Return the card of what a run waits for in the journal."""
         agent = wait.path.rpartition("/")[2] or wait.agent  # a member of a group asks in its part
