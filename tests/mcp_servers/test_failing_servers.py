@@ -154,6 +154,16 @@ def test_mcp_close_ends_a_server_that_does_not_heed_it(server: Make, tmp_path: P
     assert ends(int(log.read_text().split()[1]))
 
 
+def test_mcp_start_that_is_given_up_leaves_no_process(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = ["/bin/sh", "-c", f"echo $$ > {log}; exec sleep 1000"]
+    with MCPAgent("odd", command, timeout_s=1e-6) as odd:
+        with pytest.raises(MCPServerError, match="did not answer in time"):
+            _ = odd.offers
+        odd.close()
+    assert ends(int(log.read_text()))
+
+
 def test_mcp_calls_that_wait_end_when_the_agent_is_closed(server: Make) -> None:
     odd = server()
 

@@ -198,20 +198,21 @@ class ServerProcess:
 
     async def stop(self) -> None:
         """End the process, with its group; return when it has ended and nothing is left of it."""
-        if self._closed:  # one that ends does that, too
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_ENDS_S):
-                    await asyncio.shield(self._exited)
-            if not self._exited.done():
-                self.fault = self.fault or f"it has closed its {self._closed}"
+        import anyio
+
+        with anyio.CancelScope(shield=True):  # who stops it may be cancelled
+            await self._end()
+
+    async def _end(self) -> None:
+        """Ask the process to end, make it, and close what belongs to it."""
+        if self._closed and not await self._ends(_ENDS_S):  # one that ends does that, too
+            self.fault = self.fault or f"it has closed its {self._closed}"
         if self._writer is not None:
             self._writer.close()
         for number in (0, signal.SIGTERM, signal.SIGKILL):
             if number:
                 self._signal(number)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_GRACE_S):
-                    await asyncio.shield(self._exited)
+            if await self._ends(_GRACE_S):
                 break
         for pipe in self._pipes:
             pipe.close()
@@ -221,6 +222,12 @@ class ServerProcess:
             self._watch.kill()
             self._watch.communicate()
         await asyncio.sleep(0)  # the pipes close in the loop's next turn
+
+    async def _ends(self, seconds: float) -> bool:
+        """Wait for the process's end; return whether it has come."""
+        # In Python 3.11.2, `asyncio.timeout` in a cancelled task ends as CancelledError.
+        await asyncio.wait((self._exited,), timeout=seconds)
+        return self._exited.done()
 
     def reason(self) -> str:
         """Return why it sends nothing any more, with its last words; call it after `stop`."""
@@ -277,7 +284,6 @@ async def over_process(process: ServerProcess) -> AsyncIterator[tuple[Any, Any]]
             yield received, sent
             group.cancel_scope.cancel()
     finally:
-        with anyio.CancelScope(shield=True):
-            await process.stop()
+        await process.stop()
         for stream in (into, received, sent, source):
             stream.close()
