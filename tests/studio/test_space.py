@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 from benchmarks.broker import Broker
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from moothall import (
     ACCESS_REQUESTED,
@@ -124,6 +124,28 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
     height = (folded.bounding_box() or {})["height"]
     folded.get_by_role("button", name="Show all of it").click()
     assert (folded.bounding_box() or {})["height"] > 2 * height
+
+
+def test_a_line_is_looked_back_at_before_it_is_known_to_be_sent(
+    space: NativeSpace, page: Page
+) -> None:
+    """It is recalled at once, also if it is not sent and another was written meanwhile."""
+    line = page.get_by_role("textbox", name="Message or slash line")
+    write(page, "Hello")
+    expect(page.get_by_role("log")).to_contain_text("You said Hello")
+    held: list[Route] = []
+    page.route("**/studio/space/line", lambda route: held.append(route))
+    with page.expect_request("**/studio/space/line"):
+        write(page, "Lost")
+    for key, found in (("ArrowUp", "Lost"), ("ArrowUp", "Hello"), ("ArrowDown", "Lost")):
+        line.press(key)
+        expect(line).to_have_value(found)
+    line.fill("Other")
+    held[0].abort()
+    expect(page.locator(".s-fault")).to_be_visible()
+    expect(line).to_have_value("Other")
+    line.press("ArrowUp")
+    expect(line).to_have_value("Lost")
 
 
 def test_space_tab_shows_an_agents_class_model_cost_and_help(

@@ -278,10 +278,13 @@ export function mount(root) {
     const text = line.value;
     if (!text.trim()) return;
     hide();
+    lines.push(text); // at once: it is looked back at, and its answers may come, before it is known to be sent
+    place = lines.length;
     try {
       const { notice } = await sent(line, () => call("space/line", { line: text }));
       if (notice) toast(notice);
     } catch (error) {
+      place = line.value === text ? lines.lastIndexOf(text) : lines.length; // it is in the line again, or one step back
       fault.hidden = false;
       fault.textContent = error.message;
       if (error.column) line.setSelectionRange(error.column - 1, error.column);
@@ -291,8 +294,6 @@ export function mount(root) {
     }
     fault.hidden = true;
     line.removeAttribute("aria-invalid");
-    lines.push(text);
-    place = lines.length;
     grow();
     line.focus();
     toEnd();
