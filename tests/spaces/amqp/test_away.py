@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,15 @@ from benchmarks.proxy import Proxy
 from commands import Command
 from conformance.conftest import Log, Recorder, message
 from conformance.gate import Holder
-from moothall import Agent, AgentNotFound, AMQPOptions, MailboxFull, RequestTimeout, action
+from moothall import (
+    Agent,
+    AgentNotFound,
+    AgentStopped,
+    AMQPOptions,
+    MailboxFull,
+    RequestTimeout,
+    action,
+)
 from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes, Worker
 
@@ -279,6 +288,32 @@ def test_amqp_answer_to_a_full_mailbox_is_logged_and_delays_no_other(
     assert make_space().add(Agent("o")).ask("there", "note", name="c").result(WAIT_S) == "c"
     me = make_space().add(Recorder("me"))
     assert me.told(1) == [("response", {"data": "a", "original_message_id": "a"})]
+
+
+def test_amqp_request_finds_an_agent_that_others_asked_for_before_it_came(
+    make_space: MakeSpace,
+) -> None:
+    space, stop = make_space(), threading.Event()
+    me = space.add(Agent("me"))
+
+    def ask(other: Agent) -> None:
+        while not stop.is_set():
+            with suppress(AgentNotFound, AgentStopped):
+                other.ask("there", "help").result(timeout=WAIT_S)
+
+    agents = [space.add(Agent(f"other {i}")) for i in range(3)]
+    others = [threading.Thread(target=ask, args=(agent,)) for agent in agents]
+    for each in others:
+        each.start()
+    try:
+        for _ in range(10):
+            agent = space.add(Agent("there"))
+            assert me.ask("there", "help").result(timeout=WAIT_S) == {}
+            space.remove(agent)
+    finally:
+        stop.set()
+        for each in others:
+            each.join(WAIT_S)
 
 
 def test_amqp_answer_is_queued_for_an_absent_sender(make_space: MakeSpace) -> None:

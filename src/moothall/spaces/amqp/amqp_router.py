@@ -225,7 +225,7 @@ class AMQPRouter(Router):
         if outcome == REFUSED and self.presence.hold_refused(message):
             return
         if kind == wire.ANSWER and outcome in (REFUSED, NO_ROOM):
-            self._unanswered(message, outcome)
+            self._unanswered(message, REFUSED)
         elif outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
             self._answer_too_large(message)
         elif message.exchange == self.broker.names.dead and outcome == RETURNED:

@@ -137,8 +137,11 @@ class Presence:
         publisher, queues, held = self.broker.publisher, self.queues, self.broker.publisher.held
         there = True
         try:
-            while not (await queues.state("agent", to)).in_use:
-                if to not in self.here and not await queues.is_served(to):
+            while True:
+                sent = publisher.sent(to)  # later ones may be for an agent that is added meanwhile
+                if (await queues.state("agent", to)).in_use:
+                    break
+                if to not in self.here and not await queues.is_claimed(to):
                     there = any(each.kind == wire.REQUEST and each.about.wait for each in held(to))
                     if there:
                         await queues.declare(to)
@@ -153,7 +156,7 @@ class Presence:
             logger.error("%s", error)
             await asyncio.sleep(_AGAIN_S)
         for message in publisher.take_held(to):
-            if there:
+            if there or message.key not in sent:
                 publisher.publish(message)
             else:
                 self.settled(message, UNROUTABLE)
@@ -178,6 +181,7 @@ class Presence:
     async def _publish_again(self, to: str) -> None:
         publisher, found = self.broker.publisher, None
         await asyncio.sleep(_LOOK_S)
+        sent = publisher.sent(to)  # later ones may find room, or their receiver
         with suppress(LinkLost, AMQPError):  # the next connection publishes them
             found = await self.queues.state("agent", to)
             # Messages published before this may still be refused, and come before the others.
@@ -190,7 +194,7 @@ class Presence:
                 ends = found is not None and not found.in_use
             else:  # without a leader, the broker knows of no messages
                 ends = full or bool(found and found.messages and message.refused > _TRIES)
-            if ends:
+            if ends and message.key in sent:
                 self.settled(message, NO_ROOM)
             else:
                 publisher.publish(message)

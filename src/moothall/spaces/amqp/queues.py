@@ -155,12 +155,13 @@ class Queues:
 
     async def is_served(self, id: str) -> bool:
         """Return whether some process has an agent of that id, or waits to take the id over."""
-        return (
-            (await self.state("agent", id)).in_use
-            # It has no queue yet. The claim of a shared agent outlives its processes.
-            or (await self.state("claim", id)).in_use
-            or (await self.state("standby", id)).exists
-        )
+        return (await self.state("agent", id)).in_use or await self.is_claimed(id)
+
+    async def is_claimed(self, id: str) -> bool:
+        """Return whether some other process has that id, even without a queue, or waits for it."""
+        # The claim of a shared agent outlives its processes.
+        claimed = (await self.state("claim", id)).in_use
+        return claimed or (await self.state("standby", id)).exists
 
     async def stand_by(self, id: str) -> bool:
         """Have requests to an id wait while no process has it, since this one takes it over.

@@ -165,6 +165,10 @@ class Publisher:
         returned, behind = self._held.get(id, ({}, {}))
         return [message for message in (returned | behind).values() if not message.ended]
 
+    def sent(self, id: str) -> set[str]:
+        """Return the keys of the messages to an agent so far that are not in its queue."""
+        return {message.key for message in (*self.held(id), *self.in_flight(id))}
+
     def take_held(self, id: str) -> list[Outbound]:
         """Return the messages held for an agent, and hold no more for it."""
         messages = self.held(id)
