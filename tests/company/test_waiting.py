@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import sys
 import urllib.error
 import urllib.request
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from company.conftest import MakeCompany, live, until, value
-from moothall import Agent, Journal
+from company.served import Served
+from moothall import (
+    ACCESS_REQUESTED,
+    Action,
+    Agent,
+    Journal,
+    ReActAgent,
+    ScriptedModel,
+    Waiting,
+)
 from moothall.errors import ActionError, ConfigError
 
 AGENTS = """
@@ -68,6 +80,78 @@ def test_a_message_parks_and_goes_on_once_another_process_has_permitted(
             await until(lambda: office.run(wait.run).state == "done")
 
     live(company, work)
+
+
+TELLS = """
+import os
+import threading
+
+from moothall import Agent
+
+
+def clerk(id):
+    return Agent(id)
+
+
+def tell(wait):
+    with open("told", "a") as file:
+        file.write(f"{wait.run} {os.getpid()}\\n")
+    if os.path.exists("hangs"):
+        threading.Event().wait()
+"""
+
+
+def park(folder: Path, *runs: str) -> None:
+    """Have runs of another program wait in the folder's journal."""
+    action = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+    with Journal(folder / "runs.db") as journal:
+        for run in runs:
+            model = ScriptedModel([{"name": "pay"}])
+            clerk = ReActAgent("Else", model, actions=[action], journal=journal, approver=Waiting())
+            assert clerk.reply_sync("Pay.", run_id=run).stop_reason == "waiting"
+
+
+def told(folder: Path) -> list[list[str]]:
+    file = folder / "told"
+    return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+
+
+@pytest.mark.timeout(60)
+def test_hook_is_called_once_by_two_companies_and_again_if_one_is_killed_in_it(
+    folder: Path,
+) -> None:
+    (folder / "program.py").write_text(TELLS)
+    (folder / "company.yaml").write_text(COMPANY + "http: {listen: '127.0.0.1:0'}\n")
+    both = {each.process.pid: each for each in (Served(folder), Served(folder))}
+    runs = [f"r{number}" for number in range(20)]
+    park(folder, *runs)
+    asyncio.run(until(lambda: len(told(folder)) >= len(runs)))
+    (folder / "hangs").touch()
+    park(folder, "last")
+    asyncio.run(until(lambda: told(folder)[-1][0] == "last"))
+    (folder / "hangs").unlink()
+    killed = both.pop(int(told(folder)[-1][1]))
+    killed.process.kill()
+    killed.end()
+    asyncio.run(until(lambda: told(folder)[-1][1] in map(str, both)))
+    assert Counter(run for run, _ in told(folder)) == {**dict.fromkeys(runs, 1), "last": 2}
+    for each in both.values():
+        each.process.send_signal(signal.SIGTERM)
+        assert each.end() == 0
+
+
+def test_hook_hears_at_the_next_start_what_was_asked_while_no_company_ran(
+    folder: Path, make_company: MakeCompany
+) -> None:
+    (folder / "program.py").write_text(AGENTS)
+    park(folder, "early")
+
+    async def work(me: Agent) -> None:
+        program = sys.modules["program"]
+        await until(lambda: len(program.told) == 1)
+        assert "the approval of pay()" in program.told[0]
+
+    live(make_company(COMPANY), work)
 
 
 def sent(port: int | None, token: str | None, body: object = None) -> tuple[int, dict[str, Any]]:
@@ -178,6 +262,7 @@ schedules:
     ("more", "why"),
     (
         ("remind: 1h", "remind: needs a journal"),
+        ("journal: runs.db\nremind: 1h", "remind: needs on_waiting"),
         ("expire: 0s", "expire: "),
         ("journal: runs.db\nexpire: 1d\napprover: program.py:tell", "expire: is for approvals"),
     ),

@@ -231,8 +231,7 @@ class Company:
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
         self._changed = asyncio.Event()
-        self._waiting_changed = asyncio.Event()
-        self._waiting_changed.set()
+        self._new_wait = asyncio.Event()
         try:
             await asyncio.to_thread(self._check)
             # Before anything begins: a second process of the same file has done nothing.
@@ -279,8 +278,8 @@ class Company:
                 self._space.journal, self._perform, self._repeats, self._metrics.fired
             )
             self._task(self._keep_up(self._scheduler))
-        if self._space.journal is not None:
-            self._task(self._space.report_waiting(self._waiting_changed, self._on_waiting))
+        if self._on_waiting is not None:
+            self._task(self._space.tell_of_waits(self._on_waiting, self._new_wait))
 
     def _task(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -489,10 +488,14 @@ class Company:
     def _told(self, name: str, event: Event) -> None:
         """Count a reply's event; a run that its journal has stopped is resumed later."""
         self._metrics.told(name, event)
-        if isinstance(event, Done) and isinstance(event.reply.error, JournalError):
+        if not isinstance(event, Done):
+            return
+        reply = event.reply
+        if isinstance(reply.error, JournalError):
             self._to_resume.add(name)
-        if isinstance(event, Done) and event.reply.stop_reason == "waiting":
-            self._loop.call_soon_threadsafe(self._waiting_changed.set)
+        if reply.stop_reason == "waiting":
+            logger.warning("agent %r: run %r is %s", name, reply.run_id, reply.detail)
+            self._loop.call_soon_threadsafe(self._new_wait.set)
 
     async def _resume(self, agent: RecordedAgent) -> None:
         """Resume an agent's stopped runs, and from then on the runs that a person decides about.

@@ -27,14 +27,18 @@ from moothall.threads import called
 
 if TYPE_CHECKING:
     from moothall.journal import Journal, Outline
+    from moothall.journal.entry import Wait
 
 logger: logging.Logger = logging.getLogger("moothall.company")
 
 _STANDBY_S: Final = 0.1
 """Seconds between two tries to claim an id that another process has; the broker does not notify."""
 
-_REMIND_S: Final = 3.0
-"""Seconds between two searches for reminders that are due."""
+_LOOK_S: Final = 3.0
+"""Seconds between two searches for what somebody is to be told of."""
+
+_FAILED_S: Final = 60.0
+"""Seconds until a hook is called again that has raised."""
 
 _FIRST_ENTRIES: Final = 5
 """How many entries of a run are read; the entry `begun` is among them."""
@@ -269,29 +273,29 @@ class CompanySpace:
 
         return self._settings.http is None or not is_task(run.id)
 
-    async def report_waiting(
-        self, changed: asyncio.Event, hook: Callable[[Any], Any] | None
-    ) -> None:
-        """Log what begins to wait, and each reminder; call the hook `on_waiting` with it."""
-        journal = self.journal
-        assert journal is not None
-        known: set[tuple[str, str]] | None = None  # None at the start, when nothing is new
+    async def tell_of_waits(self, hook: Callable[[Any], Any], new: asyncio.Event) -> None:
+        """Call the hook `on_waiting` with what waits, once in all processes of the journal.
+
+        One process at a time does so. If it dies before the hook has returned, the next one calls
+        the hook again; if the hook raises, it is called again after a minute.
+        """
+        assert self.journal is not None
+        waits = self.journal._waits_for
         while True:
+            new.clear()
             try:
-                waits = await asyncio.to_thread(journal.waiting) if changed.is_set() else []
-                changed.clear()
-                news = [] if known is None else [w for w in waits if (w.run, w.key) not in known]
-                known = {(each.run, each.key) for each in waits} if waits else known or set()
-                news += await asyncio.to_thread(journal._waits_for.remind)
-                for each in news:
-                    logger.warning("agent %r: run %r waits for %s", each.agent, each.run, each)
-                    if hook is not None:
-                        await called(hook, each)
-            except Exception as error:  # the user's own function, or a journal that is away
-                log_failure(logger, "what waits could not be reported", error)
+                if await asyncio.to_thread(waits.hold_telling):
+                    try:
+                        for each in await asyncio.to_thread(waits.untold):
+                            again = await _told(hook, each)
+                            await asyncio.to_thread(waits.told, each, again)
+                    finally:
+                        await asyncio.to_thread(waits.end_telling)
+            except MoothallError as error:  # a journal that is away, or a run that was deleted
+                logger.error("nobody can be told what waits: %s", error)
             with suppress(TimeoutError):
-                async with asyncio.timeout(_REMIND_S):
-                    await changed.wait()
+                async with asyncio.timeout(_LOOK_S):
+                    await new.wait()
 
     def close(self) -> None:
         """Close the space, whose actions have its grace time, and then the journal."""
@@ -324,6 +328,16 @@ class CompanySpace:
                 )
                 self._timer.daemon = True
                 self._timer.start()
+
+
+async def _told(hook: Callable[[Any], Any], wait: Wait) -> float | None:
+    """Call the hook with what waits; return in how many seconds it is called again, or None."""
+    try:
+        await called(hook, wait)
+    except Exception as error:  # the user's own function
+        log_failure(logger, f"on_waiting failed with {wait.key!r} of run {wait.run!r}", error)
+        return _FAILED_S
+    return wait.remind
 
 
 def _is_taken(error: MoothallError) -> bool:

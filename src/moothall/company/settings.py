@@ -359,6 +359,8 @@ def _across(made: Settings) -> list[tuple[Where, str]]:
             faults.append(((key,), "needs a journal, in which approvals wait"))
         elif key != "on_waiting" and getattr(made, key) is not None and made.approver is not None:
             faults.append(((key,), "is for approvals without an approver: of its own"))
+    if made.remind is not None and made.journal is not None and made.on_waiting is None:
+        faults.append((("remind",), "needs on_waiting:, the function that is called each time"))
     if made.http is not None and made.http.token is not None and made.http.callers:
         faults.append((("http", "callers"), "stand in place of a token: give one of both"))
     if made.schedules and made.journal is None:

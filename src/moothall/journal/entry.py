@@ -199,6 +199,7 @@ class Wait:
         answered: when, in seconds since 1970; None as long as there is none
         call: the id of the call in the messages; empty for none
         asks_caller: whether a door asks the caller who began the run, too
+        remind: how often somebody is reminded, in seconds; None for never
     """
 
     run: str
@@ -220,6 +221,7 @@ class Wait:
     answered: float | None = None
     call: str = ""
     asks_caller: bool = False
+    remind: float | None = None
 
     @property
     def ahead(self) -> bool:
@@ -272,6 +274,7 @@ def wait_of(data: dict[str, Any], **about: Any) -> Wait:
         until=data.get("until"),
         call=data.get("call", ""),
         asks_caller=data.get("of_caller", False),
+        remind=data.get("remind"),
         **about,
     )
 

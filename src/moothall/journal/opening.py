@@ -29,6 +29,8 @@ NewRun: TypeAlias = tuple[str, str, str, str | None]
 """The kind, agent, task and thread of a run that begins."""
 
 MAX_ID = 255
+TELLING: Final = 0
+"""The lease of the process that tells people what waits: no run has this number."""
 _TRIES: Final = 3
 _PARKED: Final = (
     "SELECT r.id, r.last FROM waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND "

@@ -14,7 +14,7 @@ from moothall.database import Database
 from moothall.errors import ConfigError, NotPermitted, StateError
 from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doubt, state_of
 from moothall.journal.entry import KINDS, RESUME, Wait, stamp, wait_of
-from moothall.journal.opening import Runs
+from moothall.journal.opening import TELLING, Runs
 from moothall.journal.stop_reason import ENDED
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import MARKED, as_text, restored
@@ -288,30 +288,31 @@ class Waits:
             rows = db.execute(query, (time.time(),)).fetchall()
         return [id for id, whose, _ in rows if agent in (None, whose)]
 
-    def remind(self) -> list[Wait]:
-        """Return what somebody is to be reminded of now, each once among all processes."""
-        now = time.time()
-        with self._file.reading() as db:
-            found = list(
-                self._waits(db, "NOT w.taken AND w.value IS NULL AND w.remind <= ?", [now])
-            )
-        return [each for each in found if self._claim(each, now)]
+    def hold_telling(self) -> bool:
+        """Be the one process that tells people what waits, until `end_telling` or its death."""
+        return self._runs.hold(TELLING)
 
-    def _claim(self, wait: Wait, now: float) -> bool:
-        """Set when a wait is reminded of next; return False if another process has."""
+    def end_telling(self) -> None:
+        """Let another process tell people what waits."""
+        self._runs.release(TELLING)
+
+    def untold(self) -> list[Wait]:
+        """Return what somebody is to be told of now: what is new, and what is to be reminded of."""
+        now = time.time()
+        where = (
+            "NOT w.taken AND w.value IS NULL AND w.remind <= ? AND (w.until IS NULL OR w.until > ?)"
+        )
+        with self._file.reading() as db:
+            return list(self._waits(db, where, [now, now]))
+
+    def told(self, wait: Wait, again: float | None) -> None:
+        """Set in how many seconds somebody is told of a wait again; None for never."""
+        remind = None if again is None else time.time() + again
         with self._file.writing() as db:
-            number = self._file.number(db, wait.run)
-            place, at = db.execute(
-                "SELECT place, remind FROM waits WHERE run = ? AND key = ?", (number, wait.key)
-            ).fetchone()
-            if at is None or at > now:
-                return False
-            every = self._data(db, place).get("remind") or 0
             db.execute(
                 "UPDATE waits SET remind = ? WHERE run = ? AND key = ?",
-                (now + every if every else None, number, wait.key),
+                (remind, self._file.number(db, wait.run), wait.key),
             )
-        return True
 
     def cut_off(self) -> tuple[int, int]:
         """Return how many runs are stopped, and how many are in doubt; nobody works on them."""

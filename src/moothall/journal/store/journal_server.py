@@ -71,7 +71,7 @@ class ServerLeases:
     def is_idle(self, among: Iterable[int]) -> bool:
         """Return whether nobody has a lease, also of shared budgets."""
         server = self._server
-        return not server.held(server.runs) and not server.held(server.budgets)
+        return not any(server.held(server.runs)) and not server.held(server.budgets)
 
     def close(self) -> None:
         """Do nothing: they end with the connection."""

@@ -79,14 +79,14 @@ def write_rows(db: Database, run: int, before: int, noted: Iterable[Noted], over
     for nth, path, kind, data in noted:
         place, step = run << 32 | (before + nth + 1), str(data.get("key"))
         if kind == WAITS:
-            until, every = data.get("until"), data.get("remind")
-            remind = None if every is None else now + every
+            until = data.get("until")
             if who := data.get("who"):  # an answer that somebody else gave before is none
                 other = f"(decided_by IS NULL OR decided_by NOT IN ({', '.join('?' * len(who))}))"
                 early = f"DELETE FROM waits WHERE run = ? AND key = ? AND place = 0 AND {other}"
                 db.execute(early, (run, data["wait"], *who))
-            asked = (run, data["wait"], data["kind"], path, step, place, now, until, remind, until)
-            db.execute(_ASK, (*asked, run, run))
+            asked = (run, data["wait"], data["kind"], path, step, place, now, until)
+            # Nobody has been told of it, so it is to be reminded of at once.
+            db.execute(_ASK, (*asked, now, until, run, run))
         elif kind == ANSWERED:
             db.execute(
                 "UPDATE waits SET taken = TRUE WHERE run = ? AND key = ?", (run, data["wait"])
