@@ -50,6 +50,7 @@ _DECIDED_S: Final = 3.0
 _STOPPED_S: Final = 1.0
 """Seconds between two searches for firings whose process died, or that a person decided about."""
 _LOOK_S: Final = 0.01
+_OF_AGENT: Final = ("state", "since", "deaths", "restarts", "error")
 _STREAMS_S: Final = 1.0
 """Seconds that idle streams may stay open at the end."""
 
@@ -170,14 +171,7 @@ class Company:
             "draining": self._draining,
             "loops": self._probe.loops_answer,
             "agents": {
-                name: {
-                    "state": each.state,
-                    "since": each.since,
-                    "deaths": each.deaths,
-                    "restarts": each.restarts,
-                    "error": each.error,
-                }
-                for name, each in parts.items()
+                name: {key: getattr(each, key) for key in _OF_AGENT} for name, each in parts.items()
             },
         }
         if self._space.journal is not None:
