@@ -293,6 +293,27 @@ def test_a_second_try_of_a_step_is_recorded_as_one_and_charged_as_two(tmp_path: 
         assert ended[0].data["charged"]["model_calls"] == 2
 
 
+def test_second_try_of_a_call_is_one_call_in_the_stream() -> None:
+    class Again(Block):
+        async def around_action(self, step: Any, call: Any) -> Any:
+            return await call() if "error" in await call() else {"result": "the first try"}
+
+    tried: list[int] = []
+
+    def fetch() -> str:
+        tried.append(1)
+        if len(tried) == 1:
+            raise ConnectionError("try again")
+        return "it is here"
+
+    async def kinds() -> list[str]:
+        one = agent({"name": "fetch"}, "Done.", actions=[fetch], blocks=[Again()])
+        return [each.kind async for each in one.stream("Fetch.") if "call" in each.kind]
+
+    assert asyncio.run(kinds()) == ["call_started", "call_ended"]
+    assert len(tried) == 2
+
+
 def test_a_block_cannot_show_what_its_agent_does_not_have() -> None:
     class Inventing(Block):
         async def around_model(self, step: Any, call: Any) -> Any:

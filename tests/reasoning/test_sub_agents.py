@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journal.crash import Crashing, on_a_loop
+from journal.crash import Crashing, crash, on_a_loop
 from moothall import (
     Action,
     Agent,
@@ -333,6 +333,41 @@ async def test_a_crash_within_a_sub_agent_goes_on_there(tmp_path: Path) -> None:
         assert len(asked) < 4
         assert len(model.received) == 1
         assert list(helper._kept) == []
+
+
+@on_a_loop
+async def test_limit_of_model_calls_holds_for_sub_agents_that_were_cut_off(tmp_path: Path) -> None:
+    def agents(journal: Journal, answer: Any) -> tuple[ReActAgent, Budget]:
+        helper = ReActAgent("helper", ScriptedModel(answer))
+        tools = [helper.as_action(fresh=True)]
+        budget = Budget(model_calls=9)
+        model = ScriptedModel([EIGHT, "Done."])
+        return ReActAgent("boss", model, actions=tools, journal=journal, budget=budget), budget
+
+    asked: list[str] = []
+    with Journal(tmp_path / "runs.db") as journal:
+
+        async def crashing(messages: list[dict[str, Any]], actions: Any) -> str:
+            asked.append(said_to(messages)[-1])
+            while len(asked) < 8:
+                await asyncio.sleep(0)
+            if not (tmp_path / "copy.db").exists():
+                crash(journal.path, tmp_path / "copy.db")
+            return "did it"
+
+        boss, _ = agents(journal, crashing)
+        await boss.reply("Go.", run_id="r")
+    with Journal(tmp_path / "copy.db") as journal:
+        again: list[str] = []
+
+        def answers(messages: list[dict[str, Any]], actions: Any) -> str:
+            again.append(said_to(messages)[-1])
+            return "did it"
+
+        boss, budget = agents(journal, answers)
+        reply = await boss.reply("Go.", run_id="r")
+        # All nine had been sent before the crash.
+        assert (again, reply.stop_reason, budget.spent.model_calls) == ([], "budget", 9)
 
 
 @on_a_loop

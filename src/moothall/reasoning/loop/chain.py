@@ -283,7 +283,9 @@ async def _origins(step: ActionStep, call: Call) -> Any:
 
 async def _told_start(step: ActionStep, call: Call) -> Any:
     tell, wanted, named = step._of.request.tell, step._call, step.of_event
-    tell(CallStarted, *named, wanted.args, wanted.origins)
+    if not step._is_told:  # a second try is the same call
+        step._is_told = True
+        tell(CallStarted, *named, wanted.args, wanted.origins)
     wanted.watched = partial(tell, CallProgress, *named)
     try:
         return await call()

@@ -127,7 +127,7 @@ class ModelStep:
 class ActionStep:
     """A call of an action, whose arguments a block may change before it goes on."""
 
-    __slots__ = ("_call", "_of", "_place", "_record", "_refused")
+    __slots__ = ("_call", "_is_told", "_of", "_place", "_record", "_refused")
 
     def __init__(self, of: Executing, place: int) -> None:
         self._of = of
@@ -135,6 +135,7 @@ class ActionStep:
         self._call: RequestedCall = of.wanted[place]
         self._record: Step | None = None
         self._refused: dict[str, Any] | None = None  # the result, if a hook refused it
+        self._is_told = False  # whether the stream has its start
 
     @property
     def iteration(self) -> int:

@@ -142,12 +142,13 @@ def _passing(agent: Any, thread: str, of: str | None = None) -> Iterator[None]:
 async def restore_asked(
     record: Record[Any], budget: Budget | None, find: Callable[[str], Action | None]
 ) -> None:
-    """Charge a budget for the agents that ended calls of a resumed run have asked."""
+    """Charge a budget for the agents that calls of a resumed run have asked.
+
+    Also for those that go on: before one of them spends more, the budget knows of all.
+    """
     for name, data in record.members.items():
         past = record.find(name.partition("/")[0])
-        if past is None or past.state != "ended":  # one that goes on restores itself
-            continue
-        action = find(str(past.about.get("action")))
+        action = None if past is None else find(str(past.about.get("action")))
         agent = None if action is None else action._resumes
         part = record.member(name, data["agent"])
         begun = (
