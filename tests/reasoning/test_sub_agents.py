@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journal.crash import Crashing, crash, on_a_loop
+from journal.crash import Crashing, crash, on_a_loop, settled
 from moothall import (
     Action,
     Agent,
@@ -349,8 +349,7 @@ async def test_limit_of_model_calls_holds_for_sub_agents_that_were_cut_off(tmp_p
 
         async def crashing(messages: list[dict[str, Any]], actions: Any) -> str:
             asked.append(said_to(messages)[-1])
-            while len(asked) < 8:
-                await asyncio.sleep(0)
+            await settled(lambda: len(asked) == 8)
             if not (tmp_path / "copy.db").exists():
                 crash(journal.path, tmp_path / "copy.db")
             return "did it"
