@@ -388,13 +388,23 @@ def test_a_model_that_fails_ends_it_with_its_error() -> None:
 
 
 def test_chosen_by_prompt_fits_the_models_context() -> None:
-    model = ScriptedModel(['{"next": "Ann"}'] * 200, context_tokens=600)
+    model = ScriptedModel(['{"next": "Ann"}'] * 200, context_tokens=1200)
     talk = Conversation(three()[:2], ChosenBy(model, repeat=True), max_turns=200)
     assert talk.reply_sync("go " * 5000).stop_reason == "max_iterations"
     shown = model.received[-1][1]["content"]
     assert "Ann 199" in shown
     assert "Ann 100" not in shown
-    assert all(len(m["content"]) < 600 for prompt in model.received for m in prompt)
+    assert all(sum(len(m["content"]) for m in prompt) < 3 * 1200 for prompt in model.received)
+
+
+def test_chosen_by_asks_beside_examples_unless_a_prompt_is_given() -> None:
+    for prompt, examples in ({}, True), ({"prompt": "The youngest always speaks next."}, False):
+        model = ScriptedModel(['{"next": "Bob"}'])
+        chosen = ChosenBy(model, about={"Bob": "pays the bills"}, **prompt)
+        assert Conversation(three(), chosen, MaxTurns(1)).reply_sync("Bob, what is left?").text
+        question = model.received[0][-1]["content"]
+        assert question.endswith('"next": one of ["Ann", "Bob", "Cleo"]}')
+        assert ("Bob: pays the bills." in question) is examples
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ from moothall.reasoning.conversation.speaking_order import Choice, NoChoice, Ord
 from moothall.reasoning.reply_request import AnswerSchema
 from moothall.reasoning.state import ANSWER
 from moothall.signature.schema import object_schema
-from moothall.text import cut
+from moothall.text import cut, one_line
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
@@ -48,8 +48,19 @@ _OVER_SCHEMA = object_schema(
     },
     is_over={"enum": ["no", "yes"]},
 )
+_HOW_TO_CHOOSE = """\
+The one speaks next who is asked or named in the last message; else the one whose role it needs.
+Examples, of other people:
+Odo: sews sails. Ulf: weighs the freight. The last said: "Ulf, is the Zorp ready?"
+{"next": "Ulf"}
+Odo: sews sails. Ulf: weighs the freight. The last said: "How heavy is the Zorp?"
+{"next": "Ulf"}
+Odo: sews sails. Ulf: weighs the freight. The last said: "There is a hole in the canvas."
+{"next": "Odo"}
+"""
 _LEAST_TOKENS = 64
 _LEAST_CHARS = 100
+_LAST_CHARS = 300  # its end, where a question stands
 
 
 class ChosenBy(Order):
@@ -126,10 +137,19 @@ class ChosenBy(Order):
                 return Choice((), usage, f"{self._name} ended the conversation")
         if len(ids) == 1:
             return Choice((ids[0],), usage)
-        ending = f'Who speaks next? Answer with JSON alone: {{"next": one of {json_line(ids)}}}'
         schema = object_schema(next={"enum": ids})
-        said, usage = await self._asked(state, "choose", ending, schema, usage)
+        said, usage = await self._asked(state, "choose", self._question(state, ids), schema, usage)
         return Choice((said["next"],), usage)
+
+    def _question(self, state: ConversationState, ids: list[str]) -> str:
+        """Return the question who of some speaks next, beside what decides it."""
+        form = f'Who speaks next? Answer with JSON alone: {{"next": one of {json_line(ids)}}}'
+        if self.prompt != PROMPT:  # the user's own says how to choose
+            return form
+        roles = [f"{id}: {one_line(self.about[id], 200)}. " for id in ids if id in self.about]
+        last = state.transcript[-1].text[-_LAST_CHARS:] if state.transcript else ""
+        now = f"Now this conversation. {''.join(roles)}The last said: {json_line(last)}"
+        return f"{_HOW_TO_CHOOSE}{now}\n{form}"
 
     async def _asked(
         self,
@@ -156,7 +176,9 @@ class ChosenBy(Order):
             return given
 
         try:
-            said = await ask_json(ask, prompt, schema.json, schema.parse, form=ending)
+            said = await ask_json(
+                ask, prompt, schema.json, schema.parse, form=ending.rpartition("\n")[2]
+            )
         except Unusable as error:
             raise NoChoice(
                 f"{self._name} gave no next speaker: its answer {error}", usage
