@@ -10,6 +10,7 @@ from typing import Any
 
 import mcp
 import mcp_types as types
+import openai
 import pytest
 
 from company.conftest import until
@@ -271,6 +272,26 @@ def test_openai_response_is_in_progress_until_somebody_answers_and_then_fetched(
         more = responses.create(model="shop", input="Again.", previous_response_id=made.id)
         assert more.status == "in_progress"
         assert "Bought." in json.dumps(seen)
+
+
+def test_openai_caller_cancels_its_own_response_that_waits(serve: Serve, tmp_path: Path) -> None:
+    tokens = {"ada": "t-ada", "bob": "t-bob"}
+    with Journal(tmp_path / "runs.db") as journal:
+        url = serve(asgi(shop(PAY, "Hello.", journal=journal), token=tokens))
+        ada, bob = (client(url, each).responses for each in tokens.values())
+        made = ada.create(model="shop", input="Buy.")
+        with pytest.raises(openai.NotFoundError):
+            bob.cancel(made.id)
+        assert ada.retrieve(made.id).status == "in_progress"
+        assert [ada.cancel(made.id).status for _ in range(2)] == ["cancelled"] * 2
+        assert ada.retrieve(made.id).status == "cancelled"
+        assert (journal.waiting(), BOUGHT) == ([], [])
+        assert journal.run(made.id.removeprefix("resp_")).state == "cancelled"
+        ended = ada.create(model="shop", input="Hi.")
+        with pytest.raises(openai.BadRequestError, match="has ended"):
+            ada.cancel(ended.id)
+        with pytest.raises(openai.BadRequestError, match="not found"):
+            ada.create(model="shop", input="And?", previous_response_id=made.id)
 
 
 # -- named callers ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from moothall.provenance import Texts
+from moothall.provenance.addresses import Address
 
 TASK = (
     "Please send $1,250.50 to Anna Smith <anna@example.org>, account DE89 3704 0044 0532 0130 00, "
@@ -120,6 +121,68 @@ def test_values_are_compared_in_their_normal_form(text: str, value: Any) -> None
 )
 def test_host_that_the_user_named_is_no_other_port_login_scheme_or_path(value: str) -> None:
     assert kinds(value.format("shop.example"), "look at shop.example") == {"outside"}
+
+
+LINK = "https://shop.example/orders/4711?to=mallory&cents=900&day=2031-05-15"
+
+
+@pytest.mark.parametrize(
+    "value", (4711, "4711", 900, "900", "mallory", "2031-05-15", "https://shop.example/orders")
+)
+def test_what_stands_within_a_link_is_no_value_of_whoever_passed_the_link_on(value: Any) -> None:
+    assert kinds(value, f"Pay the bill at {LINK}, please.") == {"outside"}
+    assert kinds(value, f"Pay {value} for {LINK}.") == {"user"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    (
+        (f"see {LINK}.", LINK),
+        (f"see <{LINK}>", LINK.upper()),
+        ("https://a.example/x,https://b.example/y", "https://b.example/y"),
+        ("www.a.example/?u=1, www.b.example", ["www.a.example/?u=1", "www.b.example"]),
+        ("[4711](https://a.example/9)", 4711),
+    ),
+)
+def test_link_of_the_user_is_known_as_a_whole(text: str, value: Any) -> None:
+    assert kinds(value, text) == {"user"}
+
+
+def test_link_within_a_link_is_no_link_of_the_user() -> None:
+    text = "see https://a.example/go?to=https://evil.example/x"
+    assert kinds("https://evil.example/x", text) == {"outside"}
+
+
+def test_account_within_a_link_is_no_account_of_the_user() -> None:
+    known = Texts()
+    known.add("see https://a.example/?iban=DE89370400440532013000", "user")
+    known.read("pay it", ["mail"])
+    assert known.address(Address("DE89370400440532013000", True)).kind == "outside"
+
+
+@pytest.mark.parametrize("said", ("20% off", "20 % off", "20 percent", "zwanzig Prozent"))
+def test_percentage_is_a_percentage_and_no_amount(said: str) -> None:
+    assert kinds("20%", said) == kinds("20 per cent", said) == {"user"}
+    assert kinds(20, said) == kinds("20", said) == kinds("20 EUR", said) == {"outside"}
+    assert kinds("20%", "pay 20") == {"outside"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "kind"),
+    (
+        ("refund order #4711", 4711, "user"),
+        ("see acme/app#47", 47, "outside"),
+        ("tickets 12 500", 500, "outside"),
+        ("tickets 12 500", 12500, "outside"),
+        ("tickets 12 500", "12 500", "user"),
+        ("send 12 500 EUR", 12500, "user"),
+        ("send 12 500 EUR", 500, "outside"),
+        ("send 1.250 BTC", "1.25", "outside"),
+        ("meet at 3pm", 3, "outside"),
+    ),
+)
+def test_number_is_known_in_its_one_reading(text: str, value: Any, kind: str) -> None:
+    assert kinds(value, text) == {kind}
 
 
 def _encodings(value: str, draw: random.Random) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Sequence
 from datetime import date
 from functools import partial
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from moothall.jsonvalue import json_line
 from moothall.provenance.addresses import Address
 from moothall.provenance.origin import Kind, Origin, text_of, union
+from moothall.provenance.read import MOST_CHARS, UNTRACED, Read
 from moothall.provenance.reckoned import ends_at, is_named, todays_in
 from moothall.provenance.spelled import spelled_out
 from moothall.provenance.values import (
@@ -23,23 +24,17 @@ from moothall.provenance.values import (
     fold,
     keys_in,
     keys_of,
+    links_in,
     parts_of,
     spaced,
     spellings,
     stands,
     texts_in,
-    whole_at,
+    unlinked,
 )
 from moothall.text import cut
 
-_MOST_CHARS: Final = 1_000_000
-"""The most characters of each kind; beyond them the oldest text is dropped, with its values."""
-_MOST_LOCATED: Final = 200_000
-"""In how many characters a value in another spelling is looked for."""
 _MOST_PARTS: Final = 1000
-_PASSAGE: Final = 160
-_MOST_SEARCHES: Final = 20
-"""How many values are looked for line by line between two texts: that takes 3 ms in 100 kB."""
 _MOST_READ: Final = 20_000
 """How long a text of the user may be in which days and times are reckoned."""
 # A full stop before a word with a capital ends a sentence, even if no space comes between.
@@ -52,7 +47,6 @@ _ESCAPES: Final = re.compile(r'\\(?:[nrt"\\/]|u00[0-9a-f]{2})')
 
 _QUOTES: Final = ('""', "''", "``", "“”", "‘’", "„“", "«»", "»«")
 
-UNTRACED: Final = Origin("outside")
 Traced = list[tuple[str, Origin]]
 """The parts of a value, as texts, each with its origin."""
 
@@ -73,11 +67,10 @@ class Texts:
         self._size = 0
         self._raw = ""  # all of `_own`, a line each
         self._ends: list[int] = []  # where each of them ends there
+        self._links: list[tuple[int, int]] = []  # where web addresses are there
         self._keys: dict[Key, tuple[Kind, str, bool]] = {}
         self._keyed = 0  # of how many of `_own` the keys are read
-        self._read: list[tuple[str, str]] = []  # text from outside, as it is, and its source
-        self._read_size = 0
-        self._located: dict[str, Origin] = {}  # values that were looked for since the last text
+        self._read = Read()
         self._traced: dict[tuple[Any, type], Traced] = {}  # values traced since the last text
         self._placed: set[str] = set()  # values from outside that actions were given
         self._whole: dict[Key, str] = {}  # values of results that are the program's as a whole
@@ -104,19 +97,25 @@ class Texts:
         folded = fold(text)
         self._own.append((folded, kind, source, result))
         self._size += len(folded)
+        self._join(folded)
+        self._traced.clear()
+        if self._size > MOST_CHARS:
+            self._drop()
+
+    def _join(self, folded: str) -> None:
+        start = len(self._raw)
         self._raw += f"{folded}\n"
         self._ends.append(len(self._raw) - 1)
-        self._traced.clear()
-        if self._size > _MOST_CHARS:
-            self._drop()
+        self._links += [(start + first, start + end) for first, end in links_in(folded)]
 
     def _drop(self) -> None:
         """Drop the oldest texts of the user and the program."""
-        while self._size > _MOST_CHARS // 2 and len(self._own) > 1:
+        while self._size > MOST_CHARS // 2 and len(self._own) > 1:
             self._size -= len(self._own.pop(0)[0])
         self._keys, self._keyed = {}, 0
-        self._raw = "".join(f"{each[0]}\n" for each in self._own)
-        self._ends = [end - 1 for end in accumulate(len(each[0]) + 1 for each in self._own)]
+        self._raw, self._ends, self._links = "", [], []
+        for each in self._own:
+            self._join(each[0])
 
     def read(self, content: Any, sources: Iterable[str]) -> None:
         """Add a text from outside."""
@@ -127,11 +126,7 @@ class Texts:
             return
         self._known.add(digest)
         self._traced.clear()
-        self._located.clear()
-        self._read.append((text, found[0] if found else ""))
-        self._read_size += len(text)
-        while self._read_size > _MOST_CHARS and len(self._read) > 1:
-            self._read_size -= len(self._read.pop(0)[0])
+        self._read.add(text, found[0] if found else "")
 
     def note(self, sources: Iterable[str]) -> None:
         """Note that something was read from these sources."""
@@ -153,7 +148,7 @@ class Texts:
         self.changed = self.changed or changes
         text = fold(" ".join(texts_in(value)))
         if text and text not in self._written:
-            self._written = f"{self._written[-_MOST_CHARS:]}\n{text}"
+            self._written = f"{self._written[-MOST_CHARS:]}\n{text}"
             self._written_keys.update(keys_in(text))
             self._traced.clear()
 
@@ -165,20 +160,32 @@ class Texts:
 
     # -- where a value stands ----------------------------------------------------------------------
 
-    def trace(self, value: Any, choices: Sequence[Any] = ()) -> Traced:
-        """Return the parts of a value, each with its origin; `choices` are values of a schema."""
+    def trace(
+        self, value: Any, choices: Sequence[Any] = (), fields: Collection[str] = ()
+    ) -> Traced:
+        """Return the parts of a value, each with its origin.
+
+        A schema names `choices`, which are values, and `fields`, which are none.
+        """
         exact = type(value) in (str, int, float) and not choices
         if exact and (known := self._traced.get((value, type(value)))) is not None:
             return known
         made: Traced = []
-        self._trace(value, choices, made, 0)
+        self._trace(value, choices, fields, made, 0)
         if exact:
             self._traced[value, type(value)] = made
             if len(self._traced) > _MOST_PARTS:
                 self._traced.clear()
         return made
 
-    def _trace(self, value: Any, choices: Sequence[Any], made: Traced, depth: int) -> None:
+    def _trace(
+        self,
+        value: Any,
+        choices: Sequence[Any],
+        fields: Collection[str],
+        made: Traced,
+        depth: int,
+    ) -> None:
         if len(made) > _MOST_PARTS:
             return
         if any(map(partial(same, value), choices)):
@@ -187,11 +194,12 @@ class Texts:
             made.append((cut(repr(value), 200), UNTRACED))
         elif isinstance(value, dict) and value:
             for name, each in value.items():
-                self._trace(name, choices, made, depth + 1)
-                self._trace(each, choices, made, depth + 1)
+                if name not in fields:
+                    self._trace(name, choices, fields, made, depth + 1)
+                self._trace(each, choices, fields, made, depth + 1)
         elif isinstance(value, list | tuple) and value:
             for each in value:
-                self._trace(each, choices, made, depth + 1)
+                self._trace(each, choices, fields, made, depth + 1)
         else:
             self._trace_one(value, choices, made)
 
@@ -245,7 +253,8 @@ class Texts:
         return found
 
     def _by_key(self, keys: Sequence[Key]) -> Origin | None:
-        for text, kind, source, result in self._own[self._keyed :]:
+        for whole, kind, source, result in self._own[self._keyed :]:
+            text = unlinked(whole)
             also = text if result or len(text) > _MOST_READ else spelled_out(text)
             for key in chain(keys_in(text), () if also == text else keys_in(also)):
                 known = self._keys.get(key)
@@ -301,7 +310,13 @@ class Texts:
         return None
 
     def _at(self, at: int, needle: str) -> Origin | None:
-        """Return the origin of the text at a place, unless the model may have put it there."""
+        """Return the origin of the text at a place, unless the model may have put it there.
+
+        What begins within a web address is a part of it, and no value of its own.
+        """
+        link = bisect_left(self._links, (at,)) - 1
+        if link >= 0 and at < self._links[link][1]:
+            return None
         _, kind, source, result = self._own[bisect_right(self._ends, at)]
         if result and self._written and needle in self._written:
             return None
@@ -318,67 +333,20 @@ class Texts:
             return self._origin(text) or UNTRACED
         needle = fold(text)
         pattern = spaced(needle)
-        for own, kind, source, result in self._own:
+        for whole, kind, source, result in self._own:
+            own = unlinked(whole)
             if not result and (
                 stands(own, needle) >= 0 or (pattern is not None and pattern.search(own))
             ):
                 return Origin(kind, source)
         return UNTRACED if self.on_behalf is None else self.on_behalf.address(address)
 
-    # -- what was read -----------------------------------------------------------------------------
-
-    def _seen(self, value: str, find: Callable[[str, str], int]) -> Origin:
-        """Return where a value was read from outside, if a text has it letter for letter."""
-        for text, source in self._read:
-            if (at := find(text, value)) >= 0:
-                return _read_at(text, source, at, len(value))
-        return UNTRACED
-
     def locate(self, value: str) -> Origin:
         """Return where a value was read from outside, in any spelling; this takes longer."""
-        found = self._seen(value, whole_at)
-        if not found.source:
-            known = self._located.get(value)
-            if known is None and len(self._located) < _MOST_SEARCHES:
-                known = self._located[value] = self._searched(value)
-            found = known or UNTRACED
+        found = self._read.whole(value)
         if not found.source and self.on_behalf is not None:
             found = self.on_behalf.locate(value)
-        if not found.source and any(map(str.isalpha, value)):  # as a part of something longer
-            found = self._seen(value, str.find)
-        return found
-
-    def _searched(self, value: str) -> Origin:
-        needle = fold(value)
-        keys = keys_of(needle) if any(map(str.isdigit, needle)) else ()
-        pattern = spaced(needle)
-        left = _MOST_LOCATED
-        for text, source in self._read:
-            if (left := left - len(text)) < 0:
-                break
-            start = 0
-            for line in text.splitlines(keepends=True):
-                folded = fold(line)
-                at = whole_at(folded, needle)
-                if at < 0 and pattern is not None and (found := pattern.search(folded)):
-                    at = found.start()
-                if at >= 0 or (keys and not set(keys).isdisjoint(keys_in(folded))):
-                    # A folded line has about as many characters before the value.
-                    within = min(max(at, 0), len(line) - 1)
-                    return _read_at(text, source, start + within, len(value))
-                start += len(line)
-        return UNTRACED
-
-
-def _read_at(text: str, source: str, at: int, length: int) -> Origin:
-    begin, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
-    line = text[begin : len(text) if end < 0 else end]
-    if len(line) > _PASSAGE:
-        first = max(0, at - begin - (_PASSAGE - min(length, _PASSAGE)) // 2)
-        last = first + _PASSAGE
-        line = f"{'…' * (first > 0)}{line[first:last]}{'…' * (last < len(line))}"
-    number = text.count("\n", 0, at) + 1 if "\n" in text else None
-    return Origin("outside", source, number, line.strip())
+        return found if found.source else self._read.within(value)
 
 
 def same(one: Any, other: Any) -> bool:

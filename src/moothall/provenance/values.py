@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 from unicodedata import normalize
 
 Key: TypeAlias = tuple[Any, ...]
-"""A value of a kind: `("number", Decimal)`, `("amount", Decimal, "eur")`, `("date", y, m, d)` with
-y None for a date without a year, `("time", seconds)`."""
+"""A value of a kind: `("number", Decimal)`, `("amount", Decimal, "eur")`, `("percent", Decimal)`,
+`("date", y, m, d)` with y None for a date without a year, `("time", seconds)`."""
 
 # NFC and lower() make letters of these: they only look like letters, so they stay what they are.
 _LOOKALIKES: Final = {0x212A: "\ue12a", 0x212B: "\ue12b", 0x2126: "\ue126"}
@@ -51,9 +51,10 @@ _FINE: Final = frozenset(("btc", "eth", "usdt"))
 _CURRENCY: Final = "|".join((*sorted(_CODES, key=len, reverse=True), *_WORDS, "[$€£¥₹]"))
 _DIGITS: Final = r"[-+−]?\d+(?:[.,'’]\d+| \d{3}(?!\d))*"
 _NUMBER: Final = re.compile(
-    rf"(?:(?<![\w$€£¥₹])(?P<before>{_CURRENCY}) ?|(?<![\w.,'’/:@#\\-]))(?P<digits>{_DIGITS})"
-    rf"(?: ?(?P<after>{_CURRENCY})(?!\w)|(?P<unit>st|nd|rd|th|k|%|x|[kcm]?m|k?g|h|min|s|am|pm)?"
-    r"(?![\w@]|[:.]\d))"
+    rf"(?:(?<![\w$€£¥₹])(?P<before>{_CURRENCY}) ?|(?<![\w.,'’/:@\\-])(?<![\w/]#))"
+    rf"(?P<digits>{_DIGITS})(?: ?(?P<after>{_CURRENCY})(?!\w)"
+    r"| ?(?P<part>%|per ?cent(?:age)?|prozent)(?!\w)"
+    r"|(?P<unit>st|nd|rd|th|k|x|[kcm]?m|k?g|h|min|s|am|pm)?(?![\w@]|[:.]\d))"
 )
 MONTHS_BY_NAME: Final = {
     name: number
@@ -99,6 +100,9 @@ _BREAKS: Final = re.compile("[;\n]")  # they also part commands, which are no li
 _NAMED: Final = re.compile("([^<>]*)<([^<>]+)>")
 _SPACED: Final = re.compile(r"[a-z]{0,4}[\d ./()+-]*\d[a-z\d ./()+-]*")
 _HOST: Final = re.compile(r"https?://([^/?#@\s]+)/?$")
+_LINK: Final = re.compile(
+    r"(?:://|(?<![\w@.-])www\.)(?:(?![,;]\w{2,15}://)[^\s<>\"'`|\\^{}\[\]“”«»])+"
+)
 
 
 def fold(text: str) -> str:
@@ -127,6 +131,21 @@ def texts_in(value: Any, depth: int = 0) -> list[str]:
     else:
         return [] if value is None else [str(value)]
     return [text for each in parts for text in texts_in(each, depth + 1)]
+
+
+def links_in(text: str) -> list[tuple[int, int]]:
+    """Return where the web addresses of a text are, each from after its scheme on.
+
+    What stands within one is the word of whoever made it, not of whoever passed it on.
+    """
+    if "://" not in text and "www." not in text:
+        return []
+    return [found.span() for found in _LINK.finditer(text)]
+
+
+def unlinked(text: str) -> str:
+    """Return a text with nothing within its web addresses."""
+    return _LINK.sub(" ", text) if "://" in text or "www." in text else text
 
 
 def stands(text: str, value: str, start: int = 0) -> int:
@@ -233,7 +252,7 @@ def keys_of(value: Any) -> list[Key]:
     if len(value) > _LONGEST:
         return []
     found = _NUMBER.fullmatch(value)
-    if found is not None and found["unit"] not in ("am", "pm"):
+    if found is not None:
         sort = found["before"] or found["after"]
         if sort is None and found["digits"][0] == "0" and found["digits"].isdigit():
             return [] if len(value) > 1 else [("number", Decimal(0))]  # an account, not a number
@@ -274,10 +293,15 @@ def _numbers(found: re.Match[str]) -> Iterator[Key]:
     sort = found["before"] or found["after"]
     currency = CURRENCY_SIGNS.get(sort) or _WORDS.get(sort) or sort if sort else None
     readings = [*_readings(found["digits"])]
-    if len(readings) > 1 and " " not in found["digits"]:
+    if found["unit"] in ("am", "pm"):  # a time
+        return
+    if len(readings) > 1:
         # 1.250 may be a thousand or little more than one: cents decide, else it names neither.
         readings = readings[:1] if currency and currency not in _FINE else []
     for number in readings:
+        if found["part"]:  # a part of something: no amount of anything
+            yield "percent", number
+            continue
         if found["unit"] == "k":
             number *= 1000
         yield "number", number

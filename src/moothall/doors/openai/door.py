@@ -87,6 +87,7 @@ class OpenAIDoor:
             Route("/v1/chat/completions", endpoint=Endpoint(POST=self._chat)),
             Route("/v1/responses", endpoint=Endpoint(POST=self._respond)),
             Route("/v1/responses/{id}", endpoint=Endpoint(GET=stored.get, DELETE=stored.delete)),
+            Route("/v1/responses/{id}/cancel", endpoint=Endpoint(POST=stored.cancel)),
             Route("/v1/responses/{id}/input_items", endpoint=Endpoint(GET=stored.input_items)),
         ]
 
@@ -317,7 +318,7 @@ class Endpoint:
                 given: dict[str, Any] = dict(scope["path_params"])
                 given["query"] = scope["query_string"].decode("latin-1")
             else:
-                given = body_of_request(await body_of(receive, MOST_BYTES))
+                given = body_of_request(await body_of(receive, MOST_BYTES) or b"{}")
                 given["path:id"] = scope["path_params"].get("id")
             await until_gone(handle(given, sending, caller_of(scope)), receive)
         except Wrong as wrong:

@@ -1,4 +1,4 @@
-"""Earlier responses: their text, their input, and deleting them."""
+"""Earlier responses: their text, their input, deleting and cancelling them."""
 
 from __future__ import annotations
 
@@ -48,6 +48,10 @@ class StoredResponses:
         await _in_thread(self._deleted, given["id"], caller)
         await send_json(send, 200, {"id": given["id"], "object": "response", "deleted": True})
 
+    async def cancel(self, given: dict[str, Any], send: Send, caller: str) -> None:
+        """Cancel a response that waits for a person, and send it."""
+        await send_json(send, 200, await _in_thread(self._cancelled, given["path:id"], caller))
+
     async def input_items(self, given: dict[str, Any], send: Send, caller: str) -> None:
         """Send the input of a response, the last item first."""
         query = dict(parse_qsl(given["query"]))
@@ -80,6 +84,8 @@ class StoredResponses:
         waits = agent.journal.waiting(run_id) if run.state == "waiting" and not run.held else []
         asked = Asked(run.agent, [], (), False, None, False, previous=previous_of(run_id))
         response = Response(asked, run_id, int(run.began))
+        if run.state == "cancelled":
+            return {**response.open(), "status": "cancelled"}
         try:
             reply = agent.journal.replay(run_id)
         except StateError:
@@ -99,10 +105,23 @@ class StoredResponses:
             agent, _ = self._recorded(run_id, sender)
             agent.journal.delete(run_id)
         except RunHeld:
-            raise Wrong("this response is under way", None, "response_in_progress", 409) from None
+            raise _under_way() from None
         except (Wrong, NoSuchRun):
             if not kept:
                 raise
+
+    def _cancelled(self, id: str, caller: str) -> dict[str, Any]:
+        run_id, sender = run_of(id), sender_of(SENDER, caller)
+        if self._chain.response(run_id, sender) is None:
+            agent, _ = self._recorded(run_id, sender)
+            try:
+                agent.journal._waits_for.cancel(run_id, "the response was cancelled")
+                return self._found(id, caller)
+            except RunHeld:
+                raise _under_way() from None
+            except StateError:
+                pass
+        raise Wrong("this response has ended: only one that waits can be cancelled", "response_id")
 
     def _items(self, id: str, caller: str) -> list[dict[str, Any]]:
         run_id, sender = run_of(id), sender_of(SENDER, caller)
@@ -163,6 +182,10 @@ def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
         args = {"name": call["name"], "arguments": json_text(call["args"])}
         made.append({"type": "function_call", "call_id": call["id"], "status": "completed", **args})
     return made
+
+
+def _under_way() -> Wrong:
+    return Wrong("this response is under way", None, "response_in_progress", 409)
 
 
 async def _in_thread(function: Any, *args: Any) -> Any:

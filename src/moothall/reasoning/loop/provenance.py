@@ -12,7 +12,8 @@ from moothall.provenance import Origin, Origins, Texts, sources_of, union
 from moothall.provenance.addresses import MOST, addresses_in
 from moothall.provenance.marks import Marks, bare, has_marks, marks_of
 from moothall.provenance.questions import question_on
-from moothall.provenance.texts import UNTRACED, Traced, same
+from moothall.provenance.read import UNTRACED
+from moothall.provenance.texts import Traced, same
 from moothall.provenance.values import fold
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.reply_request import ReplyRequest
@@ -24,7 +25,7 @@ _SHOWN: Final = 3
 _SOURCE_CHARS: Final = 200
 _MOST_OWN: Final = 1000
 _OWN_CHARS: Final = 100
-_VALUES_OF_SCHEMAS: Final = frozenset(("const", "default", "enum", "examples"))
+_NO_SCHEMAS: Final = frozenset(("const", "default", "enum", "examples", "properties"))
 
 
 def look(
@@ -167,7 +168,7 @@ def trace(call: RequestedCall, texts: Texts) -> None:
         is_guarded = guarded is None or name in guarded
         traced = texts.trace(value)
         if any(origin.kind == "outside" for _, origin in traced):
-            traced = texts.trace(value, choices_of(action, name))
+            traced = texts.trace(value, *choices_of(action, name))
         origins: dict[Origin, None] = {}
         for part, origin in traced:
             if origin.kind == "outside":
@@ -201,7 +202,7 @@ def begins(call: RequestedCall, texts: Texts) -> None:
 
 def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
     """Return the addresses within a value that are from outside."""
-    choices = choices_of(action, name)
+    choices, _ = choices_of(action, name)
     made: Traced = []
     for place, each in enumerate(addresses_in(value)):
         if any(same(part, each.text) or same(value, part) for part in choices):
@@ -214,18 +215,19 @@ def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
     return made
 
 
-def choices_of(action: Action, name: str) -> list[Any]:
-    """Return the values that a parameter's schema names: each `enum`, `const` and `default`.
+def choices_of(action: Action, name: str) -> tuple[list[Any], set[str]]:
+    """Return the values that a parameter's schema names (`enum`, `const`, `default`), and fields.
 
     What else stands there (a bound, a description) is no value that the program chose. If others
     wrote the schema, only the default counts: leaving the parameter out does the same.
     """
     parameters = action.parameters
     schema = parameters.get("properties", {}).get(name)
-    if action.outside or action._described_by:
-        has_default = isinstance(schema, dict) and "default" in schema
-        return [schema["default"]] if has_default else []
+    by_others = action._described_by or (action.outside and action._server)
     made: list[Any] = []
+    if by_others and isinstance(schema, dict) and "default" in schema:
+        made.append(schema["default"])
+    fields: set[str] = set()
     waiting: list[Any] = [schema]
     seen: set[str] = set()
     while waiting:
@@ -233,15 +235,20 @@ def choices_of(action: Action, name: str) -> list[Any]:
         if isinstance(each, list):
             waiting += each
         elif isinstance(each, dict):
-            made += [each[key] for key in ("const", "default") if key in each]
-            made += each["enum"] if isinstance(each.get("enum"), list) else []
+            if not by_others:
+                made += [each[key] for key in ("const", "default") if key in each]
+                made += each["enum"] if isinstance(each.get("enum"), list) else []
             ref = str(each.get("$ref", ""))
             if ref.startswith("#/$defs/") and ref not in seen:
                 seen.add(ref)
                 waiting.append(parameters.get("$defs", {}).get(ref.removeprefix("#/$defs/")))
-            waiting += [value for key, value in each.items() if key not in _VALUES_OF_SCHEMAS]
+            named = each.get("properties")
+            if isinstance(named, dict):
+                fields.update(named)
+                waiting += named.values()
+            waiting += [value for key, value in each.items() if key not in _NO_SCHEMAS]
     made += [part for each in made if isinstance(each, list) for part in each]
-    return made
+    return made, fields
 
 
 def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
