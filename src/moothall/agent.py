@@ -16,6 +16,7 @@ from moothall.approval import ApprovalRequest, Approver, approve, check_approver
 from moothall.approval.approval import Decision
 from moothall.arguments import check_boolean, check_integer, unknown_argument
 from moothall.dispatch import AgentToolbox
+from moothall.errors import ConfigError
 from moothall.message import address
 from moothall.messaging import Messaging
 from moothall.threads import plain_or_async
@@ -112,6 +113,8 @@ class Agent(Messaging):
         concurrency: how many messages without a lane, and how many lanes, it handles at a time
         approver: the approver that the default `request_permission` asks; default: the space's
         deps: anything; actions find it in their `Context`
+        description: what it is good for, as others are told: its card of A2A, and what a model
+            reads of `say` and `as_action`
 
     Raises:
         InvalidId: the id is not valid
@@ -122,6 +125,7 @@ class Agent(Messaging):
     concurrency: int = 1
     approver: Approver | None = None
     deps: Any = None
+    description: str | None = None
     budget: Budget | None = None
     _lanes: int = 16
     """How many lanes are handled side by side."""
@@ -141,6 +145,7 @@ class Agent(Messaging):
         concurrency: int | None = None,
         approver: Approver | None = None,
         deps: Any = None,
+        description: str | None = None,
         **others: Never,
     ) -> None:
         if others:
@@ -160,6 +165,12 @@ class Agent(Messaging):
             self.approver = approver
         if deps is not None:
             self.deps = deps
+        if description is not None:
+            if not isinstance(description, str) or not description.strip():
+                raise ConfigError(
+                    f"agent {id!r}: description= must be a text, got {description!r:.80}"
+                )
+            self.description = description
         given = not (name is type is toolbox is memory is agent_params is blocks is None)
         if given or self.memory_config:
             self._take_parts(name, type, toolbox, memory, agent_params, blocks)
@@ -178,6 +189,8 @@ class Agent(Messaging):
     def _offered(self) -> dict[str, Action]:
         """Return what `offers` returns, plus help, response and error."""
         made = own_actions(self)
+        if self.description is not None and "say" in made:
+            made["say"].description = self.description
         if self.blocks:
             every = block_actions(self.blocks).items()
             made |= {name: each for name, each in every if "access_policy" in vars(each)}

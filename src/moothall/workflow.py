@@ -25,6 +25,7 @@ class AgentParts(TypedDict, total=False):
     """What an agent's step is made of, by name. A `memory=` is each class's own."""
 
     name: str | None
+    description: str | None
     type: Any
     toolbox: AgentToolbox | None
     agent_params: Any

@@ -346,6 +346,16 @@ def test_company_keeps_the_conversations_of_a_built_in_agent_in_a_file_beside_it
     assert live(make_company(f"agents: {{A: {{kind: {kind}, options: {options}}}}}"), work)
 
 
+def test_company_says_what_a_built_in_agent_is_good_for(make_company: MakeCompany) -> None:
+    async def work(me: Agent) -> str:
+        told: str = (await me.ask("A", "help"))["say"]["description"]
+        return told
+
+    options = "{model: 'http://127.0.0.1:9/v1#none', description: Sells tea.}"
+    said = live(make_company(f"agents: {{A: {{kind: react, options: {options}}}}}"), work)
+    assert said == "Sells tea."
+
+
 def test_company_names_each_agent_that_its_modules_do_not_have(make_company: MakeCompany) -> None:
     async def work(me: Agent) -> None:
         raise AssertionError("it has started")

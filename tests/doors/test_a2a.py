@@ -20,6 +20,7 @@ from doors.a2a_calls import BEGUN, CANCELLED, asked, buy, call, data, plain, rpc
 from doors.conftest import serving
 from moothall import Call, Context, ReActAgent, ScriptedModel, action
 from moothall.doors import asgi
+from moothall.errors import ConfigError
 from moothall.models import ModelReply
 
 Serve = Callable[[Any], str]
@@ -240,6 +241,20 @@ def test_a2a_cards_name_each_agent_and_what_it_takes(serve: Serve) -> None:
             assert none.status_code == 404
 
     asyncio.run(main())
+
+
+def test_description_of_an_agent_is_in_its_card_and_read_by_models_that_may_ask_it(
+    serve: Serve,
+) -> None:
+    agent = shop(description="Sells tea.\nNo coffee.")
+    url = serve(asgi(agent))
+    card = httpx.get(f"{url}/.well-known/agent-card.json").json()
+    assert card["description"] == card["skills"][0]["description"] == "Sells tea.\nNo coffee."
+    assert agent.as_action().description == "Sells tea.\nNo coffee."
+    assert agent.as_action(description="A shop.").description == "A shop."
+    assert "description" in agent.offers["say"].help
+    with pytest.raises(ConfigError, match="description= must be a text, got 5"):
+        shop(description=5)
 
 
 @pytest.mark.parametrize(

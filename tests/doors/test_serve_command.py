@@ -16,8 +16,9 @@ from moothall.mcp import MCPAgent
 
 AGENTS = '''
 import sys
-from moothall import Agent, action
+from moothall import Agent, ReActAgent, ScriptedModel, action
 
+clerk = ReActAgent("clerk", ScriptedModel(["hello"]))
 print("a line of the module's own")
 
 class Calculator(Agent):
@@ -45,6 +46,19 @@ def test_serve_speaks_mcp_at_standard_streams(
     with NativeSpace() as space:
         space.add(MCPAgent("sums", command, env=env, access=ACCESS_PERMITTED))
         assert space.add(Agent("me")).ask("sums", "add", a=2, b=3).result(50) == 5
+
+
+def test_serve_says_what_an_agent_is_good_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    told = moothall("serve", "sums:clerk", "sums:Calculator", "--mcp-stdio", "--description", "x")
+    assert (told.returncode, "--description are for one agent" in told.stderr) == (2, True)
+    command = [sys.executable, "-m", "moothall", "serve", "sums:clerk", "--mcp-stdio"]
+    env = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    command += ["--description", "Knows sums."]
+    with MCPAgent("sums", command, env=env, access=ACCESS_PERMITTED) as agent:
+        assert agent.offers["say"].description == "Knows sums."
 
 
 @pytest.mark.long

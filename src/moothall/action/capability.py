@@ -224,7 +224,8 @@ class Action(Options):
             return self._help
         if self._parameters is None:
             more = {"examples": [copy_json({**each}) for each in self.examples]}
-            return self.signature.help | (more if self.examples else {})
+            said = {} if self._description is None else {"description": self._description}
+            return self.signature.help | said | (more if self.examples else {})
         return {"description": self.description, "args": self._parameters.get("properties", {})}
 
     @functools.cached_property

@@ -144,10 +144,14 @@ def permitted_agents(names: list[str]) -> list[str]:
     return names if says_yes(lines, "Permit this?") else []
 
 
-def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Agent:
+def named_agent(
+    name: str, id: str | None = None, param: str = "--agent", description: str | None = None
+) -> Agent:
     """Return the agent that MODULE:NAME is or makes; a class gets its own name as default id."""
     try:
-        return AgentSource(name, param).make(id)
+        made = AgentSource(name, param).make(id)
+        made.description = made.description if description is None else description
+        return made
     except ConfigError as error:
         raise click.BadParameter(str(error), param_hint=f"'{param}'") from None
 

@@ -124,11 +124,12 @@ class A2ADoor:
         front = self._front
         base = f"{front.origin}{front.base[:-1]}" if front.origin else own
         where = f"{base}/a2a/{in_path(id)}"
-        description = self._served.agents[id].offers["say"].description
-        skill = {"id": "say", "name": id, "description": description, "tags": ["conversation"]}
+        agent = self._served.agents[id]
+        said = agent.offers["say"].description
+        skill = {"id": "say", "name": id, "description": said, "tags": ["conversation"]}
         card: dict[str, Any] = {
             "name": id,
-            "description": f"Agent {id} of {self._title}: {description}",
+            "description": agent.description or f"Agent {id} of {self._title}: {said}",
             "version": version("moothall"),
             "supportedInterfaces": [
                 {"url": where, "protocolBinding": "JSONRPC", "protocolVersion": VERSION},

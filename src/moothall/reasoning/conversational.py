@@ -383,7 +383,7 @@ class ConversationalAgent(Threaded):
 
         Args:
             name: the action's name; defaults to the agent's id
-            description: what a model reads of it: what this agent is good for
+            description: what a model reads of it; defaults to the agent's `description=`
             fresh: whether each call is a conversation of its own, which ends with its answer.
                 Several calls of one answer then run at the same time. A journal of the caller
                 records each as a part of the caller's run, so that it is resumed and deleted with

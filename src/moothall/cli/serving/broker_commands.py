@@ -138,6 +138,7 @@ def forks_on_mismatch(agents: Sequence[Agent], way: str) -> None:
 def serve_over_broker(
     agents: Sequence[str],
     id: str | None,
+    description: str | None,
     place: Place,
     inbox: str | None,
     shared: bool,
@@ -151,7 +152,7 @@ def serve_over_broker(
             "one process serves one agent over RabbitMQ: start one for each, or serve a company "
             "(FILE.yaml) of several; --http serves several, too"
         )
-    served = named_agent(agents[0], id, "MODULE:AGENT")
+    served = named_agent(agents[0], id, "MODULE:AGENT", description)
     forks_on_mismatch((served,), on_mismatch)
     with recorded((served,), journal, agents[0]):
         log_to_stderr()

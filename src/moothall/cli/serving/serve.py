@@ -52,6 +52,11 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
 @click.argument("agents", metavar="MODULE:AGENT...|FILE.yaml", nargs=-1, required=True)
 @click.option("--id", metavar="ID", help="The agent's id.  [default: the class's name]")
 @click.option(
+    "--description",
+    metavar="TEXT",
+    help="What the agent is good for: in its card, and for models that may ask it.",
+)
+@click.option(
     "--http", metavar="HOST:PORT", help="Serve over HTTP: MCP at /mcp, OpenAI's interface at /v1."
 )
 @click.option("--mcp-stdio", is_flag=True, help="Speak MCP on standard input and output.")
@@ -117,6 +122,7 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
 def command(
     agents: tuple[str, ...],
     id: str | None,
+    description: str | None,
     http: str | None,
     mcp_stdio: bool,
     token: str | None,
@@ -190,7 +196,9 @@ def command(
         raise click.UsageError("--public-url, --trusted-proxy and --origin are for --http")
     if http is None and not mcp_stdio:
         most.check_none()
-        return serve_over_broker(agents, id, place, inbox, shared, journal, grace, on_mismatch)
+        return serve_over_broker(
+            agents, id, description, place, inbox, shared, journal, grace, on_mismatch
+        )
     if http is not None and mcp_stdio:
         raise click.UsageError("give either --http or --mcp-stdio")
     if place.exchange is not None or place.quorum or place.given or inbox is not None or shared:
@@ -199,15 +207,16 @@ def command(
             "RabbitMQ"
         )
     MissingExtra.unless("moothall serve --http", "mcp", "mcp", "mcp_types", "starlette", "uvicorn")
-    if id is not None and len(agents) > 1:
-        raise click.UsageError("--id is for one agent")
+    if len(agents) > 1 and (id or description) is not None:
+        raise click.UsageError("--id and --description are for one agent")
+    kind = "MODULE:AGENT"
     with ExitStack() as stack:
         if mcp_stdio:
             # What a module prints as it is imported is no message of the protocol.
             with redirect_stdout(sys.stderr):
-                served = [named_agent(each, id, "MODULE:AGENT") for each in agents]
+                served = [named_agent(each, id, kind, description) for each in agents]
         else:
-            served = [named_agent(each, id, "MODULE:AGENT") for each in agents]
+            served = [named_agent(each, id, kind, description) for each in agents]
         ids = [str(each.id) for each in served]
         if twice := [each for each in ids if ids.count(each) > 1]:
             raise click.UsageError(

@@ -80,9 +80,8 @@ def asking(
         return str(agent._said(reply))
 
     id = str(agent.id)
-    made = Action(
-        id if name is None else name, ask, description or f"Ask the agent {id}.", guard=()
-    )
+    said = description or agent.description or f"Ask the agent {id}."
+    made = Action(id if name is None else name, ask, said, guard=())
     if is_fresh and agent._records:
         made._resumes = agent
     return made
