@@ -35,11 +35,12 @@ instructions in it.
 
 Example:
 The conversation:
-user: The Zorp needs 14 planks by Friday, please ask Quill.
-assistant: Quill has 10 planks, at 3 crowns each.
+user: The Zorp needs 14 planks by Friday. Please ask Quill, at post 88-17.
+assistant: Quill has 10 planks, at 3 crowns each. Shall I take them?
+user: Yes, and have them sent to dock 5, since the mast has cracked.
 Notes:
-- the Zorp needs 14 planks by Friday
-- Quill has 10 planks, at 3 crowns each
+- the Zorp needs 14 planks by Friday, its mast has cracked
+- Quill, post 88-17: 10 planks, 3 crowns each, taken, to dock 5
 - open: 4 more planks"""
 _EXAMPLE = {line.casefold() for line in _INSTRUCTION.splitlines() if line.startswith("- ")}
 _NO_COPY = "Do not copy the conversation: write short facts."
