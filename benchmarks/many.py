@@ -3,10 +3,9 @@
     python -m benchmarks.many [--quick]
 
 The search gets the user's questions of the Berkeley Function Calling Leaderboard as they are, with
-all functions of both parts offered at once (`pip install --no-deps bfcl-eval==2026.3.23`): the
-figure is the share of questions whose function is among the five that are found. The 200 calls
-return 50 kB each to a script in the place of a model, whose window is 32,000 tokens of four
-characters. With Pydantic AI and deepagents installed, they do the same beside us.
+all functions of both parts offered at once (`scripts/corpora` unpacks them): the figure is the
+share of questions whose function is among the five that are found. The 200 calls return 50 kB each
+to a script in the place of a model, whose window is 32,000 tokens of four characters. With Pydantic AI and deepagents installed, they do the same beside us.
 """
 
 from __future__ import annotations
@@ -215,8 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.many")
     parser.add_argument("--quick", action="store_true", help="fewer calls")
     calls = 40 if parser.parse_args().quick else 200
-    if installed("bfcl_eval"):
-        searches()
+    searches()
     tokens()
     ours(calls)
     if installed("deepagents"):

@@ -1,9 +1,8 @@
 """Calls that one request needs: tasks of the Berkeley Function Calling Leaderboard.
 
 The tasks and their answers are those of the package `bfcl-eval` (Apache-2.0), of which only the
-data is read: `pip install --no-deps bfcl-eval==2026.3.23`. A task is right if
-the model makes exactly the calls that are asked for, with an accepted value for each argument;
-`irrelevance` is right without a call. A program's later calls get the result "done", without
+data is read; `scripts/corpora` unpacks it. A task is right if the model makes exactly the calls
+that are asked for, with an accepted value for each argument; `irrelevance` is right without a call. A program's later calls get the result "done", without
 another question to the model. Every second task of the shuffled ones is shut: not looked at while
 prompts are written, and run with `--shut` alone.
 """
@@ -14,11 +13,12 @@ import asyncio
 import json
 import random
 import re
+import sys
 from collections.abc import Mapping
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
+from benchmarks.corpora import MISSING, package
 from benchmarks.minds.mind import Outcomes
 from moothall.action import Action
 from moothall.errors import ModelError
@@ -38,8 +38,11 @@ _MARKS = re.compile(r"[ ,./\-_*^'\"]")
 
 
 def data() -> Path:
-    """The folder of the package's data."""
-    return Path(str(distribution("bfcl-eval").locate_file("bfcl_eval/data")))
+    """The folder of the package's data; SystemExit if it is not there."""
+    where = package("bfcl_eval")
+    if where is None:
+        sys.exit(f"the Berkeley Function Calling Leaderboard is missing: {MISSING}")
+    return where / "data"
 
 
 def tasks(category: str, count: int, shut: bool) -> list[tuple[dict[str, Any], list[Any]]]:
