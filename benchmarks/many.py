@@ -5,7 +5,8 @@
 The search gets the user's questions of the Berkeley Function Calling Leaderboard as they are, with
 all functions of both parts offered at once (`scripts/corpora` unpacks them): the figure is the
 share of questions whose function is among the five that are found. The 200 calls return 50 kB each
-to a script in the place of a model, whose window is 32,000 tokens of four characters. With Pydantic AI and deepagents installed, they do the same beside us.
+to a script in the place of a model, whose window is 32,000 tokens of four characters. With
+Pydantic AI and deepagents installed, they do the same beside us.
 """
 
 from __future__ import annotations

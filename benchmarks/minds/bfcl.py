@@ -2,9 +2,10 @@
 
 The tasks and their answers are those of the package `bfcl-eval` (Apache-2.0), of which only the
 data is read; `scripts/corpora` unpacks it. A task is right if the model makes exactly the calls
-that are asked for, with an accepted value for each argument; `irrelevance` is right without a call. A program's later calls get the result "done", without
-another question to the model. Every second task of the shuffled ones is shut: not looked at while
-prompts are written, and run with `--shut` alone.
+that are asked for, with an accepted value for each argument; `irrelevance` is right without a call.
+A program's later calls get the result "done", without another question to the model. Every second
+task of the shuffled ones is shut: not looked at while prompts are written, and run with `--shut`
+alone.
 """
 
 from __future__ import annotations
