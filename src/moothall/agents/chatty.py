@@ -162,7 +162,7 @@ class ChattyAI(Threaded):
             if listener is not None:
                 listener(piece)
 
-        return self._text_of(await heard(self.model, prompt, None, tell))
+        return self._text_of(await heard(self.model, prompt, tell))
 
     def _text_of(self, given: Any) -> str:
         if not is_answer(given):

@@ -138,11 +138,15 @@ async def prepare(model: Any, actions: list[Action] | None = None) -> None:
         await model._prepare(actions)
 
 
-async def answer_of(model: Any, messages: list[dict[str, Any]], **more: Any) -> Any:
+async def answer_of(
+    model: Any, messages: list[dict[str, Any]], *, schema: dict[str, Any] | None = None, **more: Any
+) -> Any:
     """Return a model's whole answer; a user's own model may return anything."""
+    if schema is not None:  # a user's own model may not take that argument
+        more["schema"] = schema
     if _traces(model):
         return await awaited(model.complete(messages, **more))
-    request = Request(messages, more.get("actions"), more.get("schema"))
+    request = Request(messages, more.get("actions"), schema)
 
     async def ask() -> Any:
         return await awaited(model.complete(messages, **more))
@@ -168,16 +172,15 @@ async def streamed(
     The caller must close it (`contextlib.aclosing`): otherwise a connection stays open until the
     garbage collector runs.
     """
-    # Pass a schema only if there is one: a user's own model may not take that argument.
-    more = {} if schema is None else {"schema": schema}
     stream = None if whole else getattr(model, "stream", None)
     if stream is None:
-        reply: Any = await answer_of(model, messages, actions=actions, **more)
+        reply: Any = await answer_of(model, messages, actions=actions, schema=schema)
         # A user's own model may return anything; the reader checks it.
         in_parts = isinstance(reply, ModelReply) and not whole
         for part in in_pieces(reply, by_word=False) if in_parts else (reply,):
             yield part
         return
+    more = {} if schema is None else {"schema": schema}
     parts: Any = stream(messages, actions=actions, **more)
     if not _traces(model):
         parts = tracing.streaming(parts, model, lambda: Request(messages, actions, schema, True))
@@ -192,12 +195,14 @@ async def streamed(
 async def heard(
     model: Model,
     messages: list[dict[str, Any]],
-    schema: dict[str, Any] | None,
     tell: Callable[[TextPiece | ReasoningPiece], object],
+    *,
+    actions: list[Action] | None = None,
+    schema: dict[str, Any] | None = None,
 ) -> Any:
     """Return a model's answer, unchecked, and tell its pieces as they come."""
     given: Any = None
-    async with aclosing(streamed(model, messages, None, schema)) as parts:
+    async with aclosing(streamed(model, messages, actions, schema)) as parts:
         async for part in parts:
             if isinstance(part, TextPiece | ReasoningPiece):
                 tell(part)

@@ -186,13 +186,11 @@ async def completed(
     if budget is None:
         count_unbounded()
     model = budgeted(model, budget)
-    # Pass a schema only if there is one: a user's own model may not have the parameter.
-    more = {} if schema is None else {"schema": schema}
-    args = {"messages": prompt, **more}
+    args = {"messages": prompt} if schema is None else {"messages": prompt, "schema": schema}
     with await begun(step, budget, model, prompt, None, schema, args=args):
         if tell is not None:
-            return await heard(model, prompt, schema, tell)
-        return await answer_of(model, prompt, **more)
+            return await heard(model, prompt, tell, schema=schema)
+        return await answer_of(model, prompt, schema=schema)
 
 
 def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:

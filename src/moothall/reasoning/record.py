@@ -240,13 +240,6 @@ class Record(ReadRecord[S]):
         """Store a value once, and return its sha256; 1 MiB or more is a file beside the journal."""
         return self._part.run.keep(data)
 
-    def rely(self, deletions: int | None, make: Callable[[], dict[str, bytes]]) -> None:
-        """Keep values that an earlier commit has kept: they are made again if deleted since.
-
-        `deletions` is what the run's `deletions` was then; None if nothing was kept before.
-        """
-        self._part.run.rely(deletions, make)
-
     def kept(self, hash: str) -> bytes:
         """Return a stored value; raise a JournalError if it is missing or damaged."""
         return self._part.run.kept(hash)
@@ -285,10 +278,6 @@ class Record(ReadRecord[S]):
         except (TypeError, ValueError, RecursionError):
             part.run.note(part.path, kind, deep_json(data))
         self.count += 1
-
-    def wait(self, more: int) -> None:
-        """Count a call that begins (1) or ends (-1) to wait for a person's permission."""
-        self._part.run.wait(more)
 
     def _has_committed(self) -> None:
         """Run the callbacks whose entries are now in the file."""

@@ -104,12 +104,12 @@ class Step:
         record, wait = self._record, self.hash_of(fingerprint)
         given, decision = await self.came(wait), None
         if given is None:
-            record.wait(1)
+            record.run.wait(1)
             try:
                 await record.commit()  # keep all entries so far: a person may take long to answer
                 decision = await ask()
             finally:
-                record.wait(-1)
+                record.run.wait(-1)
             if isinstance(decision, Later):
                 given = await self.wait(wait, "approval", decision, **(about or {}))
         note: dict[str, Any] = {"key": self._key, "fingerprint": fingerprint}

@@ -217,9 +217,7 @@ class Threaded(Agent):
     def _drop_in_members(self, thread: str) -> None:
         for member in getattr(self, "_member_agents", ()):
             if isinstance(member, Threaded):
-                member._kept.drop(thread)
-                member._forget_memory(thread)
-                member._drop_in_members(thread)
+                member._end_thread(thread)
 
     def _forget_memory(self, thread: str) -> None:
         """Drop a thread's memory, unless it is in a file."""

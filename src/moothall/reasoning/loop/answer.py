@@ -139,9 +139,6 @@ MAX_ARGS_CHARS = 1_000_000
 MAX_ID_CHARS = 16_384
 """How long the id of a call may be: litellm's holds the signature of a provider."""
 
-_NO_ORIGINS: Origins = {}
-_NO_FOREIGN: dict[str, Any] = {}
-
 
 @dataclass(slots=True)
 class RequestedCall:
@@ -158,15 +155,10 @@ class RequestedCall:
     repaired: str = ""  # what of its arguments was spelled otherwise
     begun: bool = False  # whether its execution has begun
     result: dict[str, Any] | None = None  # the environment's, once it has ended
-    # All of one value until something was read from outside: a call costs nothing more then.
-    origins: Origins = field(
-        default_factory=lambda: _NO_ORIGINS
-    )  # of its arguments, by parameter; read-only
+    origins: Origins = field(default_factory=dict)  # of its arguments, by parameter
     from_outside: tuple[tuple[str, str], ...] = ()  # its guarded values that are from outside
     derived: bool = False  # whether a value of it, guarded or not, is from outside
-    foreign: dict[str, Any] = field(
-        default_factory=lambda: _NO_FOREIGN
-    )  # its arguments of which a part is from outside; read-only
+    foreign: dict[str, Any] = field(default_factory=dict)  # arguments partly from outside
     read: tuple[str, ...] = ()  # what the agents that it asked had read
     beside: tuple[Found, ...] = ()  # what was read in threads that may be its own
     late: Callable[[Sequence[str]], None] | None = None  # told what its work reads after its end

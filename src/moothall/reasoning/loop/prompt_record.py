@@ -149,23 +149,18 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
         last = _Kept(ref(record.run.file), [], [], frozenset(), None)
     digests = _known(last, items)
     digests += [bytes.fromhex(record.keep(_json(each))) for each in items[len(digests) :]]
-    made: set[bytes] = set()
-    level, levels = digests, 0
-    while not levels or len(level) > 1:
-        groups = [b"".join(group) for group in _groups(level)]
-        level, levels = [sha256(group).digest() for group in groups], levels + 1
-        made.update(level)
-        for digest, group in zip(level, groups, strict=True):
-            if digest not in last.groups:
-                record.keep(group)
-    record.rely(last.deletions, partial(_values, items))
+    name, groups = _grouped(digests)
+    for digest, group in groups.items():
+        if digest not in last.groups:
+            record.keep(group)
+    record.run.rely(last.deletions, partial(_values, items))
 
     def remember() -> None:
-        made_then = frozenset(made)
-        thread.remembered = _Kept(last.file, items, digests, made_then, record.run.deletions)
+        made = frozenset(groups)
+        thread.remembered = _Kept(last.file, items, digests, made, record.run.deletions)
 
     record.then(remember)
-    return f"{levels}:{level[0].hex()}"
+    return name
 
 
 def keep_conversation(record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
@@ -192,13 +187,21 @@ def restore_conversation(record: Record[Any], request: ReplyRequest) -> None:
 def _values(items: list[Any]) -> dict[str, bytes]:
     """Return all that `keep_list` keeps of a list of which nothing is kept, by hash."""
     values = [_json(each) for each in items]
-    made = {sha256(each).hexdigest(): each for each in values}
-    level, levels = [sha256(each).digest() for each in values], 0
-    while not levels or len(level) > 1:
-        groups = [b"".join(group) for group in _groups(level)]
-        level, levels = [sha256(group).digest() for group in groups], levels + 1
-        made |= {digest.hex(): group for digest, group in zip(level, groups, strict=True)}
-    return made
+    digests = [sha256(value).digest() for value in values]
+    _, groups = _grouped(digests)
+    made = (*zip(digests, values, strict=True), *groups.items())
+    return {digest.hex(): value for digest, value in made}
+
+
+def _grouped(digests: list[bytes]) -> tuple[str, dict[bytes, bytes]]:
+    """Return the name of a list whose items have these digests, and its groups by theirs."""
+    made: dict[bytes, bytes] = {}
+    levels = 0
+    while not levels or len(digests) > 1:
+        groups = [b"".join(group) for group in _groups(digests)]
+        digests, levels = [sha256(group).digest() for group in groups], levels + 1
+        made.update(zip(digests, groups, strict=True))
+    return f"{levels}:{digests[0].hex()}", made
 
 
 def _known(last: _Kept, items: list[Any]) -> list[bytes]:

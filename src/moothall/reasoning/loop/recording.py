@@ -14,7 +14,6 @@ from moothall.provenance import origins_of, sources_of, union
 from moothall.provenance.marks import FIELD, Marks, bare, has_marks, marks_of
 from moothall.reasoning.charging import charge_spent, spending
 from moothall.reasoning.events import CallEnded, CallStarted, MessageAdded
-from moothall.reasoning.loop.answer import Answer
 from moothall.reasoning.loop.results import error_of
 from moothall.reasoning.read_record import ReadRecord, fingerprint
 from moothall.reasoning.record import APPENDED, LIVE, Record
@@ -24,7 +23,6 @@ from moothall.reasoning.resume import ReplayOffsets, overlap, reply_at_end
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
-    from moothall.context import SystemPrompt
     from moothall.journal import Entry
     from moothall.journal.run_parts import RecordedPart
     from moothall.memory.memory import Memory
@@ -116,9 +114,13 @@ def as_it_ended(record: ReadRecord[LoopState], schema: AnswerSchema | None = Non
 
 def program_of(agent: Looping) -> dict[str, Any]:
     """Return an agent's program: what it does, independent of the request."""
+    prompt = agent.system_prompt
     parts: dict[str, Any] = {
         "agent": [KIND, str(agent.id)],
-        "system_prompt": named_prompt(agent.system_prompt),
+        # Of a function, which one it is.
+        "system_prompt": {"function": getattr(prompt, "__qualname__", type(prompt).__qualname__)}
+        if callable(prompt)
+        else prompt,
         "goals": [[goal.priority, goal.name, goal.description] for goal in agent._goals or ()],
         "actions": sorted(
             [action.name, action.description, action.parameters]
@@ -134,13 +136,6 @@ def program_of(agent: Looping) -> dict[str, Any]:
     except MoothallError:
         pass  # a model that cannot be made fails at its first call, which in a group is a turn
     return fingerprint(**parts)
-
-
-def named_prompt(prompt: SystemPrompt | None) -> Any:
-    """Return a prompt as the program's fingerprint has it: of a function, which one it is."""
-    if not callable(prompt):
-        return prompt
-    return {"function": getattr(prompt, "__qualname__", type(prompt).__qualname__)}
 
 
 # -- what this process knows -----------------------------------------------------------------------
@@ -280,48 +275,6 @@ def call_events(
     if is_over:
         result = data["result"]["result"]
         yield CallEnded, *common, result, error_of(result)
-
-
-# -- turns that are left as they were before, for the resumed run ---------------------------------
-
-
-def leave_open(run: Any, answer: Answer, late: bool) -> None:
-    """Tell memory of a turn that was cut off; the resumed run has it again, or a person."""
-    run.thread.unheard.extend(run._steering.leave())
-    if late or run._calls(answer).in_doubt:
-        run._keep(answer, ends=False)
-        _save_as_before(run)
-
-
-def _save_as_before(run: Any) -> None:
-    """Record the state with the turn before as the last."""
-    state: LoopState = run.state
-    iteration, usage = state.iteration, state.usage
-    state.iteration, state.usage = iteration - 1, run._spent
-    run.save()
-    state.iteration, state.usage = iteration, usage
-
-
-def park(run: Any, answer: Answer) -> None:
-    """Leave a turn as it was before: the resumed run has it again.
-
-    If its thread goes on meanwhile, that shows what waits in place of the results.
-    """
-    run.thread.unheard.extend(run._steering.leave())  # it is heard once the turn has ended
-    if not run.record.noted:
-        return  # it waits as before
-    waits = {place: call.waits for place, call in enumerate(answer.calls) if call.waits}
-    state = run.state
-    messages, steps, owed = len(state.messages), len(state.steps), state.owed
-    joined, marks = len(state.joined), len(state.marks)
-    if owed is not None:
-        state.owed = [place for place in owed if place not in waits]
-    for place, stop in waits.items():
-        answer.calls[place].result = {"result": str(stop)}
-    run._keep(answer)
-    state.open, state.owed = {"messages": state.stored(messages), "waits": list(waits)}, owed
-    del state.messages[messages:], state.steps[steps:], state.joined[joined:], state.marks[marks:]
-    _save_as_before(run)
 
 
 async def show_open(

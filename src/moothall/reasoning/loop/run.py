@@ -20,11 +20,11 @@ from moothall.errors import (
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.memory.memory import Memory
 from moothall.models.ask import attempted
-from moothall.models.base import with_options
+from moothall.models.base import answer_of, heard, with_options
 from moothall.models.protocol import Model, stated_usage
 from moothall.provenance.marks import Marks
 from moothall.provenance.origin import Sourced
-from moothall.reasoning.charging import budgeted
+from moothall.reasoning.charging import budgeted, count_unbounded
 from moothall.reasoning.events import MessageAdded, MessagesLeftOut
 from moothall.reasoning.loop import results
 from moothall.reasoning.loop.answer import (
@@ -50,15 +50,13 @@ from moothall.reasoning.loop.recording import (
     as_it_ended,
     call_ids,
     catch_up,
-    leave_open,
     mark_known,
     over,
-    park,
     remember,
     tell_past,
 )
 from moothall.reasoning.loop.room import LongResults, fit, left_out
-from moothall.reasoning.loop.showing import Showing, ask
+from moothall.reasoning.loop.showing import Pieces, Showing
 from moothall.reasoning.loop.steering import Steering
 from moothall.reasoning.loop.steps import ModelStep
 from moothall.reasoning.record import Past, Record
@@ -106,7 +104,7 @@ class Run:
         self.schema: AnswerSchema | None = request.answer
         self.state: LoopState = LoopState(allowed=request.allowed, joined=[*self.thread.joined])
         self.record: Record[Any] | None = request.recorded
-        self.showing: Showing = Showing(agent, request, memory, self.budget)
+        self.showing: Showing = Showing(agent, request, memory)
         self.long: LongResults = LongResults(agent, request, memory, self.record)
         self._remembered = self._saved = 0  # how many messages are in the memory, and recorded
         self._ids: set[str] = set()  # of the calls
@@ -323,8 +321,7 @@ class Run:
                 self.request.tell(MessagesLeftOut, self.id, self._lost)
             schema = None if self.schema is None else self.schema.json
             step = ModelStep(self, self.state.iteration, schema)
-            call = partial(ask, self.model, self.showing, step, self.emit)
-            return await chained(around_model(self), step, call)()
+            return await chained(around_model(self), step, partial(self._ask, step))()
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except HookError as error:
@@ -336,6 +333,17 @@ class Run:
             kind, text = type(error).__name__, error_message(error)
             detail = f"{kind}: {text}" if text else kind
             raise Stop("error", detail, error) from error
+
+    async def _ask(self, step: ModelStep) -> Any:
+        """Ask the model itself; tell the pieces of its answer, if somebody listens."""
+        if self.budget is None:
+            count_unbounded()
+        prompt, schema = self.showing.seen(self.model, step.messages), step.schema
+        actions, emit = self.showing.offered.actions or None, self.emit
+        if emit is None:
+            return await answer_of(self.model, prompt, actions=actions, schema=schema)
+        pieces = Pieces(schema, self.id, self.request, emit)
+        return await heard(self.model, prompt, pieces.tell, actions=actions, schema=schema)
 
     async def _of_user(
         self, what: str, key: str, function: Callable[[Context[Any]], Awaitable[str]]
@@ -392,9 +400,12 @@ class Run:
         except BaseException as error:
             open = any(call.result is None for call in wanted) and self._steering.is_cut_off(error)
             if any(call.waits for call in wanted):
-                park(self, answer)
+                self._park(answer)
             elif open and record is not None:
-                leave_open(self, answer, isinstance(error, Stop))
+                self.thread.unheard.extend(self._steering.leave())
+                if isinstance(error, Stop) or calls.in_doubt:  # memory shows what was cut off
+                    self._keep(answer, ends=False)
+                    self._save_as_before()
             else:
                 self._keep(answer)
                 self.save()
@@ -427,6 +438,35 @@ class Run:
                 self._add_result(wanted, content, marks, number)
             join(self.thread, self.state, self.showing.offered, wanted)
         return contents
+
+    def _park(self, answer: Answer) -> None:
+        """Leave a turn as it was before: the resumed run has it again.
+
+        If its thread goes on meanwhile, that shows what waits in place of the results.
+        """
+        self.thread.unheard.extend(self._steering.leave())  # it is heard once the turn has ended
+        if self.record is None or not self.record.noted:
+            return  # it waits as before
+        waits = {place: call.waits for place, call in enumerate(answer.calls) if call.waits}
+        state = self.state
+        messages, steps, owed = len(state.messages), len(state.steps), state.owed
+        joined, marks = len(state.joined), len(state.marks)
+        if owed is not None:
+            state.owed = [place for place in owed if place not in waits]
+        for place, stop in waits.items():
+            answer.calls[place].result = {"result": str(stop)}
+        self._keep(answer)
+        state.open, state.owed = {"messages": state.stored(messages), "waits": list(waits)}, owed
+        del state.messages[messages:], state.steps[steps:]
+        del state.joined[joined:], state.marks[marks:]
+        self._save_as_before()
+
+    def _save_as_before(self) -> None:
+        """Record the state with the turn before as the last: the resumed run has this one again."""
+        state, usage = self.state, self.state.usage
+        state.iteration, state.usage = state.iteration - 1, self._spent
+        self.save()
+        state.iteration, state.usage = state.iteration + 1, usage
 
     # -- memory ------------------------------------------------------------------------------------
 

@@ -1,23 +1,19 @@
-"""What a model is shown in a run: its actions, and the prompt; and asking it."""
+"""What a model is shown in a run: its actions, and the prompt; and what its answer shows."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from moothall import tracing
 from moothall.action import Action
 from moothall.block import Guidance
 from moothall.context import checked_prompt
 from moothall.dispatch import named
 from moothall.errors import ConfigError, DefinitionError
 from moothall.goal import format_goals
-from moothall.models.base import answer_of, streamed
-from moothall.models.protocol import ModelReply, ReasoningPiece, TextPiece
-from moothall.reasoning.charging import count_unbounded
+from moothall.models.protocol import ReasoningPiece, TextPiece
 from moothall.reasoning.loop.answer import OfferedActions, as_action
 from moothall.reasoning.loop.parts import Looping, messages_of
 from moothall.reasoning.loop.provenance import Shown, look
@@ -27,7 +23,6 @@ from moothall.text import log_failure
 from moothall.threads import awaited
 
 if TYPE_CHECKING:
-    from moothall.budget import Budget
     from moothall.context import Context
     from moothall.memory.memory import Memory
     from moothall.models.protocol import Model
@@ -48,11 +43,8 @@ class Showing:
     _looked: list[tuple[str, str]] | None = None  # the descriptions that were looked at last
     offered: OfferedActions = OfferedActions([])  # in this turn
 
-    def __init__(
-        self, agent: Looping, request: ReplyRequest, memory: Memory, budget: Budget | None
-    ) -> None:
+    def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
         self._agent = agent
-        self.budget = budget
         self._request = request
         self._memory = memory
         self.thread: Thread = request.state
@@ -79,11 +71,6 @@ class Showing:
         text, lines = (said, ()) if isinstance(said, str) else said
         self.said[key] = text
         self._outside += [(source, line) for source, line in lines]
-
-    @property
-    def of_event(self) -> tuple[str, str, str | None]:
-        """Return how events name the reply."""
-        return str(self._agent.id), self._request.run_id, self._request.thread
 
     # -- actions -----------------------------------------------------------------------------------
 
@@ -181,69 +168,33 @@ async def _text_of(function: Callable[..., Any], context: Context[Any]) -> Any:
 class Pieces:
     """The pieces of one answer, as events; with a schema, each with the value so far."""
 
-    __slots__ = ("_about", "_schema", "_texts")
+    __slots__ = ("_about", "_emit", "_schema", "_texts")
 
     def __init__(
-        self, schema: dict[str, Any] | None, agent: str, run_id: str, thread: str | None
+        self,
+        schema: dict[str, Any] | None,
+        agent: str,
+        request: ReplyRequest,
+        emit: Callable[[Any], Any],
     ) -> None:
         self._schema = schema
-        self._about = (agent, run_id, thread)
+        self._about = (agent, request.run_id, request.thread)
+        self._emit = emit
         self._texts: list[str] = []
 
-    def event(self, part: TextPiece | ReasoningPiece) -> TextPiece | ReasoningPiece:
-        """Return the event of a piece, which reads its value once somebody looks at it."""
+    def tell(self, part: TextPiece | ReasoningPiece) -> None:
+        """Emit the event of a piece, which reads its value once somebody looks at it."""
         text = part.text
         if type(part) is ReasoningPiece:
-            return ReasoningPiece(text, *self._about)
-        if self._schema is None:
-            return TextPiece(text, *self._about)
-        self._texts.append(text)
-        return TextPiece(text, *self._about, _value=partial(self._value, len(self._texts)))
+            self._emit(ReasoningPiece(text, *self._about))
+        elif self._schema is None:
+            self._emit(TextPiece(text, *self._about))
+        else:
+            self._texts.append(text)
+            value = partial(self._value, len(self._texts))
+            self._emit(TextPiece(text, *self._about, _value=value))
 
     def _value(self, pieces: int) -> Any:
         from moothall.signature.growing import value_so_far
 
         return value_so_far("".join(self._texts[:pieces]), self._schema or {})
-
-
-class Asked(Protocol):
-    """A call of the model, for `ask`."""
-
-    schema: dict[str, Any] | None
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The prompt."""
-        ...
-
-
-async def ask(
-    model: Model, showing: Showing, step: Asked, emit: Callable[[Any], Any] | None
-) -> Any:
-    """Return the answer of a model, unchecked; tell its pieces, if somebody listens."""
-    if showing.budget is None:
-        count_unbounded()
-    prompt, schema = showing.seen(model, step.messages), step.schema
-    actions = showing.offered.actions or None
-    given: Any = None
-    if emit is None:
-        # Pass a schema only if there is one: a user's own model may not have the parameter.
-        more = {} if schema is None else {"schema": schema}
-        if tracing.active is None:  # the faster way
-            given = model.complete(prompt, actions=actions, **more)
-            if type(given) is CoroutineType:
-                given = await given
-            return given if type(given) is ModelReply else await awaited(given)
-        return await answer_of(model, prompt, actions=actions, **more)
-    parts = streamed(model, prompt, actions, schema)
-    pieces = Pieces(schema, *showing.of_event)
-    try:
-        async for part in parts:
-            if isinstance(part, TextPiece | ReasoningPiece):
-                emit(pieces.event(part))
-            else:
-                given = part
-    except BaseException:  # at its end the iterator is closed already
-        await parts.aclose()
-        raise
-    return given
