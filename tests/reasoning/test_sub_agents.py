@@ -336,6 +336,30 @@ async def test_a_crash_within_a_sub_agent_goes_on_there(tmp_path: Path) -> None:
 
 
 @on_a_loop
+async def test_crash_within_a_sub_agent_of_a_sub_agent_goes_on_there(tmp_path: Path) -> None:
+    def agents(journal: Journal, look: Any) -> tuple[ReActAgent, list[ScriptedModel]]:
+        models = [
+            ScriptedModel([tasks("A"), "Done."]),
+            ScriptedModel([Call("y", "looker", {"text": "B"}), "It is seen."]),
+            ScriptedModel([Call("x", "look", {"what": "C"}), "Seen."]),
+        ]
+        actions = [Action("look", look, idempotent=True, guard=())]
+        looker = ReActAgent("looker", models[2], actions=actions)
+        helper = ReActAgent("helper", models[1], actions=[looker.as_action(fresh=True)])
+        tools = [helper.as_action(fresh=True)]
+        return ReActAgent("boss", models[0], actions=tools, journal=journal), models
+
+    with Journal(tmp_path / "runs.db") as journal:
+        look = Crashing(journal, tmp_path / "copy.db")
+        await agents(journal, look)[0].reply("Go.", run_id="r")
+    with Journal(tmp_path / "copy.db") as journal:
+        boss, models = agents(journal, look)
+        reply = await boss.reply("Go.", run_id="r")
+        assert (reply.text, look.called) == ("Done.", ["C", "C"])
+        assert [len(each.received) for each in models] == [1, 1, 1]
+
+
+@on_a_loop
 async def test_limit_of_model_calls_holds_for_sub_agents_that_were_cut_off(tmp_path: Path) -> None:
     def agents(journal: Journal, answer: Any) -> tuple[ReActAgent, Budget]:
         helper = ReActAgent("helper", ScriptedModel(answer))

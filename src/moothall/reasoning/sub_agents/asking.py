@@ -96,9 +96,11 @@ def _thread_of_call(caller: ReplyRequest | None, call: Any) -> str:
     if caller is None or call is None:
         return f"call/{os.urandom(8).hex()}"
     asker = next(each.agent for each in reversed(REPLYING.get()) if each.request is caller)
-    path = "" if caller.recorded is None else caller.recorded.path
+    record = caller.recorded
+    # In a record, as the resumed run has it: a reply within that of another has an id of its own.
+    run, path = (caller.run_id, "") if record is None else (record.run_id, record.path)
     # The members of a group share a run, and their calls have the same keys.
-    parts = (caller.run_id, str(asker.id), path, call.key or call.id)
+    parts = (run, str(asker.id), path, call.key or call.id)
     own = sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()[:12]
     its = caller.thread
     if its is None:
