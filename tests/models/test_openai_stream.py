@@ -549,7 +549,7 @@ def test_an_answer_whose_end_was_said_may_be_cut_after_it() -> None:
         (({"choices": ["x"]},), "choices[0] is of type string, not an object"),
         (({"choices": [{"index": "x"}]},), "choices[0].index is of type string"),
         ((delta(finish_reason=5),), "choices[0].finish_reason is of type integer"),
-        ((delta(tool_calls={}),), "choices[0].delta.tool_calls is of type object"),
+        ((delta(tool_calls={"a": 1}),), "choices[0].delta.tool_calls is of type object"),
         ((delta(tool_calls=[5]),), "choices[0].delta.tool_calls[0] is of type integer"),
         ((call_piece("0", name="x"),), "tool_calls[0].index is of type string"),
         ((call_piece(-1, name="x"),), "tool_calls[0].index is of type integer"),

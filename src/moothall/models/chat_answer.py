@@ -1,7 +1,4 @@
-"""Answers in the chat format of OpenAI's server and compatible servers.
-
-They are untrusted data: read through a schema, and an error names the wrong field.
-"""
+"""What servers state in and around their answers: ends, errors, refused calls, reasoning."""
 
 from __future__ import annotations
 
@@ -10,9 +7,6 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
-
-from pydantic_core import SchemaValidator, ValidationError
-from pydantic_core import core_schema as schemas
 
 from moothall.errors import ContextOverflow, ModelError
 from moothall.http import may_pass
@@ -68,87 +62,11 @@ _ENDS = {
 _OURS = {theirs: ours for ours, listed in _ENDS.items() for theirs in listed.split()}
 
 
-def _fields(**schema: Any) -> Any:
-    """Return the schema of an object; missing fields become null, unknown ones are dropped."""
-    given = {
-        name: schemas.typed_dict_field(
-            schemas.with_default_schema(each, default=None, validate_default=True)
-        )
-        for name, each in schema.items()
-    }
-    return schemas.typed_dict_schema(given)
-
-
-def _one_of(*kinds: type) -> Any:
-    # No schema of strings: it would refuse half a character, whose other half may come next.
-    return schemas.is_instance_schema(kinds, cls_repr="text")
-
-
 KEPT_FIELDS = (
     *("reasoning_content", "reasoning_details", "reasoning", "extra_content", "thinking_blocks"),
 )
 """Fields of a message that are wanted back: DeepSeek's, OpenRouter's, vLLM's, Gemini's, litellm's.
 """
-
-_MAYBE, _LIST, _ANY = schemas.nullable_schema, schemas.list_schema, schemas.any_schema()
-_TEXT = _MAYBE(_one_of(str))
-# Text, as the provider wrote it, or an object: some servers parse it.
-_ARGUMENTS = _MAYBE(_one_of(str, dict))
-_CALL = _fields(
-    id=_ANY, function=_fields(name=_one_of(str), arguments=_ARGUMENTS), extra_content=_ANY
-)
-_INDEX = schemas.int_schema(strict=True)
-_PIECE = _fields(
-    index=_MAYBE({**_INDEX, "ge": 0}),
-    id=_ANY,
-    function=_MAYBE(_fields(name=_TEXT, arguments=_ARGUMENTS)),
-    extra_content=_ANY,
-)
-
-
-def _message(calls: Any) -> Any:
-    content = _MAYBE(_one_of(str, list))
-    kept = dict.fromkeys(KEPT_FIELDS, _ANY)
-    shown = {"images": _ANY, "audio": _ANY}
-    return _fields(content=content, refusal=_ANY, tool_calls=calls, **kept, **shown)
-
-
-_CHOICE = _fields(message=_MAYBE(_message(_MAYBE(_LIST(_CALL)))), finish_reason=_ANY, error=_ANY)
-WHOLE = SchemaValidator(_fields(choices=_LIST(_CHOICE, min_length=1), usage=_ANY))
-"""The schema of an answer that comes whole."""
-
-_DELTA = _MAYBE(_message(_MAYBE(_LIST(_PIECE))))
-_PART = _fields(
-    index=_MAYBE(_INDEX),
-    finish_reason=_TEXT,
-    delta=_DELTA,
-    message=_DELTA,
-    error=_ANY,
-    usage=_ANY,
-)
-CHUNK = SchemaValidator(_fields(choices=_LIST(_PART)))
-"""The schema of an event of a streamed answer."""
-
-_WANTED = {
-    "dict_type": "an object",
-    "list_type": "a list",
-    "too_short": "a list that is not empty",
-    "int_type": "an integer",
-    "greater_than_equal": "an integer from 0 on",
-}
-
-
-def checked(schema: SchemaValidator, data: Any, where: str) -> dict[str, Any]:
-    """Return the fields of an object that a schema knows."""
-    try:
-        return schema.validate_python(data)  # type: ignore[no-any-return]
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    about = first.get("ctx", {})
-    wanted = _WANTED.get(first["type"]) or str(about.get("class", "of the format"))
-    place = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
-    raise wrong_field(where, place[1:], first["input"], wanted)
-
 
 def parsed(data: bytes, where: str) -> Any:
     """Return a body's JSON value."""

@@ -12,11 +12,8 @@ from moothall.errors import ModelError
 from moothall.models.answer_parts import Audio, images_of
 from moothall.models.answer_reader import AnswerReader, token_count
 from moothall.models.chat_answer import (
-    CHUNK,
     KEPT_FIELDS,
-    WHOLE,
     add_meta,
-    checked,
     end_of,
     failed,
     joined_content,
@@ -26,6 +23,8 @@ from moothall.models.chat_answer import (
 from moothall.models.protocol import StreamPart, Usage
 
 _REASONING = frozenset(("reasoning", "reasoning_content"))
+_SAYS = frozenset(("content", "refusal", "tool_calls", "images", "audio", *KEPT_FIELDS))
+"""The fields of a message that are read."""
 _TEXTS = ("text", "summary", "data", "thinking")
 """Fields of a detail of reasoning of which a stream gives pieces."""
 
@@ -63,13 +62,15 @@ class AnswerStream(AnswerReader):
 
     def _whole(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
         add_meta(self._meta, answer)
-        answer = checked(WHOLE, answer, where)
-        self.whole, self._usage = True, answer["usage"]
-        choice = {"delta": None, "usage": None, **answer["choices"][0]}
+        choices = answer.get("choices")
+        if not isinstance(choices, list) or not choices:
+            raise wrong_field(where, "choices", choices, "a list")
+        choice = self._object(choices[0], where, "choices[0]")
+        self.whole, self._usage = True, answer.get("usage")
         # Azure withholds an answer without a message.
-        if choice["message"] is None and choice["finish_reason"] != "content_filter":
+        if choice.get("message") is None and choice.get("finish_reason") != "content_filter":
             raise wrong_field(where, "choices[0].message", None, "an object")
-        yield from self._choice(choice, where, "choices[0]")
+        yield from self._choice(choice | {"delta": None, "usage": None}, where, "choices[0]")
 
     def _event(self, event: dict[str, Any], where: str) -> Iterator[StreamPart]:
         about = event.get("x_groq")
@@ -77,31 +78,34 @@ class AnswerStream(AnswerReader):
         if event.get("choices") is None:
             return  # such as a ping
         add_meta(self._meta, event)
-        for n, choice in enumerate(checked(CHUNK, event, where)["choices"]):
-            if not choice["index"]:
-                yield from self._choice(choice, where, f"choices[{n}]")
+        for n, given in enumerate(_typed(event, "choices", list, "a list", where)):
+            place = f"choices[{n}]"
+            choice = self._object(given, where, place)
+            _typed(choice, "finish_reason", str, "text", where, place)
+            if not _typed(choice, "index", int, "an integer", where, place):
+                yield from self._choice(choice, where, place)
 
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict):
             self._usage = usage
 
     def _choice(self, choice: dict[str, Any], where: str, place: str) -> Iterator[StreamPart]:
-        reason = choice["finish_reason"]
+        reason, error = choice.get("finish_reason"), choice.get("error")
         # An error that a provider, such as OpenRouter or DeepSeek, states in an answer.
-        if choice["error"] or str(reason).lower() in ("error", "insufficient_system_resource"):
-            raise failed({"error": choice["error"] or reason}, self._name)
-        self._count(choice["usage"])  # Kimi's place of it
+        if error or str(reason).lower() in ("error", "insufficient_system_resource"):
+            raise failed({"error": error or reason}, self._name)
+        self._count(choice.get("usage"))  # Kimi's place of it
         # Some servers send a reason in every event, empty until the last; some send a whole answer
         # in one event. A choice with neither delta nor message is of Azure's content filter.
-        delta, kind = _filled(choice["delta"]), "delta"
+        delta, kind = self._said_in(choice, "delta", where, place), "delta"
         if not delta:  # a last event may repeat what came in pieces
-            delta, kind = _filled(choice["message"]), "message"
+            delta, kind = self._said_in(choice, "message", where, place), "message"
             delta = {name: each for name, each in delta.items() if name not in self._came}
         else:
             self._came |= delta.keys()
             if _REASONING & delta.keys():
                 self._came |= _REASONING
-        self._choices |= bool(choice["delta"] or choice["message"] or reason)
+        self._choices |= bool(choice.get("delta") or choice.get("message") or reason)
         if reason and reason != "null":
             self._reason = reason
             self.whole = True
@@ -122,16 +126,40 @@ class AnswerStream(AnswerReader):
         for n, piece in enumerate(delta.get("tool_calls") or ()):
             if kind == "message":
                 self._last.clear()  # each call is whole
-            self._call(piece, where, f"{place}.{kind}.tool_calls[{n}]")
+            self._call(piece, where, f"{place}.{kind}.tool_calls[{n}]", kind == "message")
 
-    def _call(self, piece: dict[str, Any], where: str, place: str) -> None:
-        function = piece["function"] or {"name": None, "arguments": None}
-        name, args, id = function["name"], function["arguments"], piece["id"]
+    def _said_in(
+        self, choice: dict[str, Any], kind: str, where: str, place: str
+    ) -> dict[str, Any]:
+        """Return the fields of a message, or of a piece of one, that say something."""
+        given = choice.get(kind)
+        if given is None:
+            return {}
+        message = self._object(given, where, f"{place}.{kind}")
+        said = {name: each for name, each in message.items() if each and name in _SAYS}
+        if said and not isinstance(said.get("content"), str | None):
+            _typed(said, "content", list, "text", where, f"{place}.{kind}")
+        if "tool_calls" in said:
+            _typed(said, "tool_calls", list, "a list", where, f"{place}.{kind}")
+        return said
+
+    def _call(self, given: Any, where: str, place: str, is_whole: bool) -> None:
+        piece = self._object(given, where, place)
+        function = piece.get("function")
+        if function is None and not is_whole:
+            function = {}
+        function = self._object(function, where, f"{place}.function")
+        name = _typed(function, "name", str, "text", where, f"{place}.function")
+        args = _typed(function, "arguments", (str, dict), "text", where, f"{place}.function")
+        index = _typed(piece, "index", int, "an integer from 0 on", where, place)
+        if index is not None and index < 0:
+            raise wrong_field(where, f"{place}.index", index, "an integer from 0 on")
+        id = piece.get("id")
         if not isinstance(id, str):
             id = ""
-        call = self._which(piece.get("index"), id, name, args)
+        call = self._which(index, id, name, args)
         call.id = call.id or id
-        call.extra = _merged(call.extra, piece["extra_content"])
+        call.extra = _merged(call.extra, piece.get("extra_content"))
         if call.name is None:
             call.name = name
         elif name and name != call.name:
@@ -220,9 +248,14 @@ class AnswerStream(AnswerReader):
         return ({"server": self._server, "fields": fields},) if fields and self._server else ()
 
 
-def _filled(message: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the fields of a message that say something."""
-    return {name: each for name, each in message.items() if each} if message else {}
+def _typed(
+    given: dict[str, Any], name: str, kinds: Any, wanted: str, where: str, place: str = ""
+) -> Any:
+    """Return a field of an object, or None; raise if it is of another type."""
+    value = given.get(name)
+    if value is not None and (not isinstance(value, kinds) or value is True or value is False):
+        raise wrong_field(where, f"{place}.{name}".lstrip("."), value, wanted)
+    return value
 
 
 @dataclass(slots=True)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from moothall.arguments import check_boolean, check_function, check_integer
 from moothall.errors import ConfigError, ModelError
 from moothall.http import BrokenOff, Client, HTTPError, Response, backoff_s, tried
 from moothall.http.network import check_allowed
+from moothall.models.answer_reader import AnswerReader
 from moothall.models.chat_answer import Passing, RefusedCall, parsed
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece
 from moothall.models.remote.batch import Batches
@@ -31,30 +32,6 @@ HeadersLike: TypeAlias = (
     Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]] | None
 )
 """Headers, or a function, plain or `async`, that returns those for the next request."""
-
-
-class AnswerReader(Protocol):
-    """Turns the bytes of one answer into its parts.
-
-    Attributes:
-        over: the server said that no more data follows
-        whole: the answer is complete, whether or not the server said so
-    """
-
-    over: bool
-    whole: bool
-
-    def feed(self, data: bytes) -> Iterator[StreamPart]:
-        """Yield the pieces that some bytes of a stream complete."""
-        ...
-
-    def take_whole(self, body: bytes) -> Iterator[StreamPart]:
-        """Yield the pieces of an answer that came whole."""
-        ...
-
-    def end(self) -> list[StreamPart]:
-        """Return the remaining pieces and finally the answer."""
-        ...
 
 
 class HTTPModel(RemoteModel):

@@ -12,6 +12,7 @@ from moothall.arguments import names_checked
 from moothall.errors import ConfigError, ModelError
 from moothall.http import HTTPError, Response
 from moothall.http.network import check_allowed
+from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import Request
 from moothall.models.chat_answer import KEPT_FIELDS
 from moothall.models.chat_stream import AnswerStream
@@ -24,7 +25,7 @@ from moothall.models.remote.context_length import (
     served_context,
     stated_context,
 )
-from moothall.models.remote.http_model import AnswerReader, HeadersLike, HTTPModel, KeyLike
+from moothall.models.remote.http_model import HeadersLike, HTTPModel, KeyLike
 from moothall.models.remote.remote import LENGTHS
 from moothall.models.remote.responses_format import (
     is_response,
