@@ -457,7 +457,7 @@ def test_a_server_that_does_not_run_is_told_of_as_by_openai_model(provider: str)
 
 def test_a_server_that_is_silent_is_given_up() -> None:
     assert error(HANG, timeout=0.2, max_retries=1) == (
-        "URL gave no answer within 0.2 s; tried 2 times"
+        "URL gave no answer within 0.2 s; tried 2 times; timeout= gives it longer"
     )
 
 

@@ -620,7 +620,7 @@ def test_the_key_is_not_in_what_an_answer_fails_with() -> None:
 def test_a_stream_that_does_not_begin_is_late(given: Any) -> None:
     came, said, requests = begun(given, timeout=1, max_retries=1)
     assert (came, requests) == ("", 2)
-    assert said == "URL gave no answer within 1 s; tried 2 times"
+    assert said == "URL gave no answer within 1 s; tried 2 times; timeout= gives it longer"
 
 
 @pytest.mark.parametrize(

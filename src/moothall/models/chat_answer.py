@@ -68,6 +68,7 @@ KEPT_FIELDS = (
 """Fields of a message that are wanted back: DeepSeek's, OpenRouter's, vLLM's, Gemini's, litellm's.
 """
 
+
 def parsed(data: bytes, where: str) -> Any:
     """Return a body's JSON value."""
     try:

@@ -128,9 +128,7 @@ class AnswerStream(AnswerReader):
                 self._last.clear()  # each call is whole
             self._call(piece, where, f"{place}.{kind}.tool_calls[{n}]", kind == "message")
 
-    def _said_in(
-        self, choice: dict[str, Any], kind: str, where: str, place: str
-    ) -> dict[str, Any]:
+    def _said_in(self, choice: dict[str, Any], kind: str, where: str, place: str) -> dict[str, Any]:
         """Return the fields of a message, or of a piece of one, that say something."""
         given = choice.get(kind)
         if given is None:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from moothall.errors import ConfigError, DefinitionError, ModelError
 from moothall.http.addresses import told
+from moothall.models.providers import OTHER, PROVIDERS, Provider, address_variable, provider_at
+
+KeyLike: TypeAlias = str | Callable[[], str | Awaitable[str]] | None
+"""A key, or a function, plain or `async`, that returns the one for the next request."""
+HeadersLike: TypeAlias = (
+    Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]] | None
+)
+"""Headers, or a function, plain or `async`, that returns those for the next request."""
 
 _API_VERSION = re.compile(r"api-version=[\w.-]+", re.ASCII)
 
@@ -32,6 +40,15 @@ def check_key(key: Any, name: str) -> None:
         raise ModelError(f"{name}: the key holds a character that no key has, such as a line break")
 
 
+def check_headers(given: Any, what: str) -> None:
+    """Raise if headers are not names and texts that can stand in a request."""
+    pairs = given.items() if isinstance(given, Mapping) else [(None, None)]
+    for name, value in pairs:
+        for each in (name, value):
+            if not isinstance(each, str) or not each.isascii() or not each.isprintable():
+                raise ConfigError(f"{what}: headers= must be names and texts in one line each")
+
+
 def check_named(what: str, name: Any, options: Any) -> None:
     """Check a provider's name of a model, and the further fields of its requests."""
     if not isinstance(name, str) or not name or not name.isprintable():
@@ -40,11 +57,23 @@ def check_named(what: str, name: Any, options: Any) -> None:
         raise ConfigError(f"{what}: options= must be a dict, got {options!r:.80}")
 
 
-def base_url_of(what: str, given: Any, variable: str, default: str) -> str:
-    """Return the checked address of a server: given, by a variable or the default."""
-    if given is not None:
-        return check_base_url(given, f"{what}: base_url=", query=True)
-    return check_base_url(os.environ.get(variable) or default, variable, query=True)
+def server_of(what: str, base_url: Any, provider: str) -> tuple[str, Provider]:
+    """Return the checked address of a model's server, and what is known of the server."""
+    if provider not in PROVIDERS:
+        names = ", ".join(PROVIDERS)
+        raise ConfigError(f"{what}: provider= must be one of {names}, got {provider!r:.80}")
+    named, variable = PROVIDERS[provider], address_variable(provider)
+    if base_url is not None:
+        given = check_base_url(base_url, f"{what}: base_url=", query=True)
+    else:
+        given = check_base_url(os.environ.get(variable) or named.url, variable, query=True)
+        if provider == "azure" and not urlsplit(given).path:
+            given += "/openai/v1"
+        if given == named.url or provider not in ("openai", "anthropic"):
+            return given, named
+    # Behind another address of these names may be any server.
+    at = provider_at(given)
+    return given, OTHER if at is None else PROVIDERS[at]
 
 
 def check_base_url(url: Any, what: str, query: bool = False) -> str:

@@ -7,15 +7,13 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from moothall.arguments import check_boolean, names_checked
-from moothall.errors import ConfigError, ModelError
+from moothall.errors import ConfigError
 from moothall.http import Response
 from moothall.models.base import Request
 from moothall.models.protocol import ModelReply, StreamPart
 from moothall.models.providers import key_of
-from moothall.models.remote.batch import Batches
 from moothall.models.remote.batch_servers import AnthropicBatches
 from moothall.models.remote.chat_format import may_be_strict
-from moothall.models.remote.http_model import HeadersLike, HTTPModel, KeyLike
 from moothall.models.remote.messages_format import (
     messages_body,
     messages_tools,
@@ -23,9 +21,9 @@ from moothall.models.remote.messages_format import (
     tools_called,
 )
 from moothall.models.remote.messages_stream import PAUSED, MessageStream, gone_on, joined
+from moothall.models.remote.remote import RemoteModel
 from moothall.models.remote.schema_form import SchemaForms
-from moothall.models.remote.server import server_of
-from moothall.models.settings import check_named, joined_url
+from moothall.models.settings import HeadersLike, KeyLike, joined_url, server_of
 
 if TYPE_CHECKING:
     from moothall.models.remote.rate_limit import RateLimit
@@ -37,7 +35,7 @@ _OWN_FIELDS = frozenset(("cache_control", "max_tokens", "messages", "model", "st
 
 
 @names_checked
-class AnthropicModel(HTTPModel):
+class AnthropicModel(RemoteModel):
     """A model behind Anthropic's Messages API, on Anthropic's own server or a compatible one.
 
     Without `base_url` the server is Anthropic's (or the one that `ANTHROPIC_BASE_URL` names), and
@@ -84,7 +82,7 @@ class AnthropicModel(HTTPModel):
     """
 
     own_fields: ClassVar[Iterable[str]] = _OWN_FIELDS
-    where_key: str = "api_key=, or ANTHROPIC_API_KEY"
+    base_url: str
 
     def __init__(
         self,
@@ -104,16 +102,17 @@ class AnthropicModel(HTTPModel):
         headers: HeadersLike = None,
         batch: bool = False,
     ) -> None:
-        check_named("AnthropicModel", name, options)
         if max_tokens is None:
             raise ConfigError("AnthropicModel: max_tokens= must be a number of tokens, got None")
         check_boolean("AnthropicModel: cache=", cache)
         given, about = server_of("AnthropicModel", base_url, "anthropic")
-        key = api_key or (None if base_url else key_of("anthropic"))
         super().__init__(
             f"anthropic:{name}",
             given,
-            None if callable(key) else key,
+            api_key or (None if base_url else key_of("anthropic")),
+            about,
+            where_key="api_key=, or ANTHROPIC_API_KEY",
+            model=name,
             context_tokens=context_tokens,
             max_tokens=max_tokens,
             timeout=timeout,
@@ -121,22 +120,16 @@ class AnthropicModel(HTTPModel):
             rate_limit=rate_limit,
             options=options,
             fields={
-                "model": name,
                 "max_tokens": max_tokens,
                 "temperature": temperature,
                 "cache_control": {"type": "ephemeral"} if cache else None,
             },
+            connections=connections,
+            headers=headers,
+            batch=batch,
         )
-        if key is None and given == about.url:
-            raise ModelError(f"{self.name}: there is no key: set {about.key}, or pass api_key=")
         # The API refuses a schema with keywords that it cannot enforce.
-        self._forms = SchemaForms(given == about.url, may_be_strict)
-        self.model = name
-        self._connect(connections, key, headers, batch)
-        if batch:
-            server = AnthropicBatches(self, joined_url(self._url, "/batches"))
-            self._batches = Batches(self.name, server, max_retries)
-            self.half_price: bool = about.batches
+        self._forms = SchemaForms(about.schema_beside_actions, may_be_strict)
 
     def __repr__(self) -> str:
         return f"AnthropicModel({self.model!r}, {self.base_url!r})"
@@ -187,3 +180,6 @@ class AnthropicModel(HTTPModel):
     async def _sent(self, content: bytes, stream: bool) -> Response:
         body = content[:-1] + b', "stream": true}' if stream else content
         return await self._sent_to(self._url, body, stream)
+
+    def _batch_server(self) -> AnthropicBatches:
+        return AnthropicBatches(self, joined_url(self._url, "/batches"))

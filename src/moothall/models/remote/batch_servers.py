@@ -6,24 +6,31 @@ import json
 import secrets
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ModelError
 from moothall.http import Response
-from moothall.models.chat_answer import parsed, server_text
+from moothall.models.chat_answer import server_text
 from moothall.models.remote.batch import CANCELLED, EXPIRED, Outcome
-from moothall.models.remote.http_model import HTTPModel
 from moothall.models.remote.responses_format import is_response
 from moothall.models.settings import joined_url
+
+if TYPE_CHECKING:
+    from moothall.models.remote.remote import RemoteModel
 
 _OVER = {"completed": EXPIRED, "expired": EXPIRED, "cancelled": CANCELLED}
 
 
-class OpenAIBatches:
-    """Batches of a server with OpenAI's `/files` and `/batches`."""
+class _Batches:
+    def __init__(self, model: RemoteModel, url: str) -> None:
+        self._model, self._url = model, url
 
-    def __init__(self, model: HTTPModel) -> None:
-        self._model = model
+    async def _asked(self, path: str, body: bytes | None = None, kind: str = "") -> Any:
+        return await self._model._json_at(joined_url(self._url, path), body, kind)
+
+
+class OpenAIBatches(_Batches):
+    """Batches of a server with OpenAI's `/files` and `/batches`."""
 
     async def create(self, requests: dict[str, bytes]) -> str:
         """Send requests as a file, and begin a batch of it."""
@@ -53,7 +60,7 @@ class OpenAIBatches:
             return None
         outcomes: dict[str, Outcome] = {}
         for file in filter(None, (about.get("output_file_id"), about.get("error_file_id"))):
-            url = joined_url(self._model.base_url, f"/files/{file}/content")
+            url = joined_url(self._url, f"/files/{file}/content")
             for line in _lines(await self._model._sent_to(url, None)):
                 outcomes[str(line.get("custom_id"))] = _of_line(line)
         return outcomes, Outcome(_OVER[status])
@@ -61,11 +68,6 @@ class OpenAIBatches:
     async def cancel(self, batch: str) -> None:
         """Cancel a batch; what was answered until then can be read."""
         await self._asked(f"/batches/{batch}/cancel", b"{}")
-
-    async def _asked(self, path: str, body: bytes | None = None, kind: str = "") -> Any:
-        url = joined_url(self._model.base_url, path)
-        response = await self._model._sent_to(url, body, kind=kind)
-        return parsed(response.content, f"{self._model.name}: the answer")
 
 
 def _lines(response: Response) -> Iterator[dict[str, Any]]:
@@ -88,11 +90,8 @@ def _of_line(line: dict[str, Any]) -> Outcome:
     return Outcome(500, json.dumps({"error": error}).encode())
 
 
-class AnthropicBatches:
+class AnthropicBatches(_Batches):
     """Message batches of Anthropic's server."""
-
-    def __init__(self, model: HTTPModel, url: str) -> None:
-        self._model, self._url = model, url
 
     async def create(self, requests: dict[str, bytes]) -> str:
         """Send requests."""
@@ -123,10 +122,6 @@ class AnthropicBatches:
     async def cancel(self, batch: str) -> None:
         """Cancel a batch; what was answered until then can be read."""
         await self._asked(f"/{batch}/cancel", b"{}")
-
-    async def _asked(self, path: str, body: bytes | None = None) -> Any:
-        response = await self._model._sent_to(joined_url(self._url, path), body)
-        return parsed(response.content, f"{self._model.name}: the answer")
 
 
 _STATUS = {"api_error": 500, "overloaded_error": 529, "rate_limit_error": 429, "timeout_error": 504}

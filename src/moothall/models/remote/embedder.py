@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from moothall.arguments import check_integer, names_checked
 from moothall.errors import ModelError
-from moothall.models.remote.http_model import HeadersLike, KeyLike
+from moothall.http import HTTPError
+from moothall.http.network import check_allowed
 from moothall.models.remote.openai import OpenAIModel
-from moothall.models.settings import joined_url
+from moothall.models.settings import HeadersLike, KeyLike, joined_url
 from moothall.text import excerpt
 
 _BATCH = 128
@@ -89,33 +91,23 @@ class OpenAIEmbedder:
         Raises:
             ModelError: the server cannot embed
         """
-        made: list[Any] = []
-
-        def run() -> None:
-            try:
-                made.append(asyncio.run(self._embedded(texts)))
-            except BaseException as error:
-                made.append(error)
-
-        # This thread may have a loop that runs.
-        thread = threading.Thread(target=run, name="embedder", daemon=True)
-        thread.start()
-        thread.join()
-        if isinstance(made[0], BaseException):
-            raise made[0]
-        vectors: list[list[float]] = made[0]
-        return vectors
+        # In a thread of its own, since this one may have a loop that runs.
+        with ThreadPoolExecutor(1, "embedder") as pool:
+            return pool.submit(asyncio.run, self._embedded(texts)).result()
 
     async def _embedded(self, texts: list[str]) -> list[list[float]]:
         found: list[list[float]] = []
         url = joined_url(self._server.base_url, "/embeddings")
+        check_allowed(url, self._server.name)
         async with self._server as server:
             for at in range(0, len(texts), _BATCH):
                 # Servers refuse empty texts.
                 batch = [each or " " for each in texts[at : at + _BATCH]]
-                found += self._read(
-                    await server._posted(url, {**self._body, "input": batch}), batch
-                )
+                body = json.dumps({**self._body, "input": batch}, allow_nan=False).encode()
+                try:
+                    found += self._read(await server._json_at(url, body), batch)
+                except HTTPError as error:
+                    raise server._failures.lost(str(error)) from None
         return found
 
     def _read(self, answer: Any, batch: list[str]) -> list[list[float]]:

@@ -18,12 +18,12 @@ from moothall.arguments import check_integer, names_checked
 from moothall.errors import ConfigError, MissingExtra, ModelError, RemoteForbidden
 from moothall.http import Client, Response, error_reason, may_pass
 from moothall.http.network import check_allowed, is_offline
+from moothall.models.base import Request
 from moothall.models.chat_answer import server_text
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.providers import OTHER, PROVIDERS
-from moothall.models.remote.http_model import HTTPModel
 from moothall.models.remote.messages_format import tools_called
-from moothall.models.remote.schema_form import SchemaForms
+from moothall.models.remote.remote import RemoteModel
 from moothall.models.settings import check_base_url
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _refused: ContextVar[list[RemoteForbidden] | None] = ContextVar("_refused", defa
 
 
 @names_checked
-class LiteLLMModel(HTTPModel):
+class LiteLLMModel(RemoteModel):
     """A model of any provider that `litellm` knows, in the provider's own form.
 
     Without `api_key`, the key comes from the provider's environment variable, such as
@@ -78,7 +78,6 @@ class LiteLLMModel(HTTPModel):
     """
 
     own_fields: ClassVar[Iterable[str]] = frozenset(_OWN_FIELDS.split())
-    where_key: str = "api_key=, or the provider's environment variable"
 
     def __init__(
         self,
@@ -102,45 +101,57 @@ class LiteLLMModel(HTTPModel):
         check_integer("LiteLLMModel: max_tokens=", max_tokens)
         if base_url is not None:
             base_url = check_base_url(base_url, "LiteLLMModel: base_url=")
-            self.where_key = "api_key="
-        fields = {"model": name, "max_tokens": max_tokens, "temperature": temperature, "seed": seed}
+        self.provider: str = provider
         super().__init__(
             f"litellm:{name}",
             base_url,
             api_key,
+            PROVIDERS.get(provider, OTHER),
+            where_key="api_key="
+            if base_url
+            else "api_key=, or the provider's environment variable",
+            model=name,
             context_tokens=context_tokens,
             max_tokens=max_tokens,
             timeout=timeout,
             max_retries=max_retries,
             rate_limit=rate_limit,
             options=options,
-            # Without a key here, litellm would send the provider's own key to this server.
-            fields=fields | {"api_base": base_url, "api_key": api_key or (base_url and "none")},
+            fields={
+                "max_tokens": max_tokens,
+                "temperature": temperature,
+                "seed": seed,
+                "api_base": base_url,
+                # Without a key here, litellm would send the provider's own key to this server.
+                "api_key": api_key or (base_url and "none"),
+            },
         )
         if base_url is not None:
             self.context_tokens = context_tokens  # of another server nothing is known
-        self._forms = SchemaForms(PROVIDERS.get(provider, OTHER).schema_beside_actions)
-        self.model = name
-        self.provider = provider
-        self._client = _Library(
-            self.name,
-            where=base_url or provider,
-            timeout_s=timeout,
-            max_retries=max_retries,
-            extra="litellm",
-        )
 
     def __repr__(self) -> str:
         return f"LiteLLMModel({self.model!r}, base_url={self.base_url!r})"
 
-    def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
+    def _made_client(self, connections: int, max_bytes: int) -> Client:
+        return _Library(
+            self.name,
+            where=self.base_url or self.provider,
+            timeout_s=self.timeout,
+            max_retries=self._max_retries,
+            extra="litellm",
+        )
+
+    def _check_allowed(self) -> None:
         check_allowed(self.base_url or f"https://{self.provider}", self.name)
 
-    def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
-        called = tools_called(messages) if self.provider in _WANTS_TOOLS else ()
-        made = [{"name": each["name"], "parameters": each["input_schema"]} for each in called]
-        tools = [{"type": "function", "function": function} for function in made]
-        return self._fields | ({"tools": tools, "tool_choice": "none"} if tools else {})
+    def _body(self, request: Request) -> dict[str, Any]:
+        body = super()._body(request)
+        if not request.actions and self.provider in _WANTS_TOOLS:
+            called = tools_called(request.messages)
+            made = [{"name": each["name"], "parameters": each["input_schema"]} for each in called]
+            tools = [{"type": "function", "function": function} for function in made]
+            body |= {"tools": tools, "tool_choice": "none"} if tools else {}
+        return body
 
     async def find_context(self) -> int | None:
         """Return what litellm's own list says that a prompt may have; None if it does not know.

@@ -9,24 +9,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from moothall.arguments import names_checked
-from moothall.errors import ConfigError, ModelError
+from moothall.errors import ConfigError
 from moothall.http import HTTPError, Response
 from moothall.http.network import check_allowed
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import Request
-from moothall.models.chat_answer import KEPT_FIELDS
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.providers import PROVIDERS, key_of
-from moothall.models.remote.adapting import Adapting
-from moothall.models.remote.batch import Batches
 from moothall.models.remote.batch_servers import OpenAIBatches
 from moothall.models.remote.context_length import (
     root_of,
     served_context,
     stated_context,
 )
-from moothall.models.remote.http_model import HeadersLike, HTTPModel, KeyLike
-from moothall.models.remote.remote import LENGTHS
+from moothall.models.remote.remote import LENGTHS, RemoteModel
 from moothall.models.remote.responses_format import (
     is_response,
     responses_fields,
@@ -35,9 +31,7 @@ from moothall.models.remote.responses_format import (
     text_format,
 )
 from moothall.models.remote.responses_stream import ResponseStream
-from moothall.models.remote.schema_form import SchemaForms
-from moothall.models.remote.server import server_of
-from moothall.models.settings import check_named, joined_url
+from moothall.models.settings import HeadersLike, KeyLike, joined_url, server_of
 
 if TYPE_CHECKING:
     from moothall.models.remote.rate_limit import RateLimit
@@ -59,7 +53,7 @@ _OTHER_LENGTH = re.compile(r"max_tokens.{1,60}max_completion_tokens", re.S)
 
 
 @names_checked
-class OpenAIModel(HTTPModel):
+class OpenAIModel(RemoteModel):
     """A model behind OpenAI's chat interface, on OpenAI's own server or any compatible one.
 
     Without `base_url` the server is OpenAI's (or the one that `OPENAI_BASE_URL` names), and the
@@ -113,6 +107,7 @@ class OpenAIModel(HTTPModel):
     """
 
     own_fields: ClassVar[Iterable[str]] = _OWN_FIELDS
+    base_url: str
 
     def __init__(
         self,
@@ -134,57 +129,43 @@ class OpenAIModel(HTTPModel):
         provider: str = "openai",
         batch: bool = False,
     ) -> None:
-        check_named("OpenAIModel", name, options)
         if api not in (None, "chat", "responses"):
             raise ConfigError(f"OpenAIModel: api= must be 'chat' or 'responses', got {api!r:.80}")
         if api == "responses":
             self.own_fields = _OF_RESPONSES  # type: ignore[misc]
         given, about = server_of("OpenAIModel", base_url, provider)
-        key = api_key or (None if base_url else key_of(provider))
-        limit = next((field for field in LENGTHS if field in (options or {})), None)
-        if limit is not None and options is not None:
-            max_tokens = options[limit]
+        named = options if isinstance(options, Mapping) else {}
+        limit = next((field for field in LENGTHS if field in named), about.length)
+        max_tokens = named.get(limit, max_tokens)
+        variable = "MOOTHALL_KEY of a command" if base_url else PROVIDERS[provider].key
         super().__init__(
             f"{given}#{name}" if base_url else f"{provider}:{name}",
             given,
-            None if callable(key) else key,
+            api_key or (None if base_url else key_of(provider)),
+            about,
+            where_key=f"api_key=, or {variable}" if variable else "api_key=",
+            model=name,
             context_tokens=context_tokens,
             max_tokens=max_tokens,
             timeout=timeout,
             max_retries=max_retries,
             rate_limit=rate_limit,
             options=options,
-            fields={
-                "model": name,
-                # OpenAI's newer models refuse the old field; other servers do not know the new one.
-                limit or about.length: max_tokens,
-                "temperature": temperature,
-                "seed": seed,
-            },
+            # OpenAI's newer models refuse the old field; other servers do not know the new one.
+            fields={limit: max_tokens, "temperature": temperature, "seed": seed},
+            connections=connections,
+            headers=headers,
+            batch=batch,
         )
-        if key is None and about.key and given == about.url:
-            raise ModelError(f"{self.name}: there is no key: set {about.key}, or pass api_key=")
-        self.model = name
-        self._provider = about
-        self._forms = SchemaForms(about.schema_beside_actions)
-        self._adapting = Adapting(about.id_length, about.answer_before_user)
-        if not about.gives_back:
-            self._not_back |= {*KEPT_FIELDS}
         self._api, self._may_switch = api, api is None
         self._may_be_silent = False
         # Until a server says that it cannot.
         self._streams_usage = True
         self._encrypts = True
         self._account: dict[str, str] = {}
-        named = "MOOTHALL_KEY of a command" if base_url else PROVIDERS[provider].key
-        self.where_key: str = f"api_key=, or {named}" if named else "api_key="
         if provider == "openai" and not base_url:  # like the key, they are for OpenAI's server
             of_account = {header: os.environ.get(name) for header, name in _ACCOUNT.items()}
             self._account = {header: value for header, value in of_account.items() if value}
-        self._connect(connections, key, headers, batch)
-        if batch:
-            self._batches = Batches(self.name, OpenAIBatches(self), max_retries)
-            self.half_price: bool = about.batches
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.model!r}, {self.base_url!r})"
@@ -256,6 +237,8 @@ class OpenAIModel(HTTPModel):
             self._fields["reasoning_effort"] = "none"
         elif b'"reasoning.encrypted_content"' in content and _NOT_ENCRYPTED.search(said):
             self._encrypts = False
+        elif self._streams_usage and "answered 4" in said and _STREAM_USAGE.search(said):
+            self._streams_usage = False
         elif b'"max_tokens": ' in content and _OTHER_LENGTH.search(said):
             self._fields["max_completion_tokens"] = self._fields.pop("max_tokens", self.max_tokens)
         else:
@@ -263,19 +246,12 @@ class OpenAIModel(HTTPModel):
         return True
 
     async def _sent(self, content: bytes, stream: bool) -> Response:
-        """Send a request; a stream again without a count of its tokens, if that is refused."""
         there = is_response(content)
-        path = "/responses" if there else "/chat/completions"
-        url = joined_url(self.base_url, path)
-        while True:
-            counted = stream and self._streams_usage and not there
-            more = b', "stream": true' if stream else b""
-            more += b', "stream_options": {"include_usage": true}' if counted else b""
-            try:
-                return await self._sent_to(url, content[:-1] + more + b"}", stream)
-            except ModelError as error:
-                if not (
-                    counted and error.status in (400, 422) and _STREAM_USAGE.search(str(error))
-                ):
-                    raise
-                self._streams_usage = False
+        more = b', "stream": true' if stream else b""
+        if stream and self._streams_usage and not there:
+            more += b', "stream_options": {"include_usage": true}'
+        url = joined_url(self.base_url, "/responses" if there else "/chat/completions")
+        return await self._sent_to(url, content[:-1] + more + b"}", stream)
+
+    def _batch_server(self) -> OpenAIBatches:
+        return OpenAIBatches(self, self.base_url)

@@ -1,47 +1,48 @@
-"""A model behind a server: its requests, within a rate limit, and the server's refusals."""
+"""A model behind a server: its requests, within a rate limit, and how they are made again."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from moothall.arguments import check_integer, check_seconds
-from moothall.errors import (
-    ConfigError,
-    ContextOverflow,
-    DefinitionError,
-    ModelError,
-)
-from moothall.http import retry_after_s, tried
+from moothall.arguments import check_boolean, check_function, check_integer, check_seconds
+from moothall.errors import ConfigError, DefinitionError, ModelError
+from moothall.http import BrokenOff, Client, HTTPError, Response, backoff_s, tried
 from moothall.http.network import check_allowed
-from moothall.memory.bounded import BLOCK_TOKENS
+from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import Answering, Request
-from moothall.models.chat_answer import (
-    KEPT_FIELDS,
-    Passing,
-    RefusedCall,
-    overflows,
-    refused_call,
-    server_text,
-)
-from moothall.models.protocol import ModelReply, StreamPart, calls_in
-from moothall.models.providers import listed_context
+from moothall.models.chat_answer import KEPT_FIELDS, Passing, RefusedCall, parsed
+from moothall.models.protocol import ModelReply, StreamPart, TextPiece, calls_in
+from moothall.models.providers import Provider, listed_context
 from moothall.models.remote.adapting import Adapting
+from moothall.models.remote.batch import Batches, BatchServer
 from moothall.models.remote.chat_format import (
     chat_messages,
     response_format,
     seen_after_results,
     tools,
 )
+from moothall.models.remote.exchange import parts_of, parts_of_body
+from moothall.models.remote.failures import Failures, estimated
 from moothall.models.remote.schema_form import SchemaForms, as_text, in_form
-from moothall.models.settings import check_key, check_sampling
+from moothall.models.settings import (
+    HeadersLike,
+    KeyLike,
+    check_headers,
+    check_key,
+    check_named,
+    check_sampling,
+)
+from moothall.threads import awaited
 
 if TYPE_CHECKING:
+    from moothall.action import Action
     from moothall.models.remote.rate_limit import RateLimit
 
 LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
@@ -53,26 +54,33 @@ _STALE = re.compile(
     r".{0,80}could not be|\bItem .{0,80}not found|without its required",
     re.I,
 )
-_ENCODED = re.compile(rb"[A-Za-z0-9+/=]{2000,}")
-"""An image or a file, in base64."""
 # In the text of a server that asks for a field which it has given.
 _WANTED_BACK = re.compile("must be|missing|required|pass(?:ed)? back", re.I)
+_BYTES, _BATCH_BYTES = 2**26, 2**30  # of an answer, and of those of a batch
 
 
 class RemoteModel(Answering):
-    """What models behind a server share; a subclass defines `_asked`, which sends a request."""
+    """What models behind a server share.
+
+    A subclass says how a request is formed (`_body`) and sent (`_sent`), and its answer read
+    (`_reader`).
+    """
 
     own_fields: ClassVar[Iterable[str]]
     reads_images: bool = True  # as far as its server says
-    where_key: str  # where the server's key comes from
+    half_price: bool = False  # as its provider takes for batches
     base_url: str | None
+    timeout: float
 
     def __init__(
         self,
         name: str,
         base_url: str | None,
-        key: str | None,
+        key: KeyLike,
+        about: Provider,
         *,
+        where_key: str,
+        model: str,
         context_tokens: int | None,
         max_tokens: int | None,
         timeout: float,
@@ -80,14 +88,22 @@ class RemoteModel(Answering):
         rate_limit: RateLimit | None,
         options: Mapping[str, Any] | None,
         fields: Mapping[str, Any],
+        connections: int = 100,
+        headers: HeadersLike = None,
+        batch: bool = False,
     ) -> None:
         kind = type(self).__name__
+        check_named(kind, model, options)
         check_integer(f"{kind}: context_tokens=", context_tokens, optional=True)
         check_integer(f"{kind}: max_tokens=", max_tokens, optional=True)
         check_integer(f"{kind}: max_retries=", max_retries, low=0)
         check_seconds(f"{kind}: timeout=", timeout)
+        check_integer(f"{kind}: connections=", connections)
+        check_boolean(f"{kind}: batch=", batch)
         if rate_limit is not None and not callable(getattr(rate_limit, "acquire", None)):
             raise ConfigError(f"{kind}: rate_limit= must be a RateLimit, got {rate_limit!r}")
+        if batch and rate_limit is not None:
+            raise ConfigError(f"{kind}: batches have limits of their own: leave out rate_limit=")
         temperature = fields.get("temperature")  # None: the server decides
         check_sampling(kind, 0 if temperature is None else temperature, fields.get("seed"))
         if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
@@ -95,22 +111,45 @@ class RemoteModel(Answering):
                 f"{kind}: options= cannot set {', '.join(wrong)}, which it sets itself: leave them "
                 "out, or use the argument of that name"
             )
+        if callable(headers):
+            check_function(f"{kind}: headers=", headers)
+        elif headers is not None:
+            check_headers(headers, kind)
+        if callable(key):
+            check_function(f"{kind}: api_key=", key)
+        else:
+            check_key(key, name)
+        if key is None and about.key and base_url == about.url:
+            raise ModelError(f"{name}: there is no key: set {about.key}, or pass api_key=")
         self.name = name
+        self.model: str = model
         self.base_url = base_url
-        check_key(key, name)
-        self._context = _UNASKED if context_tokens is None else context_tokens
         self.max_tokens: int | None = max_tokens
         self.rate_limit = rate_limit
         self.timeout = timeout
+        self._context = _UNASKED if context_tokens is None else context_tokens
         self._max_retries = max_retries
         self._server = base_url or name.rpartition("/")[0]  # the one that gets back what it gave
-        self._forms = SchemaForms(beside_actions=False)
-        self._adapting = Adapting()
-        self._not_back: set[str] = set()  # fields that it gave and refuses
-        self._secrets: list[str] = []  # beside the key
-        self._key = key
+        self._provider = about
+        self._forms = SchemaForms(about.schema_beside_actions)
+        self._adapting = Adapting(about.id_length, about.answer_before_user)
+        # Fields that it gave and refuses.
+        self._not_back = set[str]() if about.gives_back else {*KEPT_FIELDS}
+        self._failures = Failures(name, base_url, where_key)
+        self._given_key, self._given_headers = key, headers
+        self._failures.key = None if callable(key) else key
         given = {field: value for field, value in fields.items() if value is not None}
-        self._fields: dict[str, Any] = {**(options or {}), **given}
+        self._fields: dict[str, Any] = {**(options or {}), "model": model, **given}
+        self._client = self._made_client(connections, _BATCH_BYTES if batch else _BYTES)
+        self._batches: Batches | None = None
+        if batch:
+            self._batches = Batches(name, self._batch_server(), max_retries)
+            self.half_price = about.batches
+
+    @property
+    def batch(self) -> bool:
+        """Whether its requests go in batches, which are answered within a day."""
+        return self._batches is not None
 
     @property
     def context_tokens(self) -> int | None:
@@ -141,25 +180,53 @@ class RemoteModel(Answering):
         made._fields = fields
         return made
 
-    def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
-        """Check that the request may leave this machine."""
-        check_allowed(self.base_url or "", self.name)
+    async def __aenter__(self) -> Self:
+        return self
 
-    def _asked(
-        self, content: bytes, calls_before: int, stream: bool
-    ) -> AsyncGenerator[StreamPart, None]:
-        """Yield the pieces of the answer to a request, if streamed, and finally the whole."""
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop; a later call opens new ones."""
+        await self._client.aclose()
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        await self._client.prepare()
+
+    def _made_client(self, connections: int, max_bytes: int) -> Client:
+        """Return what sends its requests; connections are opened when they are needed."""
+        return Client(
+            type(self).__name__,
+            where=self.base_url,
+            timeout_s=self.timeout,
+            connections=connections,
+            max_retries=self._max_retries,
+            max_bytes=max_bytes,
+        )
+
+    def _batch_server(self) -> BatchServer:
+        """Return the batches of its server."""
         raise NotImplementedError
 
+    def _check_allowed(self) -> None:
+        """Check that requests may leave this machine."""
+        check_allowed(self.base_url or "", self.name)
+
+    def _reader(self, content: bytes, calls_before: int) -> AnswerReader:
+        """Return what reads the answer to a request."""
+        raise NotImplementedError
+
+    # -- a request, and what the server wants of it ------------------------------------------------
+
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
-        self._check_allowed(request.messages)
+        self._check_allowed()
         begun, reserved = False, None
         while True:
             form, version = self._forms.form(request), self._adapting.version
             given = request._replace(messages=self._adapting.messages(request.messages))
             content = self._content(in_form(form, given))
             if self.rate_limit is not None and reserved is None:
-                most = _estimated(content) + (self.max_tokens or 0)
+                most = estimated(content) + (self.max_tokens or 0)
                 reserved = await self.rate_limit.acquire(most)
             asked = self._asked(content, calls_in(request.messages), request.stream)
             if form == "final":
@@ -185,18 +252,9 @@ class RemoteModel(Answering):
                     if isinstance(error, Passing | RefusedCall):
                         raise ModelError(said) from None
                     if error.status == 400 and said.endswith(": no reason"):
-                        raise self._unexplained(said, content) from None
+                        about = (content, self.context_tokens, self.max_tokens or 0)
+                        raise self._failures.unexplained(said, *about) from None
                     raise
-
-    def _unexplained(self, said: str, content: bytes) -> ModelError:
-        """Return the error for a 400 without a body, as Cerebras answers a prompt that is long."""
-        estimate, context = _estimated(content), self.context_tokens
-        if context is not None and estimate > context - (self.max_tokens or 0):
-            why = f"the prompt has about {estimate:,} tokens, and the model reads {context:,}"
-            return ContextOverflow(f"{said}; {why}; nothing was cut")
-        error = ModelError(f"{said}; some servers answer so when the prompt is too long")
-        error.status = 400
-        return error
 
     def _adapts(self, said: str, content: bytes) -> bool:
         """Note what a refusal says of the form of all requests; return whether it says something.
@@ -229,7 +287,7 @@ class RemoteModel(Answering):
             for each in made:
                 for kept in (each, *each.get("tool_calls", ())):
                     kept.pop(field, None)
-        body = self._fields_of(messages) | {"messages": made}
+        body = self._fields | {"messages": made}
         if actions:
             body["tools"] = tools(actions)
             for each in body["tools"]:
@@ -239,54 +297,100 @@ class RemoteModel(Answering):
             body["response_format"] = response_format(schema)
         return body
 
-    def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the fields of a request other than its messages, actions and schema."""
-        return self._fields
+    # -- the exchange with the server --------------------------------------------------------------
 
-    def _refused(
-        self, status: int, text: str, headers: Mapping[str, str], tries: int
-    ) -> ModelError:
-        """Return the error for a server's refusal, in one line, with what to do about it."""
-        body: Any = text
-        with suppress(ValueError, RecursionError):
-            body = json.loads(text)
-        if isinstance(body, list) and len(body) == 1:
-            body = body[0]  # Gemini's
-        reason = f"{self.name}: the server answered {status}: {server_text(body)}"
-        if overflows(body) or status == 413:
-            return ContextOverflow(self._hidden(f"{reason}; nothing was cut"))
-        if (refused := refused_call(body)) is not None:
-            return RefusedCall(self._hidden(reason), refused)
-        if status in (401, 403):
-            reason += f"; check {self.where_key}"
-        elif status == 404 or 300 <= status < 400:
-            where = f" and the address {self.base_url}" if self.base_url else ""
-            reason += f"; check the name of the model{where}"
-        elif status == 429 and (wait_s := retry_after_s(headers)):
-            reason += f"; it asks to wait {wait_s:.0f} s"
-        error = ModelError(self._hidden(f"{reason}{tried(tries)}"))
-        error.status = status
-        return error
+    def _own_headers(self, key: str) -> dict[str, str]:
+        """Return the headers that the provider wants."""
+        raise NotImplementedError
 
-    def _lost(self, reason: str) -> ModelError:
-        """Return the error for a request without an answer."""
-        refused = "Connection refused" in reason and "the proxy of" not in reason
-        hint = "; is the server running there?" if refused else ""
-        return ModelError(self._hidden(f"{self.name}: {reason}{hint}"))
+    async def _headers(self) -> dict[str, str]:
+        """Return the headers of a request; functions for the key and others are called now."""
+        if callable(self._given_key):
+            key = await awaited(self._given_key())
+            check_key(key, self.name)
+            self._failures.key = key
+        given = self._given_headers
+        more = await awaited(given()) if callable(given) else given or {}
+        if more:
+            check_headers(more, self.name)
+            self._failures.secrets = [*map(str, more.values())]
+        theirs = {each.lower() for each in more}
+        made = {"Content-Type": "application/json", "Accept": "application/json"}
+        made |= self._own_headers(self._failures.key or "none")
+        ours = {each: value for each, value in made.items() if each.lower() not in theirs}
+        return {**ours, **more}
 
-    def _hidden(self, text: str) -> str:
-        """Return a text without the key and the keys of the environment."""
-        keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
-        for key in (self._key, *keys, *self._secrets):
-            if key and len(key) > 4:
-                text = text.replace(key, "…")
-        return text
+    async def _sent(self, content: bytes, stream: bool) -> Response:
+        """Send a request; return the response if it is an answer, else raise ModelError."""
+        raise NotImplementedError
 
+    async def _sent_to(
+        self, url: str, body: bytes | None, stream: bool = False, kind: str = ""
+    ) -> Response:
+        """Send a request to an address; raise ModelError if the server refuses it."""
+        headers, method = await self._headers(), "GET" if body is None else "POST"
+        if kind:
+            headers = {**headers, "Content-Type": kind}
+        response = await self._client.request(
+            method, url, headers=headers, body=body, stream=stream
+        )
+        if 200 <= response.status < 300:
+            return response
+        text = response.content.decode("utf-8", "replace")
+        raise self._failures.refused(response.status, text, response.headers, response.tries)
 
-def _estimated(content: bytes) -> int:
-    """Return how many tokens a request has, on the high side: one per three bytes of text."""
-    text, seen = _ENCODED.subn(b"", content)
-    return len(text) // 3 + seen * BLOCK_TOKENS
+    async def _json_at(self, url: str, body: bytes | None = None, kind: str = "") -> Any:
+        """Return the JSON that the server answers to a request of another kind."""
+        response = await self._sent_to(url, body, kind=kind)
+        return parsed(response.content, f"{self.name}: the answer")
+
+    async def _parts(
+        self, content: bytes, reader: AnswerReader, stream: bool
+    ) -> AsyncGenerator[StreamPart, None]:
+        """Return the parts of the answer to a request, once there is an answer."""
+        if self._batches is None:
+            return parts_of(await self._sent(content, stream), reader, stream)
+        came = await self._batches.ask(content)
+        if came.status != 200:
+            text = came.body.decode("utf-8", "replace")
+            raise self._failures.refused(came.status, text, {}, 1)
+        return parts_of_body(came.body, reader)
+
+    async def _asked(
+        self, content: bytes, calls_before: int, stream: bool
+    ) -> AsyncGenerator[StreamPart, None]:
+        """Yield the pieces of the answer to a request, if streamed, and finally the whole."""
+        said, attempt = [], 0
+        try:
+            while True:
+                answer = None
+                try:
+                    answer = await self._parts(content, self._reader(content, calls_before), stream)
+                    async with aclosing(answer) as parts:
+                        async for part in parts:
+                            if stream or isinstance(part, ModelReply):
+                                said.append(part)
+                                yield part
+                    return
+                except (Passing, BrokenOff) as error:
+                    attempt += 1
+                    if said or answer is None or attempt > self._max_retries:
+                        if isinstance(error, HTTPError):
+                            raise
+                        raise ModelError(f"{error}{tried(attempt)}") from None
+                await asyncio.sleep(backoff_s(attempt - 1))
+        except RefusedCall as error:
+            text = "".join(part.text for part in said if isinstance(part, TextPiece))
+            if stream and not text and error.reply.text:
+                yield TextPiece(error.reply.text)
+            yield replace(error.reply, text=text or error.reply.text)
+        except HTTPError as error:
+            raise self._failures.lost(str(error)) from None
+        except ModelError as error:
+            hidden = self._failures.hidden(str(error))
+            if hidden == str(error):
+                raise
+            raise type(error)(hidden) from None
 
 
 def _thinking(message: Any) -> bool:

@@ -1,0 +1,48 @@
+"""An answer on its way: its bytes go to a reader, and its parts come out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from moothall.http import HTTPError, Response
+from moothall.models.answer_reader import AnswerReader
+from moothall.models.protocol import StreamPart
+
+
+async def parts_of(
+    response: Response, answer: AnswerReader, stream: bool
+) -> AsyncGenerator[StreamPart, None]:
+    """Yield the pieces of an answer, and finally the whole; close the response in any case."""
+    try:
+        kind = response.headers.get("content-type", "")
+        if stream and "json" not in kind and "html" not in kind:
+            while not answer.over and (data := await _more(response, answer)):
+                for part in answer.feed(data):
+                    yield part
+            if answer.over:
+                await response.drain()
+        else:  # it cannot stream, or is a web page
+            body = bytearray(response.content)
+            while stream and (data := await response.read()):
+                body += data
+            for part in answer.take_whole(bytes(body)):
+                yield part
+    finally:
+        response.close()
+    for part in answer.end():
+        yield part
+
+
+async def _more(response: Response, answer: AnswerReader) -> bytes:
+    try:
+        return await response.read()
+    except HTTPError:
+        if answer.whole:
+            return b""  # the missing bytes are not part of the answer
+        raise
+
+
+async def parts_of_body(body: bytes, answer: AnswerReader) -> AsyncGenerator[StreamPart, None]:
+    """Yield the pieces of an answer whose body came apart from it, and finally the whole."""
+    for part in (*answer.take_whole(body), *answer.end()):
+        yield part

@@ -1,0 +1,120 @@
+"""The errors of a model behind a server: each says in one line what happened and what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from moothall.errors import ContextOverflow, ModelError
+from moothall.http import retry_after_s, tried
+from moothall.memory.bounded import BLOCK_TOKENS
+from moothall.models.chat_answer import RefusedCall, overflows, refused_call, server_text
+
+# What a refusal is of, whatever its status, and what to do about it.
+_OF_ACTIONS = re.compile(
+    r"\b(?:tools?|functions?)\b[^.]{0,40}(?:not (?:support|available)|unsupported|requires?\b)"
+    r"|(?:not support|support no|requires?|no endpoints found that support)[^.]{0,30}"
+    r"(?:\b(?:tool|function)s?\b|tool-call)",
+    re.I,
+)
+_OF_MODEL = re.compile(
+    r"model\b.{0,80}(?:not (?:exist|found|a valid)|unknown|no such)|(?:invalid|unknown|no such)"
+    r" model|not a valid model|model.?not.?(?:exist|found)",
+    re.I,
+)
+_OF_KEY = re.compile(r"api.?key|credentials|unauthori[sz]ed|authentication", re.I)
+# What was lost with a request, and what to do about it.
+_LOST = {
+    "Connection refused": "is the server running there?",
+    "gave no answer within": "timeout= gives it longer",
+    "Name or service not known": "check the address",
+    "WRONG_VERSION_NUMBER": "does the server speak http rather than https?",
+}
+
+
+_ENCODED = re.compile(rb"[A-Za-z0-9+/=]{2000,}")
+"""An image or a file, in base64."""
+
+
+class Failures:
+    """Turns what went wrong with a model's requests into errors.
+
+    Attributes:
+        secrets: the texts beside the key that no error shows
+    """
+
+    def __init__(self, name: str, base_url: str | None, where_key: str) -> None:
+        self._name, self._base_url, self._where_key = name, base_url, where_key
+        self.key: str | None = None
+        self.secrets: list[str] = []
+
+    def refused(self, status: int, text: str, headers: Mapping[str, str], tries: int) -> ModelError:
+        """Return the error for a server's refusal."""
+        body: Any = text
+        with suppress(ValueError, RecursionError):
+            body = json.loads(text)
+        if isinstance(body, list) and len(body) == 1:
+            body = body[0]  # Gemini's
+        reason = f"{self._name}: the server answered {status}: {server_text(body)}"
+        if overflows(body) or status == 413:
+            return ContextOverflow(self.hidden(f"{reason}; nothing was cut"))
+        if (refused := refused_call(body)) is not None:
+            return RefusedCall(self.hidden(reason), refused)
+        if advice := self._advice(status, server_text(body), headers):
+            reason = f"{reason.removesuffix(".")}; {advice}"
+        error = ModelError(self.hidden(f"{reason}{tried(tries)}"))
+        error.status = status
+        return error
+
+    def _advice(self, status: int, said: str, headers: Mapping[str, str]) -> str:
+        """Return what to do about a refusal."""
+        where = f" and the address {self._base_url}" if self._base_url else ""
+        if status in (400, 404, 422, 500, 501) and _OF_ACTIONS.search(said):
+            return "choose a model and a server that take actions, or give the agent none"
+        if status in (401, 403) or (status == 400 and _OF_KEY.search(said)):
+            return f"check {self._where_key}"
+        if status == 400 and _OF_MODEL.search(said):
+            return "check the name of the model"
+        if status in (404, 405) or 300 <= status < 400:
+            to = headers.get("location") if status < 400 else None
+            of = f" (it names {to:.200})" if to else ""
+            return f"check the name of the model{where}{of}"
+        if status == 407:
+            return "check the proxy of the environment"
+        if status == 429 and (wait_s := retry_after_s(headers)):
+            return f"it asks to wait {wait_s:.0f} s"
+        return ""
+
+    def lost(self, reason: str) -> ModelError:
+        """Return the error for a request without an answer."""
+        hints = (hint for what, hint in _LOST.items() if what in reason)
+        hint = next(hints, "") if "the proxy of" not in reason else ""
+        return ModelError(self.hidden(f"{self._name}: {reason}{hint and f'; {hint}'}"))
+
+    def unexplained(self, said: str, content: bytes, context: int | None, room: int) -> ModelError:
+        """Return the error for a 400 without a body, as Cerebras answers a prompt that is long."""
+        estimate = estimated(content)
+        if context is not None and estimate > context - room:
+            why = f"the prompt has about {estimate:,} tokens, and the model reads {context:,}"
+            return ContextOverflow(f"{said}; {why}; nothing was cut")
+        error = ModelError(f"{said}; some servers answer so when the prompt is too long")
+        error.status = 400
+        return error
+
+    def hidden(self, text: str) -> str:
+        """Return a text without the key and the keys of the environment."""
+        keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
+        for key in (self.key, *keys, *self.secrets):
+            if key and len(key) > 4:
+                text = text.replace(key, "…")
+        return text
+
+
+def estimated(content: bytes) -> int:
+    """Return how many tokens a request has, on the high side: one per three bytes of text."""
+    text, seen = _ENCODED.subn(b"", content)
+    return len(text) // 3 + seen * BLOCK_TOKENS
