@@ -15,6 +15,7 @@ from moothall.models.answer_parts import Thoughts
 from moothall.models.chat_answer import Passing, failed, failure_in, parsed, wrong_field
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.server_events import ServerEvents
+from moothall.text import one_line
 
 MOST_TOKENS = 2**53
 MAX_CALLS = 1024
@@ -155,9 +156,10 @@ class AnswerReader:
         if self._done_ends and self._read.unfinished() == "[DONE]":
             self.whole = True
         if not self.whole:
-            raise Passing(
-                f"{self._name}: the answer broke off after event {self._events}, before its end"
-            )
+            after = f"after event {self._events}"
+            if not self._events and (rest := self._read.unfinished()):
+                after = f"after {one_line(rest, 60)!r}"
+            raise Passing(f"{self._name}: the answer broke off {after}, before its end")
         parts += self._more()
         parts += self._say("", last=True)
         calls = self._calls()

@@ -76,8 +76,31 @@ def parsed(data: bytes, where: str) -> Any:
     except RecursionError:
         raise ModelError(f"{where} is nested too deep") from None
     except ValueError as error:
-        shown = one_line(data[:60].decode("utf-8", "replace"), 60)
-        raise ModelError(f"{where} is not JSON: {str(error)[:100]}: {shown!r}") from None
+        shown = _shown(data[:4000].decode("utf-8", "replace"))
+        if is_page(shown) or not shown:
+            what = f"{shown or 'empty'}, not JSON"
+            raise ModelError(f"{where} is {what}: check the address of the server") from None
+        raise ModelError(
+            f"{where} is not JSON: {str(error)[:100]}: {one_line(shown, 60)!r}"
+        ) from None
+
+
+_PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html)\b", re.I)
+_TITLE = re.compile(r"<(?:title|h1)\b[^>]*>([^<]*)<", re.I)
+_A_PAGE = "a web page"
+
+
+def _shown(text: str) -> str:
+    """Return a text; for a web page, what it is called."""
+    if _PAGE.match(text) is None:
+        return text.strip()
+    title = _TITLE.search(text)
+    return f"{_A_PAGE}, {one_line(title[1], 100)!r}" if title else _A_PAGE
+
+
+def is_page(shown: str) -> bool:
+    """Return whether what is shown of an answer is that it was a web page."""
+    return shown.startswith(_A_PAGE)
 
 
 def joined_content(content: str | list[Any] | None, where: str, place: str) -> str:
@@ -250,7 +273,7 @@ def server_text(body: Any) -> str:
             raw = f": {about['raw']}" if isinstance(about, dict) and "raw" in about else raw
             says = ("error", "message", "detail", "error parsing tool call")
             body = next((body[each] for each in says if body.get(each)), "")
-    text = body if isinstance(body, str) else json.dumps(body)
+    text = _shown(body) if isinstance(body, str) else json.dumps(body)
     return one_line(text + raw, 300) or "no reason"
 
 

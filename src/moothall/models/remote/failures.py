@@ -12,11 +12,17 @@ from typing import Any
 from moothall.errors import ContextOverflow, ModelError
 from moothall.http import retry_after_s, tried
 from moothall.memory.bounded import BLOCK_TOKENS
-from moothall.models.chat_answer import RefusedCall, overflows, refused_call, server_text
+from moothall.models.chat_answer import (
+    RefusedCall,
+    is_page,
+    overflows,
+    refused_call,
+    server_text,
+)
 
 # What a refusal is of, whatever its status, and what to do about it.
 _OF_ACTIONS = re.compile(
-    r"\b(?:tools?|functions?)\b[^.]{0,40}(?:not (?:support|available)|unsupported|requires?\b)"
+    r"\b(?:tools?|functions?)\b[^.\[]{0,40}(?:not (?:support|available)|unsupported|requires?\b)"
     r"|(?:not support|support no|requires?|no endpoints found that support)[^.]{0,30}"
     r"(?:\b(?:tool|function)s?\b|tool-call)",
     re.I,
@@ -65,14 +71,16 @@ class Failures:
         if (refused := refused_call(body)) is not None:
             return RefusedCall(self.hidden(reason), refused)
         if advice := self._advice(status, server_text(body), headers):
-            reason = f"{reason.removesuffix(".")}; {advice}"
+            reason = f"{reason.removesuffix('.')}; {advice}"
         error = ModelError(self.hidden(f"{reason}{tried(tries)}"))
         error.status = status
         return error
 
     def _advice(self, status: int, said: str, headers: Mapping[str, str]) -> str:
         """Return what to do about a refusal."""
-        where = f" and the address {self._base_url}" if self._base_url else ""
+        address = f"the address {self._base_url}" if self._base_url else "the address"
+        if is_page(said) and status < 500:
+            return f"check {address}, and any proxy before it"
         if status in (400, 404, 422, 500, 501) and _OF_ACTIONS.search(said):
             return "choose a model and a server that take actions, or give the agent none"
         if status in (401, 403) or (status == 400 and _OF_KEY.search(said)):
@@ -82,9 +90,7 @@ class Failures:
         if status in (404, 405) or 300 <= status < 400:
             to = headers.get("location") if status < 400 else None
             of = f" (it names {to:.200})" if to else ""
-            return f"check the name of the model{where}{of}"
-        if status == 407:
-            return "check the proxy of the environment"
+            return f"check the name of the model and {address}{of}"
         if status == 429 and (wait_s := retry_after_s(headers)):
             return f"it asks to wait {wait_s:.0f} s"
         return ""

@@ -237,7 +237,7 @@ class _Library(Client):
         elif "`api_key`" in text:  # OpenAI's own client has no key
             text = "there is no key: set OPENAI_API_KEY, or pass api_key="
         elif status == 500:
-            text = f"what {self._where} answered cannot be read"
+            text = f"what {self._where} answered cannot be read; check the address"
         raise ModelError(f"{self.name}: {text}") from error
 
 
