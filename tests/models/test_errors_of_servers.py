@@ -27,11 +27,11 @@ NO_ACTIONS = "choose a model and a server that take actions, or give the agent n
 
 def said(form: str, given: Any, streams: bool = False) -> str:
     """The line of the error, without the model's name and the server's address."""
-    with OpenAIServer(given) as server, pytest.raises(ModelError) as caught:
+    with OpenAIServer(given) as server:
         model = FORMS[form](server.url)
-        if streams:
-            run(parts_of(model, user("Hi"), ACTIONS))
-        run(model.complete(user("Hi"), ACTIONS))
+        ask = parts_of if streams else type(model).complete
+        with pytest.raises(ModelError) as caught:
+            run(ask(model, user("Hi"), ACTIONS))
     line = str(caught.value).replace(server.url, "URL")
     assert "\n" not in line
     assert KEY not in line
