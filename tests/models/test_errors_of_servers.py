@@ -1,4 +1,4 @@
-"""What a user reads when a model's server cannot be used as it is: what happened, and what to do."""
+"""What a user reads when a server cannot be used as it is: what happened, and what to do."""
 
 from __future__ import annotations
 

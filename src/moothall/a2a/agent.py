@@ -23,8 +23,7 @@ from moothall.http.addresses import hosts_of
 from moothall.journal.stop_reason import StopReason
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.protocol import ChatMessage, TextPiece, Usage
-from moothall.models.settings import HeadersLike, check_headers
-from moothall.models.settings import check_base_url
+from moothall.models.settings import HeadersLike, check_base_url, check_headers
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest

@@ -25,8 +25,8 @@ from moothall.http import Client, HTTPError, Response
 from moothall.http.addresses import is_of
 from moothall.http.network import is_loopback
 from moothall.jsonvalue import json_text
-from moothall.models.settings import HeadersLike, check_headers
 from moothall.models.server_events import ServerEvents
+from moothall.models.settings import HeadersLike, check_headers
 from moothall.text import one_line
 from moothall.threads import awaited
 
