@@ -280,6 +280,7 @@ ODD = {
     "---\r\ndescription: Reads: now\r\n---\r\nDo.\r\nMore.": ("Reads: now", "Do.\nMore."),
     "---\ndescription: Liest Maße – 日本語.\n---\nDo.": ("Liest Maße – 日本語.", "Do."),
     "---\ndescription: Reads.\nmetadata: {a: 1}\nversion: 1.0\n---": ("Reads.", ""),
+    "\n \n---\ndescription: Reads.\n---\nDo.": ("Reads.", "Do."),
     "---\ndescription: Reads.\nuser_invocable: a: b\n---\nDo.": ("Reads.", "Do."),
 }
 
@@ -313,8 +314,9 @@ def test_skills_lie_below_folders_and_behind_links_and_none_within_another(
     assert check_skill(skills / "xls") == []
 
 
-def test_skills_that_no_model_may_invoke_are_not_for_the_model(tmp_path: Path) -> None:
-    about = "name: deploy\ndescription: Deploys.\ndisable-model-invocation: true"
+@pytest.mark.parametrize("stated", ("true", "True", "yes", '"true"', "true  # by hand"))
+def test_skills_that_no_model_may_invoke_are_not_for_the_model(tmp_path: Path, stated: str) -> None:
+    about = f"name: deploy\ndescription: Deploys.\ndisable-model-invocation: {stated}"
     skill(tmp_path, "deploy", text=f"---\n{about}\n---\nDo it.\n")
     skill(tmp_path, "read")
     skills = Skills(tmp_path)

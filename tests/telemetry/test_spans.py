@@ -6,12 +6,12 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.trace import SpanKind, StatusCode
 
 from moothall import (
@@ -75,8 +75,8 @@ def test_reply_with_a_call_has_the_spans_of_the_conventions(traced: Traced) -> N
         "gen_ai.agent.name": "adder",
         "gen_ai.conversation.id": "t1",
         "gen_ai.request.model": "scripted",
-        "gen_ai.usage.input_tokens": 30,
-        "gen_ai.usage.output_tokens": 9,
+        "moothall.usage.input_tokens": 30,
+        "moothall.usage.output_tokens": 9,
         "gen_ai.response.finish_reasons": ("done",),
         "moothall.run.id": "",
         "moothall.stop_reason": "done",
@@ -101,6 +101,36 @@ def test_reply_with_a_call_has_the_spans_of_the_conventions(traced: Traced) -> N
         "gen_ai.usage.reasoning.output_tokens": 2,
         "gen_ai.response.finish_reasons": ("calls",),
     }
+
+
+def test_backend_that_adds_up_all_spans_counts_each_call_of_a_model_once(traced: Traced) -> None:
+    helper = ReActAgent("helper", ScriptedModel([ModelReply("Yes.", usage=Usage(100, 7))] * 2))
+    calls = (Call("1", "helper", {"text": "?"}), Call("2", "once", {"text": "?"}))
+    used = Usage(1000, 70)
+    answers = [
+        ModelReply(calls=calls, usage=used, finish_reason="calls"),
+        ModelReply("", usage=used),
+    ]
+    clerk = ReActAgent(
+        "clerk",
+        FallbackModel([ScriptedModel([]), ScriptedModel([*answers, ModelReply("4", usage=used)])]),
+        actions=[helper.as_action(), helper.as_action("once", fresh=True)],
+    )
+    accepts = '{"action": "TERMINATE", "new_instruction": "", "reasoning": "good"}'
+    boss = ReActAgent("boss", ScriptedModel([ModelReply(accepts, usage=Usage(10_000, 700))]))
+    both = DualActAgent(id="both", human=boss, reactive=clerk, first="reactive")
+    both.reply_sync("What is 2 + 2?")
+
+    def total(spans: Iterable[ReadableSpan], prefix: str) -> int:
+        names = [f"{prefix}.usage.{kind}_tokens" for kind in ("input", "output")]
+        given: list[Any] = [
+            (each.attributes or {}).get(name, 0) for each in spans for name in names
+        ]
+        return sum(given)
+
+    assert total(traced.spans, "gen_ai") == 14_124
+    # A sub-agent's reply has a span, and a sum, of its own.
+    assert total([traced.named("invoke_workflow both")], "moothall") == 13_910
 
 
 def test_call_that_raises_has_the_type_of_its_error_and_no_text(traced: Traced) -> None:

@@ -26,6 +26,7 @@ FILES: Final = ("SKILL.md", "skill.md")
 _FIELDS: Final = frozenset(
     ("name", "description", "license", "allowed-tools", "metadata", "compatibility")
 )
+_TRUE: Final = ("true", "yes", "on")
 _MARK = "---"
 _HEAD: Final = re.compile(r"---[ \t]*\n(.*?\n)??---[ \t]*(?:\n(.*))?", re.DOTALL)
 _FIELD: Final = re.compile(r"^([A-Za-z][\w-]*):[ \t]+(\S.*(?:\n[ \t]+.*)*)$", re.MULTILINE)
@@ -157,7 +158,7 @@ def loaded_skill(path: Path) -> Skill | None:
         str(about.get("license") or ""),
         str(about.get("compatibility") or ""),
         {str(key): str(value) for key, value in extra.items()} if isinstance(extra, dict) else None,
-        str(about.get("disable-model-invocation", "")).strip().lower() != "true",
+        str(about.get("disable-model-invocation", "")).strip().lower() not in _TRUE,
     )
 
 
@@ -165,6 +166,7 @@ def _parts(path: Path, *, lenient: bool = False) -> tuple[dict[str, Any], str]:
     """Return the fields and the body of a skill's file."""
     name = next(each for each in FILES if (path / each).is_file())
     text = Folder(path).read(name).removeprefix("\ufeff")  # of an editor on Windows
+    text = text.lstrip() if lenient else text
     parts = _HEAD.fullmatch(text.replace("\r\n", "\n"))
     if parts is None:
         raise ConfigError(f"{name} must begin with YAML between two lines of {_MARK}")

@@ -116,7 +116,7 @@ class RecordedSpans:
         if (thread := begun.get("thread")) is not None:
             about[names.CONVERSATION_ID] = thread
         if isinstance(spent := over.get("usage"), list) and any(spent):
-            about[names.INPUT_TOKENS], about[names.OUTPUT_TOKENS] = spent[:2]
+            about[names.TOTAL_INPUT_TOKENS], about[names.TOTAL_OUTPUT_TOKENS] = spent[:2]
         error = over["reason"] if over["reason"] in ("error", _STOPPED) else None
         times = (reply.entries[0].at, reply.entries[-1].at)
         return self._span(f"{operation} {id}", reply.id, reply.parent, about, times, error)

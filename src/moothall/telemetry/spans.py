@@ -129,8 +129,8 @@ class Telemetry(Messages):
             about[names.STOP_REASON] = reason
             about[names.FINISH_REASONS] = [reason]
             if usage.total:
-                about[names.INPUT_TOKENS] = usage.input_tokens
-                about[names.OUTPUT_TOKENS] = usage.output_tokens
+                about[names.TOTAL_INPUT_TOKENS] = usage.input_tokens
+                about[names.TOTAL_OUTPUT_TOKENS] = usage.output_tokens
             if self._content and result.text:
                 message = {"role": "assistant", "content": result.text}
                 about[names.OUTPUT_MESSAGES] = content.messages_in([message])[names.INPUT_MESSAGES]
