@@ -498,7 +498,11 @@ def test_interrupted_while_the_model_answers(folder: Path, options: tuple[str, .
 @pytest.mark.parametrize(
     ("answers", "options", "said"),
     (
-        ((does(SEARCH),), ("--max-iterations", "2"), "--max-iterations reached"),
+        (
+            (does(SEARCH),),
+            ("--max-iterations", "2"),
+            "the iterations were used up without an answer",
+        ),
         ((does(SEARCH),), (), "stopped: the model repeated the same calls"),
         ((does(SEARCH),), ("--max-tokens", "10"), ": raise the limit, or lower one of these)"),
         ((HANG,), ("--max-seconds", "0.5"), "stopped: time limit reached"),
@@ -758,7 +762,7 @@ def test_a_person_who_reviews_may_stop_and_go_on_later(folder: Path) -> None:
             terminal.until("you> ")
             terminal.type("s\n")
             assert terminal.end() == 1
-        assert "stopped: it was cancelled (H ('you'): stopped by you)" in terminal.seen
+        assert "cancelled: H ('you'): stopped by you" in terminal.seen
         assert "to resume it: moothall resume r --journal ../runs.db" in terminal.seen
         given = ("-m", "moothall", "resume", "r", "--journal", "../runs.db")
         with Terminal(*given, cwd=folder) as terminal:

@@ -235,7 +235,7 @@ def step(action: str, result: Any = None, error: str | None = None) -> Step:
         (Reply("", stop_reason="budget", detail="x"), "stopped: budget limit reached (x)", 1),
         (
             Reply("", stop_reason="max_iterations", detail="no answer after 3; the last failed"),
-            "stopped: --max-iterations reached without an answer (the last failed)",
+            "stopped: the iterations were used up without an answer (the last failed)",
             1,
         ),
         (

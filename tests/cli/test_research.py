@@ -295,7 +295,7 @@ def test_a_time_limit_leaves_the_report_so_far_and_resume_goes_on(folder: Path) 
             "--journal", "runs.db", "--run-id", "r1", cwd=folder,
         )  # fmt: skip
         assert done.returncode == 1
-        assert "stopped: the time limit was reached" in done.stderr
+        assert "stopped: time limit reached" in done.stderr
         assert "to resume it: moothall resume r1 --journal runs.db" in done.stderr
         assert "It ended after 0 iterations: the time limit was reached" in done.stdout
         in_time = True
@@ -315,7 +315,7 @@ def test_a_token_limit_says_to_give_a_higher_one(folder: Path) -> None:
             "--journal", "runs.db", cwd=folder,
         )  # fmt: skip
     assert done.returncode == 1
-    assert "stopped: the budget was spent" in done.stderr
+    assert "stopped: budget limit reached" in done.stderr
     assert re.search(r"higher limit N: moothall resume \w+ --max-tokens N --journal ", done.stderr)
 
 

@@ -117,7 +117,7 @@ def test_describe_shows_interruptions(tmp_path: Path) -> None:
             },
             'tool call refused: pay(to="bo")',
         ),
-        ("over", {"reason": "cancelled", "detail": "CancelledError"}, "over, cancelled"),
+        ("over", {"reason": "cancelled", "detail": ""}, "over, cancelled"),
         ("failed", {"key": "get", "error": "ValueError: "}, "step get failed: ValueError"),
         (
             "failed",

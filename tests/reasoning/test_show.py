@@ -82,7 +82,7 @@ def test_a_reply_that_the_model_did_not_write_is_printed() -> None:
 
 def test_why_there_is_no_answer_is_printed() -> None:
     text, reply = shown(agent("a", ModelError("no server")).stream("x"))
-    assert text == "(error: ModelError: no server)\n"
+    assert text == "(failed: ModelError: no server)\n"
     assert reply.stop_reason == "error"
 
 

@@ -164,7 +164,7 @@ def test_a_person_at_the_page_reviews(
     card.get_by_role("button", name="Redirect").click()
     expect(card).to_contain_text("round 2")
     card.get_by_role("button", name="Accept").click()
-    expect(steps(page)).to_contain_text("accepted by the reviewer")
+    expect(steps(page)).to_contain_text("the review accepted it")
     expect(steps(page)).to_contain_text("nobody here reads English")
     expect(steps(page)).to_contain_text("accepted by a person")
 
@@ -188,7 +188,7 @@ def test_a_run_at_its_limit_goes_on_with_more(
         limit(page, "Tokens", "0")
         limit(page, "Answers", "1")
         start(page, folder, server)
-        expect(steps(page)).to_contain_text("its model has answered once, the limit")
+        expect(steps(page)).to_contain_text("the iterations were used up without an answer")
         page.get_by_role("button", name="Begin again").click()  # with what the form may change
         expect(page.locator("#tab-act").get_by_label("Answers")).to_have_value("2")
         expect(page.get_by_label("Task", exact=True)).to_have_value(re.compile("Write b.txt as"))

@@ -42,7 +42,7 @@ def test_an_edit_is_a_difference_and_the_run_says_what_waited_when_it_was_stoppe
         }
         assert kinds == {"Permit": "primary", "Refuse": "danger"}
         page.get_by_role("button", name="Stop", exact=True).click()
-        said = "It was stopped while edit_file waited for permission."
+        said = "it was stopped while waiting for the approval of edit_file("
         expect(steps).to_contain_text(said)
         page.get_by_role("tab", name="Runs", exact=True).click()
         page.get_by_role("list", name="Runs").locator(f"[data-run='{run}']").click()

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any, TextIO, overload
 
 from moothall.errors import ConfigError
-from moothall.journal.stop_reason import ANSWERED
+from moothall.journal.stop_reason import ANSWERED, in_words
 from moothall.jsonvalue import json_text
 from moothall.reasoning.events import Done, Event
 from moothall.reasoning.reply import Reply
@@ -140,7 +140,7 @@ class _Printer:
         if reply.text and reply.text.strip() != self._said.strip():
             self._say(reply.text)
         if reply.stop_reason not in ANSWERED:
-            self._line(f"({reply.stop_reason}: {reply.detail})")
+            self._line(f"({in_words(reply.stop_reason, reply.detail)})")
 
     def _line(self, text: str) -> None:
         self._write(one_line(text, _WIDTH) + "\n")

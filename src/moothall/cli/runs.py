@@ -20,7 +20,7 @@ from moothall.journal import Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.entry import Sums
 from moothall.journal.find import SORTS
-from moothall.journal.stop_reason import ANSWERED, REASONS
+from moothall.journal.stop_reason import state_in_words
 from moothall.orders.order import line_of, order_of
 from moothall.orders.resumable import forks
 from moothall.text import counted, escaped
@@ -30,17 +30,6 @@ _SHOWN = 100
 
 KINDS = ("Conversation", "DualActAgent", "ReActAgent", "Researcher", "Schedule", "Society")
 """What records runs, of moothall's own."""
-
-_STATES: dict[str, str] = {
-    **{str(reason): means.words for reason, means in REASONS.items()},
-    "waiting": "waiting for an answer, a result or a moment",
-    **dict.fromkeys(ANSWERED, "done"),
-    "stopped": "stopped: its process ended",
-    "in_doubt": "in doubt: the outcome of an action is unknown",
-    "cancelled": "cancelled: it was interrupted",
-    "elsewhere": "it may go on where it was copied from or moved to",
-    "max_iterations": "stopped: iteration limit reached without an answer",
-}
 
 
 class _Runs(click.Group):
@@ -160,10 +149,10 @@ def _chosen(wanted: dict[str, Any]) -> dict[str, Any]:
     return {"needs_person": wanted.pop("needs_me"), **wanted}
 
 
-def print_outline(outline: Outline) -> None:
-    """Print the head of a run: id, state, agent and task."""
+def print_outline(outline: Outline, detail: str = "") -> None:
+    """Print the head of a run: id, state with the detail of its end, agent and task."""
     click.echo(escaped(outline.id))
-    words = _STATES.get(outline.state, outline.state)
+    words = state_in_words(outline.state, detail)
     began = datetime.fromtimestamp(outline.began).strftime("%Y-%m-%d %H:%M:%S")
     who = f"{outline.kind} {outline.agent}"
     entries = f"{outline.entries:,} entr{'y' if outline.entries == 1 else 'ies'}"
@@ -241,7 +230,9 @@ def _show(recorded: Recorded, as_json: bool) -> None:
         run = {"run": asdict(outline), "entries": [asdict(entry) for entry in entries]}
         click.echo(json.dumps({**run, "in_doubt": found}, indent=2))
         return
-    print_outline(outline)
+    last = entries[-1] if entries and not outline.under_way else None
+    ended = last is not None and last.kind == "over" and not last.path
+    print_outline(outline, str(last.data.get("detail") or "") if last and ended else "")
     day = ""
     for entry in entries:
         at = datetime.fromtimestamp(entry.at)

@@ -66,6 +66,7 @@ class OpenRun:
     written: int = 0  # how many of these are in the file
     waiting: int = 0  # how many of its calls wait for a person's permission
     deletions: int | None = None  # of values, which the file had had at the last commit
+    cut_off: list[str] = field(default_factory=list)  # what it asked a person as it was cancelled
     left: bool = False  # whether it goes on later if its task is cancelled, as after a kill
     has_waits: bool = False  # whether it has rows of what it waits for
     parked: list[tuple[str, int]] = field(default_factory=list)
@@ -104,6 +105,7 @@ class OpenRun:
             self._entries.append((path, kind, text))
             self._tally.count(path, kind, data)
             if kind == "started":
+                self.cut_off.clear()  # a call was interrupted, and the run went on
                 if data.get("asks"):
                     self.open_calls.add((path, str(data.get("key"))))
             elif self.open_calls and kind in ("ended", "failed", "decided", "waits"):

@@ -217,8 +217,7 @@ def _grown(name: str, count: int) -> str:
 
 
 def _over(data: dict[str, Any]) -> str:
-    unsaid = (None, "", "CancelledError")  # which says no more than the reason
-    detail = f" ({data['detail']})" if data.get("detail") not in unsaid else ""
+    detail = f" ({data['detail']})" if data.get("detail") else ""
     text = f": {_text(data['text'])}" if data.get("text") else ""
     return f"over, {data['reason'].replace('_', ' ')}{detail}{text}"
 

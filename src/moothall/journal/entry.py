@@ -246,19 +246,25 @@ def stamp(at: float) -> str:
 
 def waits_for(wait: Wait) -> str:
     """Return in words what is waited for."""
-    call = escaped(cut(call_line(wait.action, wait.args), _SHOWN))
-    text = escaped(cut(wait.text, _SHOWN))
-    more = f" [{text}]" if text else ""
-    match wait.kind:
+    return in_words(wait.kind, wait.action, wait.args, wait.text, wait.key)
+
+
+def in_words(kind: str, action: str = "", args: Any = None, text: str = "", key: str = "") -> str:
+    """Return in words what a wait of a kind is for."""
+    call = escaped(cut(call_line(action, args), _SHOWN))
+    more = f" [{escaped(cut(text, _SHOWN))}]" if text else ""
+    match kind:
         case "approval":
             return f"the approval of {call}{more}"
         case "question":
-            return f"an answer to {escaped_json(cut(wait.text, _SHOWN))}"
+            return f"an answer to {escaped_json(cut(text, _SHOWN))}"
+        case "person":
+            return escaped(text)
         case "moment":
             return f"a moment, for {call}{more}"
         case "doubt":
             return f"a decision about {call}, whose outcome is unknown"
-    return f"the result {escaped(wait.key)!r} of {call}{more}"
+    return f"the result {escaped(key)!r} of {call}{more}"
 
 
 def wait_of(data: dict[str, Any], **about: Any) -> Wait:

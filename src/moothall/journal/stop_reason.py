@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 StopReason: TypeAlias = Literal[
     "done",
@@ -40,25 +41,28 @@ goes on when that is there
 
 
 class _Means(NamedTuple):
-    words: str  # for a person, in a terminal
+    state: str  # for a person
+    why: str
     ended: bool  # whether the run is over; if not, the next call resumes it
     answered: bool = False  # whether the reply's text is an answer
 
 
 REASONS: Final[dict[StopReason, _Means]] = {
-    "done": _Means("done: the model has answered", ended=True, answered=True),
-    "terminal": _Means("done: the last action's result is the answer", ended=True, answered=True),
-    "terminated": _Means("done: the review accepted it", ended=True, answered=True),
-    "max_loops": _Means("stopped: the review did not accept it", ended=True),
-    "max_iterations": _Means("stopped: --max-iterations reached without an answer", ended=True),
-    "no_progress": _Means("stopped: the model repeated the same calls", ended=True),
-    "unreadable": _Means("stopped: the model's answer could not be used", ended=True),
-    "budget": _Means("stopped: budget limit reached", ended=False),
-    "deadline": _Means("stopped: time limit reached", ended=False),
-    "in_doubt": _Means("stopped: the outcome of an action is unknown", ended=False),
-    "waiting": _Means("waiting: for an answer, a result or a moment", ended=False),
-    "cancelled": _Means("stopped: it was cancelled", ended=False),
-    "error": _Means("failed", ended=False),
+    "done": _Means("done", "the model has answered", ended=True, answered=True),
+    "terminal": _Means("done", "the last action's result is the answer", True, answered=True),
+    "terminated": _Means("done", "the review accepted it", ended=True, answered=True),
+    "max_loops": _Means("stopped", "the review did not accept it", ended=True),
+    "max_iterations": _Means(
+        "stopped", "the iterations were used up without an answer", ended=True
+    ),
+    "no_progress": _Means("stopped", "the model repeated the same calls", ended=True),
+    "unreadable": _Means("stopped", "the model's answer could not be used", ended=True),
+    "budget": _Means("stopped", "budget limit reached", ended=False),
+    "deadline": _Means("stopped", "time limit reached", ended=False),
+    "in_doubt": _Means("in doubt", "the outcome of an action is unknown", ended=False),
+    "waiting": _Means("waiting", "for an answer, a result or a moment", ended=False),
+    "cancelled": _Means("cancelled", "it was interrupted", ended=False),
+    "error": _Means("failed", "", ended=False),
 }
 
 ENDED: Final = frozenset(reason for reason, means in REASONS.items() if means.ended)
@@ -72,3 +76,38 @@ ELSEWHERE: Final = "elsewhere"
 
 STATES: Final = (*dict.fromkeys(("running", "waiting", "stopped", *REASONS, ELSEWHERE)),)
 """The states of a run. An orchestrator of a user's own may record others as its end."""
+
+_SAY_ALL: Final = ("waiting", "cancelled", "error")
+"""Whose detail says all that the words for the reason say."""
+
+
+def in_words(reason: str, detail: str = "") -> str:
+    """Return how a run ended, and why, for a person; a program's own reason is its own word."""
+    means = REASONS.get(cast("StopReason", reason))
+    state, why = ("stopped", reason) if means is None else (means.state, means.why)
+    if reason == "max_iterations":  # the words say the first part of it
+        detail = detail.partition("; ")[2]
+    if detail and reason in _SAY_ALL:
+        return f"{state}: {detail.removeprefix('waiting ')}"
+    return (f"{state}: {why}" if why else state) + (f" ({detail})" if detail else "")
+
+
+def why_ended(reason: str, detail: str = "") -> str:
+    """Return why a run ended, without its state."""
+    return in_words(reason, detail).partition(": ")[2]
+
+
+def cut_off(why: str, asked: Sequence[str]) -> str:
+    """Return why a run was cancelled, with what it waited for then."""
+    return f"{why} while waiting for {' and '.join(dict.fromkeys(asked))}" if asked else why
+
+
+def state_in_words(state: str, detail: str = "") -> str:
+    """Return how a run stands, whatever did its work."""
+    if state in ANSWERED:
+        return "done"
+    return {
+        "running": "running",
+        "stopped": "stopped: its process ended",
+        ELSEWHERE: "it may go on where it was copied from or moved to",
+    }.get(state) or in_words(state, detail)

@@ -13,9 +13,9 @@ from moothall.arguments import none_of
 from moothall.database import Database
 from moothall.errors import ConfigError, NotPermitted, StateError
 from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doubt, state_of
-from moothall.journal.entry import KINDS, RESUME, Wait, stamp, wait_of
+from moothall.journal.entry import KINDS, RESUME, Wait, stamp, wait_of, waits_for
 from moothall.journal.opening import TELLING, Runs
-from moothall.journal.stop_reason import ENDED
+from moothall.journal.stop_reason import ENDED, cut_off
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import MARKED, as_text, restored
 from moothall.journal.store.wait_rows import DOUBT, doubt_key, end_rows
@@ -266,8 +266,11 @@ class Waits:
             reason = None if last is None or last.kind != "over" else last.data["reason"]
             if last is None or reason not in ("waiting", "cancelled"):
                 raise StateError(f"run {run_id!r} does not wait")
-            if reason == "waiting":
-                run.note("", "over", {**last.data, "reason": "cancelled", "detail": why})
+            asked = [waits_for(each) for each in self.open(run_id, None, None)]
+            if reason == "waiting" or asked:
+                before = last.data.get("detail") if reason == "cancelled" else ""
+                detail = cut_off(before or why, asked)
+                run.note("", "over", {**last.data, "reason": "cancelled", "detail": detail})
                 run.state = "cancelled"
                 run.commit_now()
             with self._file.writing() as db:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +24,7 @@ from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.reply import Step as Called
 from moothall.reasoning.reply_context import JOINED, Joined, note_member
 from moothall.reasoning.state import REPLY, opened, state
+from moothall.reasoning.step import asking
 from moothall.reasoning.thread import Threads
 from moothall.threads import awaited, is_cancelled, within
 
@@ -195,7 +196,8 @@ async def ask_member(
         await step.begins()
         read = MemberReading()
         its = Joined(agent, step=step if request.recorded is not None and is_person else None)
-        with within(READ, read), within(JOINED, its):
+        until = asking(record, "person", text=str(agent.id)) if is_person else nullcontext()
+        with within(READ, read), within(JOINED, its), until:
             reply = await _request(agent, content, options, request, emit)
         if sources := union(read.read):  # kept with the reply, which is recorded
             reply = replace(reply, outside=(*reply.outside, *sources))

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
 from moothall.errors import JournalError, MoothallError, NoSuchRun, StateError
-from moothall.journal.stop_reason import ANSWERED, ENDED
+from moothall.journal.stop_reason import ANSWERED, ENDED, cut_off, why_ended
 from moothall.jsonvalue import Unreadable
 from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, Step, Stop
 from moothall.reasoning.state import dumped
-from moothall.text import error_text, log_failure
+from moothall.text import error_message, error_text, log_failure
 from moothall.threads import guard, is_closing
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ async def guarded(
     except BaseException as error:
         left = isinstance(error, asyncio.CancelledError) and record.run.left
         if record.over is past and not left:  # else the end is noted already, and only not written
-            cut_off = Stop("cancelled", error_text(error))
-            record.note_end("cancelled", **over(stopped(cut_off)))
+            ends = Stop("cancelled", _why(error, record.run.cut_off))
+            record.note_end("cancelled", **over(stopped(ends)))
         try:
             awaits = isinstance(error, Exception | asyncio.CancelledError) and not is_closing(error)
             if awaits:
@@ -122,6 +122,14 @@ async def guarded(
             logger.error("run %r: its end is not kept: %s", record.run_id, lost)
         raise
     return reply
+
+
+def _why(error: BaseException, asked: list[str]) -> str:
+    """Return why a run was cut off, and what it had asked a person; empty if nothing says more."""
+    if isinstance(error, Exception):
+        return error_text(error)
+    why = error_message(error)
+    return cut_off(why or why_ended("cancelled"), asked) if asked else why
 
 
 def _rests(record: Record[Any]) -> bool:

@@ -6,16 +6,17 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.approval import Always, ChangedArgs, Later
 from moothall.approval.decision import Decision, Refused, decision_of
-from moothall.journal.entry import Wait, wait_of
+from moothall.journal.entry import Wait, in_words, wait_of
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, Answer
 from moothall.reasoning.reply import Stop
-from moothall.threads import WORKERS
+from moothall.threads import WORKERS, is_cancelled
 
 if TYPE_CHECKING:
     from moothall.journal.commits import OpenRun
@@ -104,10 +105,14 @@ class Step:
         record, wait = self._record, self.hash_of(fingerprint)
         given, decision = await self.came(wait), None
         if given is None:
+            of = about or {}
             record.run.wait(1)
             try:
-                await record.commit()  # keep all entries so far: a person may take long to answer
-                decision = await ask()
+                with asking(
+                    record, "approval", of.get("action", ""), of.get("args"), of.get("text", "")
+                ):
+                    await record.commit()  # keep all entries: a person may take long to answer
+                    decision = await ask()
             finally:
                 record.run.wait(-1)
             if isinstance(decision, Later):
@@ -312,6 +317,19 @@ class _NullStep(Step):
     @property
     def goes_on(self) -> bool:
         return False
+
+
+@contextmanager
+def asking(
+    record: Any, kind: str, action: str = "", args: Any = None, text: str = ""
+) -> Iterator[None]:
+    """Have the end of a run that is cancelled meanwhile say what it waited for."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        if is_cancelled() and record.run_id:
+            record.run.cut_off.append(in_words(kind, action, args, text))
+        raise
 
 
 _NOWHERE: Final = {"agent": "", "thread": None, "path": "", "step": ""}

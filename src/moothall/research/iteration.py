@@ -14,6 +14,7 @@ from moothall.reasoning.events import BlockEnded, BlockStarted
 from moothall.reasoning.record import Step
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.step import asking
 from moothall.research import recording
 from moothall.research.calling import sourced, taking
 from moothall.research.findings import (
@@ -164,7 +165,8 @@ async def _reviewed(bench: Workbench) -> None:
             [replace(each) for each in bench.tasks],
             [replace(each) for each in bench.progress.outline],
         )
-        given = await _review_of(bench, review, plan, fault)
+        with asking(bench.record, "person", text="whoever reviews its plan"):
+            given = await _review_of(bench, review, plan, fault)
         fault = ""
         if given is False:
             raise Stop("cancelled", "its plan was not accepted")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moothall.arguments import no_attribute
 from moothall.errors import FileError, StateError, UnknownPrice
-from moothall.journal.stop_reason import StopReason
+from moothall.journal.stop_reason import StopReason, in_words
 from moothall.models.protocol import Usage
 from moothall.models.wrappers.prices import Prices
 from moothall.reasoning.reply import Reply
@@ -34,19 +34,20 @@ _NOTES: Final = 12  # that are shown
 _SIGNS: Final = re.compile(r"\A[\W_]+")
 _BEGINNING: Final = 60  # characters of a passage
 _PLACES: Final = 3  # to look at for an answer that was not found
-ENDED: Final[dict[str, str]] = {
+_ENDED: Final[dict[str, str]] = {
     "done": "the targets were reached",
     "max_iterations": "the iterations were used up",
     "no_progress": "nothing new was left to find",
-    "budget": "the budget was spent",
-    "deadline": "the time limit was reached",
-    "cancelled": "it was interrupted",
-    "in_doubt": "a call is in doubt",
-    "unreadable": "the model's answers could not be used",
-    "error": "it failed",
 }
-"""Why research ended, in words."""
-QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
+QUIET: Final = frozenset(_ENDED)
+"""The reasons for which research ends that nothing stopped."""
+
+
+def end_in_words(reason: str, detail: str = "") -> str:
+    """Return how research ended, and why, for a person."""
+    if reason not in _ENDED:
+        return in_words(reason, detail)
+    return f"done: {_ENDED[reason]}" + (f" ({detail})" if detail else "")
 
 
 @dataclass(frozen=True)
@@ -394,7 +395,6 @@ def _foot(
     if stop is None:
         lines.append(f"It is under way: {iterations} done.")
         return "\n\n".join(lines)
-    # The program that interrupted it knows why.
-    more = f" ({as_text(progress.detail)})" if progress.detail and stop != "cancelled" else ""
-    lines.append(f"It ended after {iterations}: {ENDED[stop]}{more}.")
+    state, _, why = end_in_words(stop, as_text(progress.detail)).partition(": ")
+    lines.append(f"It ended after {iterations}: {why or f'it {state}'}.")
     return "\n\n".join(lines)

@@ -12,7 +12,7 @@ from moothall.journal.entry import ROOT, Entry, Outline
 from moothall.orders.named_models import budget_of, made_model
 from moothall.orders.order import ResearchOrder, order_in
 from moothall.research.recording import KIND
-from moothall.research.report import ENDED, FORMS
+from moothall.research.report import FORMS, QUIET, end_in_words
 from moothall.research.web.catalogues import CATALOGUES
 from moothall.studio.act import usable_models
 from moothall.studio.page import Field, Form, Tab, attachment, filled, limits, report_page
@@ -55,11 +55,11 @@ class ResearchTab(Tab):
         self._jobs = jobs
 
     def entries(self, run: str, after: int = 0) -> dict[str, Any]:
-        """Return the entries of a run after a number, cut, and what ends and forms are called."""
+        """Return the entries of a run after a number, cut, and what forms are called."""
         _, found = self._recorded(run, after)
         forms = {ending: form.title for ending, form in FORMS.items()}
         entries = [told(each) for each in found if each.path == ROOT]
-        return {"entries": entries, "ended": ENDED, "forms": forms}
+        return {"entries": entries, "forms": forms}
 
     def report(self, run: str) -> Report:
         """Return the report of a run, as far as it is written."""
@@ -183,7 +183,12 @@ def told(entry: Entry) -> dict[str, Any]:
     """Return an entry as pages make the progress of it: with all that was found, each cut."""
     data = {name: each for name, each in entry.data.items() if name != "prompt"}
     seen = cut(data, _FOUND if entry.kind == "ended" else _FEW, _DEEP)
-    return {"sequence": entry.sequence, "kind": entry.kind, "data": seen}
+    made = {"sequence": entry.sequence, "kind": entry.kind, "data": seen}
+    if entry.kind == "over":
+        reason = data["report"]["stop_reason"] if "report" in data else data["reason"]
+        detail = "" if reason in QUIET else data.get("detail") or ""  # which stands apart
+        made["why"] = end_in_words(reason, detail).partition(": ")[2]
+    return made
 
 
 def _narrative(markdown: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from moothall.journal.describe import fault_line, is_refused, origins_in
 from moothall.journal.entry import ROOT, Entry, Outline
 from moothall.journal.run_parts import below
+from moothall.journal.stop_reason import why_ended
 from moothall.journal.tally import about_in, spent_in
 from moothall.orders.order import line_of
 from moothall.reasoning.reply_context import is_under_way
@@ -39,6 +40,8 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
     if fault := _fault(entry):
         row["fault"] = shorten(fault, _LINE)
     origins, sources = origins_in(entry.data.get("result"))
+    if entry.kind == "over":
+        row["why"] = why_ended(str(entry.data.get("reason")), str(entry.data.get("detail") or ""))
     if origins:
         row["origins"] = {name: [asdict(each) for each in of] for name, of in origins.items()}
     if sources:

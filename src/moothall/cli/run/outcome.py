@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moothall.journal.stop_reason import ANSWERED, REASONS
+from moothall.journal.stop_reason import ANSWERED
 from moothall.reasoning.reply import Reply, Step
 from moothall.text import shorten
 
@@ -16,18 +16,6 @@ _SMALL: Final = (
     "more, name a larger one: --model openai:gpt-4o-mini, or --model local:qwen3-4b after "
     "`moothall models fetch qwen3-4b`."
 )
-
-
-def in_words(reply: Reply) -> str:
-    """Return why a reply ended, for a person."""
-    means = REASONS.get(reply.stop_reason)  # an orchestrator of a user's own may have others
-    words = means.words if means else f"stopped: {reply.stop_reason}"
-    detail = reply.detail
-    if reply.stop_reason == "max_iterations":  # the words say the first part of it
-        detail = detail.partition("; ")[2]
-    if not detail:
-        return words
-    return f"{words}: {detail}" if reply.stop_reason == "error" else f"{words} ({detail})"
 
 
 def exit_code(reply: Reply) -> int:

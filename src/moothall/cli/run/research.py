@@ -36,8 +36,7 @@ from moothall.orders.order import ResearchOrder
 from moothall.orders.research import check, researcher, step_models, write
 from moothall.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallStarted
 from moothall.reasoning.reply import Reply
-from moothall.research.report import ENDED as WORDS
-from moothall.research.report import Report
+from moothall.research.report import Report, end_in_words
 from moothall.research.web.catalogues import CATALOGUES
 from moothall.text import counted, one_line
 
@@ -357,12 +356,9 @@ class ResearchDisplay(RunDisplay):
             self._line(report.markdown.expandtabs(4).rstrip())
         if exit_code(reply):
             self._print_to(sys.stderr)
-        words = f"{'stopped' if exit_code(reply) else 'done'}: {WORDS[report.stop_reason]}"
-        detail = f" ({report.detail})" if report.detail else ""
-        if report.stop_reason == "error":
-            words, detail = "failed", f": {report.detail}"
+        words = end_in_words(report.stop_reason, report.detail)
         self._line("")
-        self._line(words + detail, "bold red" if exit_code(reply) else "bold green")
+        self._line(words, "bold red" if exit_code(reply) else "bold green")
         tokens = report.usage.input_tokens + report.usage.output_tokens
         took = "" if seconds is None else f"{seconds:.1f} s, "
         used = f"{took}{counted(tokens, 'token')}"

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TextIO
 
 from moothall.cli.recorded_runs import Recorded
-from moothall.cli.run.outcome import exit_code, hint, in_words, unsuccessful
+from moothall.cli.run.outcome import exit_code, hint, unsuccessful
 from moothall.cli.screen import Screen
 from moothall.errors import MissingExtra
+from moothall.journal.stop_reason import in_words
 from moothall.jsonvalue import json_text
 from moothall.reasoning.events import (
     DECISIONS,
@@ -243,7 +244,8 @@ class RunDisplay:
         self._set_apart(shown_on)
         failed = unsuccessful(reply)
         style = "bold red" if exit_code(reply) else "bold yellow" if failed else "bold green"
-        self._line(f"{in_words(reply)}; {failed}" if failed else in_words(reply), style)
+        words = in_words(reply.stop_reason, reply.detail)
+        self._line(f"{words}; {failed}" if failed else words, style)
         if said := hint(reply, self._model):
             self._line(said)
         usage = reply.usage

@@ -14,7 +14,7 @@ from moothall.journal.store.wait_rows import Answer
 from moothall.jsonvalue import as_json, json_text, readable
 from moothall.models.protocol import block_note, is_seen, without_seen
 from moothall.reasoning.reply import Stop
-from moothall.reasoning.step import Step
+from moothall.reasoning.step import Step, asking
 
 if TYPE_CHECKING:
     from moothall.reasoning.loop.answer import RequestedCall
@@ -138,7 +138,8 @@ async def answered(
     try:
         answer = await step.came(step.hash_of("question", *asked))
         if answer is None:
-            return await ask(replace(question, waits_in=step.run_id))
+            with asking(step._record, "question", text=question.text):
+                return await ask(replace(question, waits_in=step.run_id))
     except Stop:  # it is open
         later = Later()
     except Later as error:

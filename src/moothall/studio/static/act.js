@@ -63,7 +63,7 @@ export class Run {
     const lane = this.lane(path), about = data.about || {};
     if (kind === "begun") lane.instruction = text(data.task);
     else if (kind === "state") this.state(lane, data);
-    else if (kind === "over") lane.over = { ...data, at };
+    else if (kind === "over") lane.over = { ...data, at, why: entry.why };
     else if (about.action || kind === "permitted" || (kind === "decided" && lane.calls.has(data.key))) this.called(lane, entry, about);
     else if (about.model !== undefined) {
       const step = this.step(lane, data.key);
@@ -77,12 +77,6 @@ export class Run {
         });
       }
     } else if (/^H\d+/.test(data.key || "") && !path) this.deciding = kind === "started";
-  }
-
-  // Why it was stopped, with the calls that nobody had permitted.
-  get stopped() {
-    const waits = [...this.lanes.values()].flatMap((lane) => [...lane.calls.values()]).filter(({ state }) => state === "asked for").map(({ name }) => name);
-    return waits.length ? `It was stopped while ${waits.join(" and ")} waited for permission.` : "It was stopped.";
   }
 
   called(lane, { kind, data, at, sequence, cut, refused }, about) {
@@ -158,12 +152,11 @@ function showItem(view, lane, item) {
       item.fault ? h("p", { class: "s-fault" }, text(item.fault)) : null);
 }
 
-const ENDS = { terminated: "accepted by the reviewer", terminal: "what its action gave is the result", max_loops: "out of rounds", max_iterations: "out of answers" };
 // What a fault above the end has said, the end does not repeat; before it, either may name who or what failed.
 const isSaid = (detail, faults) => faults.some((each) => each && (each.endsWith(detail) || detail.endsWith(each.slice(each.indexOf(": ") + 2))));
-const showEnd = (view, over, ...faults) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([over.reason === "cancelled" ? view.stopped : ENDS[over.reason], over.reason !== "cancelled" && over.detail && !isSaid(over.detail, faults) && why(over.detail)].filter(Boolean).join(": "))))] : []);
+const showEnd = (over, ...faults) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, over.detail && isSaid(over.detail, faults) ? "" : text(over.why)))] : []);
 
-const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, lane, item)), ...(view.isDual ? [] : showEnd(view, lane.over, lane.items.at(-1)?.fault))];
+const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, lane, item)), ...(view.isDual ? [] : showEnd(lane.over, lane.items.at(-1)?.fault))];
 
 function showEvidence(evidence) {
   if (!evidence.length) return h("p", { class: "s-soft" }, "Nothing was called.");
@@ -204,7 +197,7 @@ export function drawStory(root, view) {
 function story(view) {
   if (!view.isDual) return [...view.lanes.values()].flatMap((lane) => [lane.path ? h("h3", {}, lane.path) : null, ...showLane(view, lane)]);
   const numbers = [...view.lanes.keys()].map((path) => Number(/^R(\d+)/.exec(path)?.[1] || 0));
-  return [...Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1)), showEnd(view, view.lanes.get("")?.over, ...[...view.lanes.values()].flatMap((lane) => lane.items.map((each) => each.fault)))];
+  return [...Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1)), showEnd(view.lanes.get("")?.over, ...[...view.lanes.values()].flatMap((lane) => lane.items.map((each) => each.fault)))];
 }
 
 // -- the tab ----------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ export class Progress {
     topics.filter((each) => each.trim()).forEach((each) => this.objective(each));
   }
 
-  take({ sequence, kind, data }) {
+  take({ sequence, kind, data, why }) {
     this.last = sequence;
     this.over = null;
     const about = data.about || {};
@@ -33,7 +33,7 @@ export class Progress {
     else if (kind === "state") {
       [this.iteration, this.step] = [data.state.iteration + 1, "plan"];
       for (const each of this.tasks.values()) if (isOpen(each)) Object.assign(each, { state: "failed", error: "it could not be called: its arguments are wrong" });
-    } else if (kind === "over") this.over = { reason: data.report?.stop_reason || data.reason, detail: data.reason === "cancelled" ? "" : data.detail || "" };
+    } else if (kind === "over") this.over = { reason: data.report?.stop_reason || data.reason, detail: data.detail || "", why };
     else if ("model" in about) this.asked(kind, data.key, about.model);
     else if ("action" in about) this.called(kind, data, about);
     else if (kind === "ended" && data.result) this.ended(sequence, data.key, data.result);

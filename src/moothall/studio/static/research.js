@@ -95,12 +95,12 @@ export function mount(root) {
     const wanted = run;
     if (wanted === null) return;
     const about = await known(wanted); // before its entries: none of a run that has ended is missed
-    const { entries, ended, forms } = await call(`research/entries?run=${encodeURIComponent(wanted)}&after=${progress.run === wanted ? progress.last : 0}`);
+    const { entries, forms } = await call(`research/entries?run=${encodeURIComponent(wanted)}&after=${progress.run === wanted ? progress.last : 0}`);
     if (wanted !== run) return;
     if (progress.run !== run) progress = new Progress(run);
     progress.want(about.order?.objectives || []);
     entries.forEach((each) => progress.take(each));
-    draw({ ...about, ...progress.told(about.state === "running"), words: ended, forms });
+    draw({ ...about, ...progress.told(about.state === "running"), forms });
   }, PAUSE);
 
   function draw(state) {
@@ -116,7 +116,7 @@ export function mount(root) {
     const { word, kind } = runState(...how);
     state.waits = how[1] === "waiting";
     badge.className = `s-badge ${kind}`;
-    badge.textContent = over && over.reason !== "error" && !isRunning ? `${word}: ${state.words[over.reason] || over.reason}` : word;
+    badge.textContent = over && over.reason !== "error" && !isRunning ? `${word}: ${over.why}` : word;
     drawTools(state, isRunning);
     for (const [name, make] of Object.entries(PARTS)) update(parts[name], make(state, isRunning));
     drawReport(state, isRunning);
@@ -207,7 +207,7 @@ function stepper(state, isRunning) {
       h("li", { class: state.step === name ? "now" : null, "aria-current": state.step === name ? "step" : null }, title))),
     h("p", { role: "status" }, isRunning
       ? [h("b", {}, `Iteration ${state.iteration}${of}: `), state.waits ? "waits for you" : DOES[state.step], state.asking && !state.waits ? `, by ${state.asking}` : "", "."]
-      : [h("b", {}, count(state.done, "iteration")), over?.detail ? `: ${over.detail}` : over ? "." : ": its process ended; it can be resumed."]),
+      : [h("b", {}, count(state.done, "iteration")), over ? (over.detail && !over.why.includes(over.detail) ? `: ${over.detail}` : ".") : ": its process ended; it can be resumed."]),
   ];
 }
 

@@ -2,7 +2,7 @@
 // and its steps as a tree, as a timeline and as a transcript.
 
 import { Run as Story, drawStory } from "./act.js";
-import { attempt, button, call, cost, count, day, dollars, duration, empty, h, keyed, number, replace, runState, sent, stateBadge, titled, toast, update, why } from "./dom.js";
+import { attempt, button, call, cost, count, day, dollars, duration, empty, h, keyed, number, replace, runState, sent, stateBadge, titled, toast, update } from "./dom.js";
 import { chart } from "./chart.js";
 import { showDoubts } from "./doubts.js";
 import { drafted } from "./drafts.js";
@@ -196,7 +196,7 @@ export function shownRun(view, id, slot, back, wanted) {
     const said = gave !== null && typeof gave === "object" ? gave : text, isLong = typeof said === "string" && said.length > SAID;
     const shown = h("div", { class: "s-gave", tabindex: 0, role: "group", "aria-label": "What came of it" }, isLong ? outcome(`${said.slice(0, SAID)} …`) : outcome(said ?? ""));
     const all = isLong && button("Show all of it", () => { replace(shown, outcome(said)); all.remove(); }, "quiet");
-    const how = reason === "cancelled" ? asStory().stopped : detail && why(detail); // its detail names an error of Python
+    const how = (detail || reason === "cancelled") && ending.why;
     replace(reply, (said || how) && h("section", { class: "s-panel s-reply", "aria-label": "Reply" },
       how ? h("p", { class: runState(state).kind === "bad" ? "s-fault" : "s-soft" }, how) : null, said ? [shown, all] : null));
   }

@@ -1,7 +1,7 @@
 // The steps of a run as a tree: a row for each call, below the part of the run that made it; opened, it
 // shows what the call was given and gave.
 
-import { button, call, count, day, dollars, duration, empty, h, json, modelName, number, replace, runState, stateBadge, titled, toast, why } from "./dom.js";
+import { button, call, count, day, dollars, duration, empty, h, json, modelName, number, replace, runState, stateBadge, titled, toast } from "./dom.js";
 import { path } from "./place.js";
 import { called, given, outcome } from "./values.js";
 
@@ -112,7 +112,7 @@ export function stepTree(id, run, forkAt) {
     const line = entry.line.replace(/^(tool (call refused|call|result|error)|model (call|answer) \S+|task|set up): /, "").replaceAll("\\n", " ");
     if (kind === "started" && "model" in (data.about || {}) && data.key.includes("/")) return `${data.key}: ${line}`; // of a citizen
     if (kind === "permitted" || kind === "decided") return line.replace(`step ${data.key}`, actionOf(entry) || `step ${data.key}`);
-    if (kind === "over") return why(line.replace(/^over, [a-z ]*[a-z]/, runState(data.reason).word));
+    if (kind === "over") return line.replace(/^over, [a-z ]*[a-z]/, runState(data.reason).word);
     if (kind === "started" && data.about?.model === line) return modelName(line);
     const name = kind === "ended" && `${data.about?.action}: `;
     return name && line.startsWith(name) ? line.slice(name.length) : line;

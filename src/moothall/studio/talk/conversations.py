@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall.journal.stop_reason import in_words
 from moothall.message import BROADCAST
 from moothall.reasoning.thread import thread_of_sender
 from moothall.studio.talk.messages import Messages, Seen
@@ -193,9 +194,8 @@ def _of_run(journal: Journal, run: Outline) -> Iterator[Turn]:
     last = next(iter(journal.entries(run.id, run.entries - 1, 1)), None) if run.entries else None
     if last is None or last.kind != "over" or last.path:
         return
-    said = last.data.get("text") or last.data.get("detail") or last.data.get("reason")
-    if last.data.get("reason") == "cancelled":  # its detail names an error of Python
-        said = last.data.get("text") or "It was stopped."
+    reason, detail = str(last.data.get("reason")), str(last.data.get("detail") or "")
+    said = last.data.get("text") or in_words(reason, detail)
     failed = not last.data.get("text")
     state = "failed" if failed else ""
     yield Turn(mine=False, said=said, at=last.at, run=run.id, state=state)
