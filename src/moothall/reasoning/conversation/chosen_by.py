@@ -49,13 +49,13 @@ _OVER_SCHEMA = object_schema(
     is_over={"enum": ["no", "yes"]},
 )
 _HOW_TO_CHOOSE = """\
-The one speaks next who is asked or named in the last message; else the one whose role it needs.
+Who speaks next? The one who is asked or named in the last message; else the one whose role it needs.
 Examples, of other people:
-Odo: sews sails. Ulf: weighs the freight. The last said: "Ulf, is the Zorp ready?"
+Odo: sews sails. Ulf: weighs the freight. The last said: Ulf, is the Zorp ready?
 {"next": "Ulf"}
-Odo: sews sails. Ulf: weighs the freight. The last said: "How heavy is the Zorp?"
+Odo: sews sails. Ulf: weighs the freight. The last said: How heavy is the Zorp?
 {"next": "Ulf"}
-Odo: sews sails. Ulf: weighs the freight. The last said: "There is a hole in the canvas."
+Odo: sews sails. Ulf: weighs the freight. The last said: There is a hole in the canvas.
 {"next": "Odo"}
 """
 _LEAST_TOKENS = 64
@@ -143,12 +143,12 @@ class ChosenBy(Order):
 
     def _question(self, state: ConversationState, ids: list[str]) -> str:
         """Return the question who of some speaks next, beside what decides it."""
-        form = f'Who speaks next? Answer with JSON alone: {{"next": one of {json_line(ids)}}}'
+        form = f'Answer with JSON alone: {{"next": one of {json_line(ids)}}}'
         if self.prompt != PROMPT:  # the user's own says how to choose
-            return form
+            return f"Who speaks next? {form}"
         roles = [f"{id}: {one_line(self.about[id], 200)}. " for id in ids if id in self.about]
         last = state.transcript[-1].text[-_LAST_CHARS:] if state.transcript else ""
-        now = f"Now this conversation. {''.join(roles)}The last said: {json_line(last)}"
+        now = f"Now this conversation. {''.join(roles)}The last said: {one_line(last, _LAST_CHARS)}"
         return f"{_HOW_TO_CHOOSE}{now}\n{form}"
 
     async def _asked(
