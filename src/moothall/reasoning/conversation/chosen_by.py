@@ -49,7 +49,8 @@ _OVER_SCHEMA = object_schema(
     is_over={"enum": ["no", "yes"]},
 )
 _HOW_TO_CHOOSE = """\
-Who speaks next? The one who is asked or named in the last message; else the one whose role it needs.
+Who speaks next? The one who is asked or named in the last message; else the one whose \
+role it needs.
 Examples, of other people:
 Odo: sews sails. Ulf: weighs the freight. The last said: Ulf, is the Zorp ready?
 {"next": "Ulf"}
