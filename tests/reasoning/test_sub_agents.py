@@ -360,6 +360,21 @@ async def test_crash_within_a_sub_agent_of_a_sub_agent_goes_on_there(tmp_path: P
 
 
 @on_a_loop
+async def test_recorded_sub_agent_replies_in_the_run_of_its_caller(tmp_path: Path) -> None:
+    def where(context: Context) -> str:
+        return context.run_id
+
+    calls = [Call("x", "where", {}), lambda messages, _: messages[-1]["content"]]
+    helper = ReActAgent("helper", ScriptedModel(calls), actions=[where])
+    tools = [helper.as_action(fresh=True)]
+    with Journal(tmp_path / "runs.db") as journal:
+        model = ScriptedModel([tasks("A"), "Done."])
+        boss = ReActAgent("boss", model, actions=tools, journal=journal)
+        events = [each async for each in boss.stream("Go.", run_id="r")]
+    assert events[-1].reply.steps[0].result["result"] == "r"
+
+
+@on_a_loop
 async def test_limit_of_model_calls_holds_for_sub_agents_that_were_cut_off(tmp_path: Path) -> None:
     def agents(journal: Journal, answer: Any) -> tuple[ReActAgent, Budget]:
         helper = ReActAgent("helper", ScriptedModel(answer))

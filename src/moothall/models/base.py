@@ -17,6 +17,7 @@ from moothall.threads import awaited
 if TYPE_CHECKING:
     from moothall.action import Action
 
+_PIECES = (TextPiece, ReasoningPiece)
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
@@ -144,7 +145,7 @@ async def answer_of(
     """Return a model's whole answer; a user's own model may return anything."""
     if schema is not None:  # a user's own model may not take that argument
         more["schema"] = schema
-    if _traces(model):
+    if tracing.active is None or _traces(model):
         return await awaited(model.complete(messages, **more))
     request = Request(messages, more.get("actions"), schema)
 
@@ -204,7 +205,7 @@ async def heard(
     given: Any = None
     async with aclosing(streamed(model, messages, actions, schema)) as parts:
         async for part in parts:
-            if isinstance(part, TextPiece | ReasoningPiece):
+            if isinstance(part, _PIECES):
                 tell(part)
             else:
                 given = part

@@ -67,12 +67,15 @@ def asking(
         before: Sequence[dict[str, Any]] = ()
         if fork and caller is not None and caller.memory is not None:
             before = caller.memory.get_memories()
-        part = None
+        part = run_id = None
         if caller is not None and call is not None and call.key and agent._records:
             part, before = _recorded_in(caller.recorded, call.key, agent, before)
+        if caller is not None and part is not None:
+            run_id = caller.run_id
         of = None if caller is None else caller.thread
         with _passing(agent, thread, of), within(JOINED, Joined(agent, part, (), before)):
-            reply = await agent.reply(text, **_stated(thread=thread, deps=deps, budget=budget))
+            options = _stated(thread=thread, run_id=run_id, deps=deps, budget=budget)
+            reply = await agent.reply(text, **options)
         if part is not None and reply.stop_reason == "waiting":
             assert call is not None
             call.waits = Stop("waiting", reply.detail)  # and the caller's run waits with it
@@ -96,11 +99,9 @@ def _thread_of_call(caller: ReplyRequest | None, call: Any) -> str:
     if caller is None or call is None:
         return f"call/{os.urandom(8).hex()}"
     asker = next(each.agent for each in reversed(REPLYING.get()) if each.request is caller)
-    record = caller.recorded
-    # In a record, as the resumed run has it: a reply within that of another has an id of its own.
-    run, path = (caller.run_id, "") if record is None else (record.run_id, record.path)
+    path = "" if caller.recorded is None else caller.recorded.path
     # The members of a group share a run, and their calls have the same keys.
-    parts = (run, str(asker.id), path, call.key or call.id)
+    parts = (caller.run_id, str(asker.id), path, call.key or call.id)
     own = sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()[:12]
     its = caller.thread
     if its is None:
