@@ -580,9 +580,9 @@ def test_a_wrong_event_ends_a_stream_with_what_is_wrong(given: Any, said: str) -
 @pytest.mark.parametrize(
     ("given", "said"),
     (
-        (http(b""), "the answer is not JSON"),
-        (http(b"hello"), "the answer is not JSON"),
-        (http(b"<html>", 200, {"Content-Type": "text/html"}), "char 0): '<html>'"),
+        (http(b""), "the answer broke off after event 0"),
+        (http(b"hello"), "the answer broke off after 'hello'"),
+        (http(b"<html>", 200, {"Content-Type": "text/html"}), "the answer is a web page"),
         (events(DONE), "the answer's events hold no answer"),
         (events(counted(), DONE), "the answer's events hold no answer"),
         (events({"choices": [{}]}, DONE), "the answer's events hold no answer"),

@@ -314,3 +314,11 @@ def test_a_busy_server_is_asked_again() -> None:
 def test_chat_answers_are_still_read_before_the_switch() -> None:
     with OpenAIServer(calls(call("add", "{}"))) as server:
         assert run(OpenAIModel("m", server.url).complete(user("Hi"), ACTIONS)).calls
+
+
+def test_a_stream_that_openrouter_ends_is_whole() -> None:
+    said = {"type": "response.output_text.delta", "output_index": 0, "delta": "Hi"}
+    done = {"type": "response.done", "response": form.body()}
+    with OpenAIServer(events(said, done, "[DONE]")) as server:
+        parts = run(parts_of(OpenAIModel("m", server.url, api="responses"), user("Hi")))
+    assert (parts[-1].text, parts[-1].finish_reason) == ("Hi", "stop")

@@ -135,13 +135,35 @@ def test_a_passing_failure_within_an_answer_is_tried_again(
         {"object": "error", "message": "busy", "code": 503},
         {"code": "Throttling", "message": "too fast", "request_id": "1"},
         {"choices": [{"index": 0, "delta": {}, "finish_reason": "ERROR"}]},
+        b"event: error\ndata: overloaded, try again later\n\n",
+        b'error: {"code": 503, "message": "Loading model"}\n\n',
     ),
-    ids=("gemini", "minimax", "vllm", "dashscope", "openrouter"),
+    ids=("gemini", "minimax", "vllm", "dashscope", "openrouter", "text", "llama.cpp"),
 )
 def test_a_failure_in_any_form_within_a_200_is_tried_again(body: Any) -> None:
     with OpenAIServer(events(body), events(delta("Hi", "stop"), b"[DONE]")) as server:
         parts = run(parts_of(OpenAIModel("m", server.url, max_retries=1), user("Hi")))
     assert (parts[-1].text, len(server.requests)) == ("Hi", 2)
+
+
+@pytest.mark.parametrize("kind", ("text/plain", "application/json", "text/event-stream"))
+@pytest.mark.parametrize("whole", (False, True), ids=("streamed", "whole"))
+def test_a_stream_is_read_as_what_comes_not_as_what_it_is_called(kind: str, whole: bool) -> None:
+    given = completion({"role": "assistant", "content": "Hi"}) if whole else delta("Hi", "stop")
+    body = json.dumps(given) if whole else f"data: {json.dumps(given)}\n\ndata: [DONE]\n\n"
+    with OpenAIServer(http(b"\n" + body.encode(), headers={"Content-Type": kind})) as server:
+        parts = run(parts_of(OpenAIModel("m", server.url), user("Hi")))
+    assert [part.text for part in parts] == ["Hi", "Hi"]
+
+
+def test_json_that_the_server_finds_wrong_is_asked_for_again() -> None:
+    error = {"message": "Failed to generate JSON", "code": "json_validate_failed"}
+    error |= {"failed_generation": '{"total": "many"}'}
+    refusal = http(json.dumps({"error": error}).encode(), 400)
+    with OpenAIServer(refusal, text('{"total": 3}')) as server:
+        reply = ReActAgent("a", OpenAIModel("m", server.url)).reply_sync("Sum?", schema=Sum)
+        assert reply.value == Sum(3)
+        assert '"many"' in server.requests[1].body["messages"][1]["content"]
 
 
 @pytest.mark.parametrize("streams", (False, True), ids=("whole", "streamed"))
@@ -304,8 +326,9 @@ def test_an_empty_object_before_the_arguments_is_passed_over(arguments: str) -> 
     assert [step.args for step in reply.steps] == [{"a": 1, "b": 2}]
 
 
-def test_null_is_no_arguments() -> None:
-    with OpenAIServer(calls(call("list_files", "null", "c1")), text("none")) as server:
+@pytest.mark.parametrize("arguments", ("null", "[]"))
+def test_null_or_an_empty_list_is_no_arguments(arguments: str) -> None:
+    with OpenAIServer(calls(call("list_files", arguments, "c1")), text("none")) as server:
         agent = ReActAgent("a", OpenAIModel("m", server.url), actions=ACTIONS[1:2])
         assert [step.args for step in agent.reply_sync("List").steps] == [{}]
 
@@ -382,6 +405,7 @@ def test_a_server_that_wants_the_other_field_of_a_length_gets_it() -> None:
         " up to 1048576.",
         "The sum of prompt length (5000), query length (0) should not exceed max_num_tokens (4096)",
         "prompt tokens too long",
+        "max_tokens must be at least 1, got -1234.",
         "Invalid 'messages[1].content': string too long. Expected a string with maximum length 9.",
     ),
 )

@@ -97,7 +97,12 @@ class AnswerReader:
                 return
             if event:
                 where = f"{self._name}: event {self._events + 1} of the answer"
-                yield from self.take(parsed(event, where), failure=kind == "error")
+                fails = kind == "error"
+                if fails and not event.startswith((b"{", b"[")):
+                    given = {"error": event.decode("utf-8", "replace")}
+                else:
+                    given = parsed(event, where)
+                yield from self.take(given, failure=fails)
 
     def take(self, event: Any, failure: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of the answer in an event; a `failure` is an event of that name."""

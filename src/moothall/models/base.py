@@ -78,14 +78,10 @@ class Answering:
         request = Request(messages, actions, schema)
         if tracing.active is not None and not self._asks_others:
             return await tracing.within(partial(self._whole, request), "chat", self, request)
-        reply: Any = None
-        # Read to its end: the generator settles a budget after the answer.
-        async for part in self._answer(request):
-            reply = part
-        return reply  # type: ignore[no-any-return]
+        return await self._whole(request)
 
     async def _whole(self, request: Request) -> ModelReply:
-        """Return the last part of an answer; `complete` does so itself where nothing is traced."""
+        """Return the last part of an answer, which is read to its end: then a budget settles."""
         reply: Any = None
         async for part in self._answer(request):
             reply = part

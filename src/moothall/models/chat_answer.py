@@ -19,7 +19,7 @@ _TOO_LONG = re.compile(
     "context_length_exceeded|exceed_context_size_error|tokens_limit_reached|ContextWindowExceeded"
     "|(?:prompt|input) is too long|context (?:length|limit|window)|maximum (?:model|prompt) length"
     "|exceeds the maximum number of tokens|`inputs` tokens|range of input length"
-    "|length.{0,20} range of input",
+    "|length.{0,20} range of input|max_tokens must be at least 1, got -",
     re.I,
 )
 # What others write of it in a sentence, and what such a sentence says of another fault.
@@ -162,15 +162,21 @@ def failure_in(body: Mapping[str, Any]) -> Any:
 def failed(body: Any, name: str) -> ModelError:
     """Return the exception for an error sent instead of an answer."""
     reason = f"{name}: the server answered with an error: {server_text(body)}"
-    if overflows(body):
-        return ContextOverflow(f"{reason}; nothing was cut")
-    if (refused := refused_call(body)) is not None:
-        return RefusedCall(reason, refused)
+    if (known := of_the_request(body, reason)) is not None:
+        return known
     error = body.get("error") if isinstance(body, dict) else None
     said = error.lower() if isinstance(error, str) else ""
     kinds = [*_kinds(body), "server_error" if said == "error" else said]
     passes = any(map(_passes, kinds)) or _SAID_PASSES.search(server_text(body))
     return Passing(reason) if passes and not any(map(_lasts, kinds)) else ModelError(reason)
+
+
+def of_the_request(body: Any, reason: str) -> ModelError | None:
+    """Return the error of a prompt that is too long, or of a call that the server refuses."""
+    if overflows(body):
+        return ContextOverflow(f"{reason}; nothing was cut")
+    refused = refused_call(body)
+    return None if refused is None else RefusedCall(reason, refused)
 
 
 def _status(kind: Any) -> int:
@@ -222,7 +228,10 @@ def refused_call(body: Any) -> ModelReply | None:
     """Return the answer that a server refused because its call does not fit, as Groq does."""
     given = [each.get("failed_generation") for each in _places(body)]
     text = next((each for each in given if isinstance(each, str)), "")
-    if not {*_REFUSED} & {*map(str, _kinds(body))}:
+    kinds = {*map(str, _kinds(body))}
+    if "json_validate_failed" in kinds:  # Groq's word for an answer that its schema does not admit
+        return ModelReply(readable(text))
+    if not {*_REFUSED} & kinds:
         return ModelReply() if _UNREAD.search(json.dumps(body)) else None
     calls = [call for form in (text, *_WRITTEN.findall(text)) for call in _calls_in(form)]
     calls = calls or [Call("", found[1], found[2]) for found in _FUNCTION.finditer(text)]

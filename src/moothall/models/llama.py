@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from moothall.errors import ContextOverflow, ModelError, WeightsError
 from moothall.models import weights
+from moothall.models.calling.choice import GUIDANCE
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.engine import Engine, Job, patient_threads
 from moothall.models.protocol import ModelReply, ReasoningPiece, TextPiece, Usage
@@ -271,16 +272,8 @@ def _is_json(text: str) -> bool:
 def _grammar_of(schema: str) -> str:
     """Return the grammar of a schema: made once, as an agent's actions differ little in a run."""
     checked(schema)
-    # No free whitespace: small models repeat it without end. Lenient: the caller checks what a
-    # grammar cannot express (`uniqueItems`, unknown formats).
-    options = {
-        "whitespace_flexible": False,
-        "item_separator": ", ",
-        "key_separator": ": ",
-        "lenient": True,
-    }
     bounded = json.loads(schema, object_hook=_bounded)
-    return str(_library().json_schema_to_grammar({**bounded, "x-guidance": options}))
+    return str(_library().json_schema_to_grammar({**bounded, **GUIDANCE}))
 
 
 def _bounded(schema: dict[str, Any]) -> dict[str, Any]:

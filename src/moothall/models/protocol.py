@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import add, attrgetter, sub
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -76,7 +77,7 @@ class Usage:
     reasoning_tokens: int = 0
 
     def __repr__(self) -> str:
-        counts = {name: getattr(self, name) for name in self.__slots__}
+        counts = dict(zip(self.__slots__, _counts(self), strict=True))
         few = {name: count for name, count in counts.items() if count or name in _ALWAYS_SHOWN}
         return f"Usage({', '.join(f'{name}={count}' for name, count in few.items())})"
 
@@ -86,23 +87,13 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-        )
+        return Usage(*map(add, _counts(self), _counts(other)))
 
     def __sub__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input_tokens - other.input_tokens,
-            self.output_tokens - other.output_tokens,
-            self.cache_read_tokens - other.cache_read_tokens,
-            self.cache_write_tokens - other.cache_write_tokens,
-            self.reasoning_tokens - other.reasoning_tokens,
-        )
+        return Usage(*map(sub, _counts(self), _counts(other)))
 
+
+_counts = attrgetter(*Usage.__slots__)
 
 NO_USAGE: Final = Usage()
 """What a model that was not asked has taken."""
@@ -164,7 +155,7 @@ def stated_usage(given: Any) -> Usage:
     usage = getattr(given, "usage", None)
     if not isinstance(usage, Usage):
         return NO_USAGE
-    counts = [getattr(usage, name) for name in Usage.__slots__]
+    counts = _counts(usage)
     if all(type(each) is int and each >= 0 for each in counts):
         return usage
     return Usage(*(each if type(each) is int and each >= 0 else 0 for each in counts))

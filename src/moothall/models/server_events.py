@@ -51,11 +51,12 @@ class ServerEvents:
         if not line:
             return True
         field, _, value = line.partition(b":")
-        if field == b"data":
+        if field in (b"data", b"error"):  # as llama.cpp's server writes an error
             self._size += len(value)
             if self._size > _MAX_EVENT_BYTES:
                 raise self._too_large()
             self._data.append(value.removeprefix(b" "))
+            self._kind = field if field == b"error" else self._kind
         elif field == b"event":
             self._kind = value.strip()
         return False

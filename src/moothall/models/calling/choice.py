@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
@@ -23,6 +23,17 @@ from moothall.signature.schema import object_schema
 if TYPE_CHECKING:
     from moothall.action import Action
 
+GUIDANCE: Final = {
+    "x-guidance": {
+        # No free whitespace: small models repeat it without end.
+        "whitespace_flexible": False,
+        "item_separator": ", ",
+        "key_separator": ": ",
+        # The caller checks what a grammar cannot express (`uniqueItems`, unknown formats).
+        "lenient": True,
+    }
+}
+"""How a grammar admits the JSON of a schema."""
 INSTRUCTION = "Instruction: "
 """Precedes each message of the user. Every such message has it, so that a longer conversation
 keeps its beginning, and the prompt cache stays valid."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic_core import from_json
 
 from moothall.jsonvalue import readable
-from moothall.models.calling.choice import AnswerText, OneCall, with_calls
+from moothall.models.calling.choice import GUIDANCE, AnswerText, OneCall, with_calls
 from moothall.models.calling.syntax import ANSWER, Program, Result, WrongProgram
 from moothall.models.protocol import ModelReply
 
@@ -68,14 +68,6 @@ term@: factor@ ((" * " | " / ") factor@)*
 factor@: NUMBER | ref@ | "(" sum@ ")"
 """
 _NUMBERS = ("integer", "number")
-_AS_JSON = {
-    "x-guidance": {
-        "whitespace_flexible": False,
-        "item_separator": ", ",
-        "key_separator": ": ",
-        "lenient": True,
-    }
-}
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 _TYPES |= {"array": "list", "object": "dict", "null": "None"}
 _ENDED = """\
@@ -335,7 +327,7 @@ def _rule_of_value(about: Any, shared: Mapping[str, Any], line: str) -> str:
 
 
 def _constant(schema: Mapping[str, Any]) -> str:
-    return f"%json {json.dumps({**schema, **_AS_JSON}, ensure_ascii=False)}"
+    return f"%json {json.dumps({**schema, **GUIDANCE}, ensure_ascii=False)}"
 
 
 def _type(about: Any) -> str:

@@ -14,15 +14,20 @@ async def parts_of(
 ) -> AsyncGenerator[StreamPart, None]:
     """Yield the pieces of an answer, and finally the whole; close the response in any case."""
     try:
-        kind = response.headers.get("content-type", "")
-        if stream and "json" not in kind and "html" not in kind:
+        begun = response.content
+        # What a server calls its answer says little: it may be a stream, whole, or a web page.
+        while stream and not begun.strip() and (data := await _more(response, answer)):
+            begun += data
+        if stream and not begun.lstrip().startswith((b"{", b"[", b"<")):
+            for part in answer.feed(begun):
+                yield part
             while not answer.over and (data := await _more(response, answer)):
                 for part in answer.feed(data):
                     yield part
             if answer.over:
                 await response.drain()
-        else:  # it cannot stream, or is a web page
-            body = bytearray(response.content)
+        else:
+            body = bytearray(begun)
             while stream and (data := await response.read()):
                 body += data
             for part in answer.take_whole(bytes(body)):

@@ -12,13 +12,7 @@ from typing import Any
 from moothall.errors import ContextOverflow, ModelError
 from moothall.http import retry_after_s, tried
 from moothall.memory.bounded import BLOCK_TOKENS
-from moothall.models.chat_answer import (
-    RefusedCall,
-    is_page,
-    overflows,
-    refused_call,
-    server_text,
-)
+from moothall.models.chat_answer import is_page, of_the_request, server_text
 
 # What a refusal is of, whatever its status, and what to do about it.
 _OF_ACTIONS = re.compile(
@@ -66,10 +60,10 @@ class Failures:
         if isinstance(body, list) and len(body) == 1:
             body = body[0]  # Gemini's
         reason = f"{self._name}: the server answered {status}: {server_text(body)}"
-        if overflows(body) or status == 413:
+        if status == 413:
             return ContextOverflow(self.hidden(f"{reason}; nothing was cut"))
-        if (refused := refused_call(body)) is not None:
-            return RefusedCall(self.hidden(reason), refused)
+        if (known := of_the_request(body, self.hidden(reason))) is not None:
+            return known
         if advice := self._advice(status, server_text(body), headers):
             reason = f"{reason.removesuffix('.')}; {advice}"
         error = ModelError(self.hidden(f"{reason}{tried(tries)}"))

@@ -14,7 +14,9 @@ from moothall.models.remote.responses_format import text_of
 _TEXT = "response.output_text.delta"
 _REFUSAL = "response.refusal.delta"
 _REASONING = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
-_ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+_ENDS = tuple(
+    f"response.{each}" for each in ("completed", "done", "incomplete", "failed", "cancelled")
+)
 
 
 class ResponseStream(AnswerReader):

@@ -312,7 +312,7 @@ def _read_args(args: Any) -> dict[str, Any]:
         if len(args) > MAX_ARGS_CHARS:
             raise Unreadable(f"are longer than {MAX_ARGS_CHARS} characters")
         args = args.strip().removeprefix("{}").lstrip() or "{}"  # of bridges to Bedrock
-        if args == "null":
+        if args in ("null", "[]"):
             return {}  # what some send for an action without parameters
         try:
             args = read_json(args)
