@@ -107,7 +107,9 @@ async def test_each_stopped_run_is_resumed_with_its_thread_deps_and_budget(tmp_p
 
 
 @on_a_loop
-async def test_resume_runs_goes_on_after_a_run_that_cannot_resume(tmp_path: Path) -> None:
+async def test_resume_runs_goes_on_after_a_run_that_cannot_resume(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     left = await crashed(tmp_path, lambda j, wait: desk(j, wait), *RUNS)
     with Journal(left) as journal, Journal(left) as other:
         journal.fork("r1", "copy")
@@ -130,6 +132,7 @@ async def test_resume_runs_goes_on_after_a_run_that_cannot_resume(tmp_path: Path
         outcomes = {each.run.id: each for each in await changed.resume_runs()}
         assert outcomes["r2"].outcome == "mismatch"
         assert isinstance(outcomes["r2"].error, RunMismatch)
+        assert "run 'r2' was begun by another program" in caplog.text
 
 
 @on_a_loop

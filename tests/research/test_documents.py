@@ -155,6 +155,32 @@ def test_words_that_were_hyphenated_are_whole() -> None:
     assert read("a.pdf", lines).text == "Words of information on A-\nB"
 
 
+@pytest.mark.parametrize(
+    ("foot", "is_foot"),
+    (
+        ("11/27/26, 6:46 AM) Tj 0 -14 Td (file:///tmp/drill.html 1/1", True),
+        ("https://wiki.example/drill 1/1", True),
+        ("https://wiki.example/drill 3/4", False),
+    ),
+)
+def test_the_foot_of_a_page_that_a_browser_printed_is_left_out(foot: str, is_foot: bool) -> None:
+    text = read("a.pdf", pdf(f"The drill is in May.) Tj 0 -14 Td ({foot}")).text
+    assert (text == "The drill is in May.") is is_foot
+    assert ("3/4" in text) is not is_foot
+
+
+@pytest.mark.parametrize(
+    ("stated", "title"),
+    (("(anonymous)", ""), ("untitled", ""), ("Microsoft Word - Plan", "Plan"), ("Plan", "Plan")),
+)
+def test_a_title_that_a_program_wrote_by_itself_is_left_out(stated: str, title: str) -> None:
+    writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf("Hello")))
+    writer.add_metadata({"/Title": stated})
+    written = io.BytesIO()
+    writer.write(written)
+    assert read("a.pdf", written.getvalue()).title == title
+
+
 def words_of(text: str, left: int = 72) -> bytes:
     """A PDF whose words, and the spaces between them, are text objects each, as Google Docs'."""
     made = ["x) Tj ET q .75 0 0 .75 0 0 cm"]

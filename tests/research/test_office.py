@@ -136,6 +136,40 @@ def test_a_spreadsheet_says_the_column_with_each_value_and_hides_what_is_hidden(
     assert [each.anchor for each in document.sections] == ["sheet=1&row-1", "sheet=2&row-1"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "title", "first"),
+    (
+        (
+            [("Budget", ""), ("", ""), ("dept", "euros"), ("Roof", 120)],
+            "Budget",
+            "dept: Roof; euros: 120",
+        ),
+        (
+            [("Budget",), ("in euros",), ("dept", "2025"), ("Roof", 9)],
+            "Budget – in euros",
+            "dept: Roof; 2025: 9",
+        ),
+        (
+            [("Visits", "", ""), ("", "Mon", "Tue"), ("Hall", 5, 7)],
+            "Visits",
+            "Hall; Mon: 5; Tue: 7",
+        ),
+        ([("name", ""), ("Ann", 3), ("Bo", 4)], "", "name: Ann; 3"),
+        ([("name",), ("Ann",), ("Bo",)], "", "name: Ann"),
+    ),
+)
+def test_a_title_above_the_names_of_the_columns_is_not_the_name_of_a_column(
+    rows: list[tuple[object, ...]], title: str, first: str
+) -> None:
+    (sheet, csv) = (
+        read("a.xlsx", xlsx(Sheet=rows)),
+        "\n".join(",".join(map(str, r)) for r in rows),
+    )
+    for document in (sheet, read("a.csv", csv.encode())):
+        assert document.text.startswith(first)
+        assert document.sections[0].title.removesuffix("row 1").removesuffix(" – ") == title
+
+
 def test_a_presentation_is_read_by_its_slides_with_their_notes() -> None:
     document = read("a.pptx", pptx(("Plan", "We move in May.", "Say why."), ("", "Zebra", "no")))
     assert document.text == "Plan\nWe move in May.\nTeam | 29 euros\n\nSay why."

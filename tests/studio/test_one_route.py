@@ -10,7 +10,15 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from models.openai_server import HANG, OpenAIServer, calls, text
-from moothall import NativeSpace, ReActAgent, ScriptedModel, action
+from moothall import (
+    ACCESS_REQUESTED,
+    Action,
+    NativeSpace,
+    ReActAgent,
+    ScriptedModel,
+    Waiting,
+    action,
+)
 from moothall.errors import ConfigError
 from moothall.orders.simulate import SimulateOrder
 from moothall.studio import Studio
@@ -114,6 +122,31 @@ def test_a_run_that_a_message_has_begun_is_stopped_where_it_is_shown(
         assert {each.state for each in studio.journal.runs()} == {"cancelled"}
 
 
+def test_a_run_that_waits_in_the_journal_is_stopped_where_it_is_shown(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """No process works on it: its program, or the studio before, has ended or rests."""
+    refund = Action("refund", lambda order: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+    for run in ("first", "second"):
+        model = ScriptedModel([[{"name": "refund", "args": {"order": run}}]])
+        options = {"actions": [refund], "approver": Waiting(), "journal": studio.journal}
+        agent = ReActAgent("desk", model, **options)
+        with ThreadPoolExecutor(1) as pool:  # this thread has Playwright's loop
+            pool.submit(agent.reply_sync, "Refund it", run_id=run).result()
+    page = open_page("Runs")
+    expect(page.get_by_role("button", name="Inbox: 2 wait for you")).to_be_visible()
+    for left, run in (("Inbox: 1 wait for you", "second"), ("Inbox: nothing waits", "first")):
+        page.get_by_role("list", name="Runs").locator(f"[data-run={run}]").click()
+        shown = page.get_by_role("region", name="Run", exact=True)
+        shown.get_by_role("button", name="Stop", exact=True).click()
+        said = f'it was stopped while waiting for the approval of refund(order="{run}")'
+        expect(shown.get_by_role("region", name="Reply")).to_contain_text(said)
+        expect(page.get_by_role("button", name=left)).to_be_visible()
+    assert {each.state for each in studio.journal.runs()} == {"cancelled"}
+    with pytest.raises(ConfigError, match="not under way here"):
+        studio.jobs.stop("first")
+
+
 def test_a_word_that_only_a_step_has_finds_its_run(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:
@@ -139,7 +172,7 @@ def test_a_word_that_only_a_step_has_finds_its_run(
 def test_what_a_person_mistypes_is_no_error_of_the_page(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
-    """Neither a slash line nor a form: it is said where it was written."""
+    """Neither a slash line nor a form nor a change: it is said where it was written."""
     page = open_page()
     told: list[str] = []
     page.on("console", lambda message: told.append(message.text))
@@ -151,4 +184,13 @@ def test_what_a_person_mistypes_is_no_error_of_the_page(
     page.get_by_label("Task", exact=True).fill("Look")
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.get_by_text("does not exist")).to_be_visible()
+    studio.society.set_up(SimulateOrder(12, days=1, step="6h"))
+    page.get_by_role("tab", name="Society", exact=True).click()
+    expect(page.locator(".s-control").get_by_role("status")).to_contain_text("paused")
+    page.get_by_role("button", name="Interventions", exact=True).click()
+    page.get_by_label("Change", exact=True).select_option("Close a place")
+    page.get_by_label("Place", exact=True).fill("park-1")
+    page.get_by_label("For how many hours").fill("10000000")
+    page.get_by_role("button", name="Apply at the next step").click()
+    expect(page.get_by_text("less than or equal to 1000000")).to_be_visible()
     assert told == []

@@ -232,11 +232,10 @@ class RecordedAgent(ConversationalAgent):
             )
         except RunHeld as error:
             return ResumedRun(run, "held", error=error)
-        except RunMismatch as error:
-            return ResumedRun(run, "mismatch", error=error)
         except Exception as error:
             log_failure(logger, f"agent {self.id!r}: run {run.id!r} was not resumed", error)
-            return ResumedRun(run, "failed", error=error)
+            differs = isinstance(error, RunMismatch)
+            return ResumedRun(run, "mismatch" if differs else "failed", error=error)
         return ResumedRun(run, "in_doubt" if reply.stop_reason == "in_doubt" else "resumed", reply)
 
     async def _respond(self, request: ReplyRequest) -> Reply:

@@ -27,6 +27,7 @@ from moothall.reasoning.reply_context import cancel_run
 from moothall.studio.cards import RunApprover
 from moothall.studio.cards.plan import PlanDesk
 from moothall.studio.hub import Hub, in_thread
+from moothall.studio.run_view import rests
 from moothall.threads import guard
 
 if TYPE_CHECKING:
@@ -151,19 +152,24 @@ class Jobs:
                 logger.error("run %r cannot go on: %s", run_id, error)
 
     def stop(self, run_id: str) -> None:
-        """Cancel a run of this process, whoever began it; `resume`, or its program, continues it.
+        """Cancel a run, whoever began it; `resume`, or its program, continues it.
 
-        Raise ConfigError if it is not under way here.
+        Raise ConfigError if it is not under way in this process and does not wait in the journal.
         """
         if run_id not in self._jobs and cancel_run(run_id):
             return
         with self._starting:  # what goes on just now is under way, or waits
-            job = self._job(run_id)
-            if not job.waits:
+            job = self._jobs.get(run_id)
+            if job is not None and not job.waits:
                 self._become(job, "stopping", job.task.cancel)
                 return
-            self._cancel(run_id)
-            self._ended(job, "cancelled", "")
+            if job is not None:
+                self._cancel(run_id)
+                self._ended(job, "cancelled", "")
+            elif rests(self._hub.journal.run(run_id)):
+                self._hub.journal._waits_for.cancel(run_id, "it was stopped")
+            else:
+                raise ConfigError(f"run {run_id!r} is not under way here")
         self._look()
 
     def pause(self, run_id: str) -> None:

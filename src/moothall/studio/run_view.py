@@ -56,11 +56,16 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
 def told_of(outline: Outline) -> dict[str, Any]:
     """Return an outline for pages, where a run that waits for a person runs, and has a card.
 
-    `here` is whether it can be stopped here: this process works on it, whoever began it.
+    `here` is whether it can be stopped here, whoever began it: this process works on it, or none.
     """
     told = {name: getattr(outline, name) for name in _OUTLINE}  # asdict copies deep, and slowly
-    told["here"] = outline.under_way and is_under_way(outline.id)
+    told["here"] = rests(outline) or (outline.under_way and is_under_way(outline.id))
     return told | ({"state": "running"} if outline.under_way else {})
+
+
+def rests(outline: Outline) -> bool:
+    """Return whether a run waits in the journal, and no process works on it."""
+    return outline.state == "waiting" and not outline.held
 
 
 class Totals:

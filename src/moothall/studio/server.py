@@ -102,6 +102,10 @@ def _failed(request: Request, error: Exception) -> JSONResponse:
         body["ends"] = error.ends
     is_late = isinstance(error, CardGone | WouldEnd)
     status = 404 if isinstance(error, NoSuchRun) else 409 if is_late else 400
+    return _refusal(request, body, status)
+
+
+def _refusal(request: Request, body: dict[str, Any], status: int) -> JSONResponse:
     if KEY in request.headers:  # of a page: to a browser, another status is an error of its script
         return _Json(body, headers={"X-Moothall-Refused": str(status)})
     return _Json(body, status)
@@ -120,7 +124,7 @@ def _refused(request: Request, error: Exception) -> JSONResponse:
 def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     faults = [f"{each['loc'][-1]}: {each['msg']}" for each in error.errors()[:5]]
-    return _Json({"error": "; ".join(faults)}, 422)
+    return _refusal(request, {"error": "; ".join(faults)}, 422)
 
 
 def _shared(app: FastAPI, hub: Hub) -> None:

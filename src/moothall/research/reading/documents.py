@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 
@@ -65,6 +65,9 @@ _MANUAL_SUFFIX: Final = re.compile(
 _TITLE: Final = 300  # characters of a heading that are kept
 _LINES: Final = 40
 _ROWS: Final = 10
+_TITLE_ROWS: Final = 10  # above the names of the columns, at most
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_NUMBER = re.compile(r"[-+]?[\d.,]+ ?[%€$£]?")
 _MINIFIED: Final = (".js", ".css", ".mjs", ".svg")
 _LONG: Final = 500  # bytes; longer lines on average were not written by a person
 _PRINTED: Final = 2000  # characters of an output in a notebook
@@ -343,22 +346,38 @@ def _by_lines(text: str) -> list[Section]:
     return [Section(start, f"L{line}", f"line {line}") for line, start in numbered]
 
 
+def _row_of_names(rows: list[list[str]]) -> int:
+    """Return which row names the columns: the first below titles, each alone in its row."""
+    for at, row in enumerate(rows):
+        if any(row[1:]):
+            named = all(
+                not each or _YEAR.fullmatch(each) or not _NUMBER.fullmatch(each) for each in row
+            )
+            return at if named else 0
+    return 0
+
+
 def table(text: str, delimiter: str | None) -> Document:
-    """Return each row as a paragraph `column: value; …`."""
+    """Return each row as a paragraph `column: value; …`; rows above the columns are its title."""
     first = text[:10_000].partition("\n")[0]
     delimiter = delimiter or max(",;\t|", key=first.count)
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    names = [name.strip()[:_NAME] for name in next(rows, [])]
+    begin = list(islice(rows, _TITLE_ROWS))
+    of_names = _row_of_names(begin)
+    titles = [" ".join(row).strip() for row in begin[:of_names]]
+    heading = " – ".join(filter(None, titles))[:_TITLE]
+    names = [name.strip()[:_NAME] for name in begin[of_names]] if begin else []
     pieces: list[str] = []
     sections: list[Section] = []
     size, room = 0, 20 * len(text) + 10_000
-    for number, row in enumerate(rows):
+    for number, row in enumerate(chain(begin[of_names + 1 :], rows)):
         if number % _ROWS == 0:
-            sections.append(Section(size, f"row-{number + 1}", f"row {number + 1}"))
+            title = f"{heading} – row {number + 1}" if heading else f"row {number + 1}"
+            sections.append(Section(size, f"row-{number + 1}", title))
         cells = zip_longest(names, (" ".join(value.split()) for value in row))
         shown = (f"{name}: {value}" if name else value for name, value in cells if value)
         pieces.append("; ".join(shown) + "\n\n")
         size += len(pieces[-1])
         if size > room:  # long names of columns, almost empty rows
             return Document("", text, _by_lines(text))
-    return Document("", "".join(pieces) or text, sections)
+    return Document(heading, "".join(pieces) or text, sections)

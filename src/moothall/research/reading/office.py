@@ -77,7 +77,7 @@ def read_spreadsheet(data: bytes) -> Document:
             csv.writer(written).writerows([*map(_cell, row)] for row in rows)
             read = table(written.getvalue(), ",")
             for each, text in _parts(read):
-                where = each.title.replace("row 1", "") if each.start == 0 else each.title
+                where = each.title.removesuffix("row 1").removesuffix(" – ")
                 title = " – ".join(filter(None, (name if len(shown) > 1 else "", where)))
                 made.section(f"sheet={number}&{each.anchor}", title)
                 made.write(text)

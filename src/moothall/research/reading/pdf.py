@@ -13,6 +13,14 @@ from moothall.text import counted
 PAGES: Final = 2000
 CHARACTERS: Final = 20_000_000
 _HYPHEN = re.compile(r"(?<=[a-zß-öø-ÿ])-\n(?=[a-zß-öø-ÿ])")  # at the end of a line
+_OF_TOOL = re.compile(
+    r"(?i)\A(?:\(?(?:anonymous|unspecified|untitled)\)?\Z|microsoft (?:word|excel|powerpoint) - )"
+)
+"""What programs write as a title where a person has given none."""
+_PRINTED = re.compile(
+    r"(?m)^(?:\d{1,2}[/.]\d{1,2}[/.]\d{2,4}, \d{1,2}:\d\d(?: [AP]M)?\n)?\w+://\S+ (\d+)/(\d+)\Z"
+)
+"""The foot of a page that a browser has printed: when, its address, and which page it is."""
 _CUT: Final = "\ufffe"  # so PDFium joins the two lines that a hyphen divides
 
 
@@ -32,7 +40,7 @@ def read_pdf_bytes(data: bytes) -> Document:
         raise UnreadableDocument(f"the PDF is damaged: {error}") from error
     if len(pdf) > PAGES:
         raise UnreadableDocument(f"the PDF has {len(pdf)} pages, {PAGES} are read at most")
-    title = plain(pdf.get_metadata_value("Title")).strip()
+    title = _OF_TOOL.sub("", plain(pdf.get_metadata_value("Title")).strip())
     written: list[str] = []
     sections: list[Section] = []
     damaged: list[str] = []
@@ -61,4 +69,7 @@ def _text_of(pdf: Any, number: int) -> str:
         text = page.get_textpage().get_text_range()
     finally:
         page.close()
-    return _HYPHEN.sub("", plain(text.replace(_CUT, "-\n"))).strip()
+    text = _HYPHEN.sub("", plain(text.replace(_CUT, "-\n"))).strip()
+    foot = _PRINTED.search(text)
+    is_foot = foot is not None and (foot[1], foot[2]) == (str(number + 1), str(len(pdf)))
+    return text[: foot.start()].strip() if foot and is_foot else text

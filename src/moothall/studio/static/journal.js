@@ -53,7 +53,7 @@ export function learn(outline) {
 }
 
 // Whether a run can be stopped from here: this program works on it, whoever began it.
-export const canStop = ({ id }) => { const { job, here, state } = runs.get(id) || {}; return Boolean(job ? job !== "stopping" : here && state === "running"); };
+export const canStop = ({ id }) => { const { job, here, state } = runs.get(id) || {}; return Boolean(job ? job !== "stopping" : here && ["running", "waiting"].includes(state)); };
 export const stop = (run) => call("act/stop", { run });
 
 // The state of a run, and how it stands: what `stateBadge` takes.

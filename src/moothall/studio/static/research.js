@@ -129,7 +129,7 @@ export function mount(root) {
     const query = `?run=${encodeURIComponent(run)}`;
     update(tools,
       h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Steps and cost"),
-      isRunning && canStop(state) ? button("Stop", () => stop(run)) : null,
+      canStop(state) ? button("Stop", () => stop(run)) : null,
       isRunning && !state.job && !canStop(state) ? h("span", { class: "s-soft" }, "begun by a command or program, which alone can stop it") : null,
       goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
       isRunning ? null : further(run, state.over?.reason, state.order, { done: state.done, why: state.over?.detail }),
