@@ -59,6 +59,8 @@ def test_schedule_is_fired_now_and_made_up_for_each_time_once(
         ("yearly", "done", None),
         ("daily", "done", None),
     ]
+    turned = ("backfill", "daily", "--since", "2026-11-22", "--until", "2026-11-20")
+    assert "must begin before it ends" in schedules(folder, *turned, code=2)
     assert found[0]["next"] == f"{datetime.now(UTC).year + 1}-01-01 00:00:00+00:00"
 
 
@@ -74,6 +76,7 @@ def test_paused_schedule_fires_for_no_time_that_passes_and_goes_on(
         fired = await asyncio.to_thread(schedules, folder, "fire", "yearly")
         await until(lambda: firings(folder, "yearly") == [fired.strip()])
 
+    assert "last:" not in schedules(folder, "list")  # that it is paused is no firing
     live(make_company(text), paused, 120)
     assert len(firings(folder, "yearly")) == 1  # what was wanted, and no time that has passed
     with Journal(folder / "runs.db") as journal:

@@ -70,7 +70,12 @@ def test_an_imported_run_goes_on_where_it_stopped(
     agent = ReActAgent("a", model, actions=[act], journal=journal)
     assert agent.reply_sync("go on", run_id="R", thread="anna").stop_reason == "error"
     journal.export("R", tmp_path / "r.jsonl", move=True)
-    assert [each.id for each in journal.runs()] == ["first"]
+    assert [(each.id, each.state) for each in journal.runs()] == [
+        ("first", "done"),
+        ("R", "elsewhere"),
+    ]
+    with pytest.raises(StateError, match="may go on in the journal"):
+        agent.reply_sync("go on", run_id="R", thread="anna")  # not begun a second time
     with Journal(place("other")) as other:
         assert other.import_run(tmp_path / "r.jsonl", "moved") == "moved"
         assert other.run("moved").state == "error"

@@ -614,18 +614,26 @@ async def test_a_run_killed_while_a_person_was_asked_is_not_pruned(tmp_path: Pat
 
 
 @on_a_loop
-async def test_a_reminder_comes_once_for_all_processes(place: Place) -> None:
+async def test_one_process_at_a_time_tells_of_waits_and_reminders(place: Place) -> None:
     till = Till()
     with Journal(place("runs.db")) as journal, Journal(place("runs.db")) as other:
         agent = clerk(
             journal, [call("pay", coins=3), "Paid."], till.pay, approver=Waiting(remind=1e-6)
         )
         await agent.reply("Pay 3.", run_id="r")
-        (reminded,) = journal._waits_for.remind()
-        assert (reminded.run, reminded.action) == ("r", "pay")
-        assert journal._waits_for.counts() == {("clerk", "approval"): 1}
-        journal.answer("r", reminded.key, True)
-        assert other._waits_for.remind() == []
+        ours, theirs = journal._waits_for, other._waits_for
+        assert (ours.hold_telling(), theirs.hold_telling()) == (True, False)
+        (wait,) = ours.untold()
+        assert (wait.run, wait.action, wait.remind) == ("r", "pay", 1e-6)
+        ours.told(wait, None)
+        assert ours.untold() == []
+        ours.told(wait, wait.remind)
+        ours.end_telling()
+        assert theirs.hold_telling()
+        assert [each.key for each in theirs.untold()] == [wait.key]
+        assert ours.counts() == {("clerk", "approval"): 1}
+        journal.answer("r", wait.key, True)
+        assert theirs.untold() == []
 
 
 @on_a_loop
@@ -681,6 +689,7 @@ async def test_a_copy_of_a_run_that_waits_is_answered_once_and_goes_on(
     answers = [call("pay", coins=3), "Paid."]
     with Journal(tmp_path / "a.db") as journal, Journal(tmp_path / "b.db") as other:
         await clerk(journal, answers, till.pay).reply("Pay.", run_id="r")
+        (asked,) = journal.waiting()
         if how == "forked":
             there = journal
             journal.fork("r", id)
@@ -689,10 +698,12 @@ async def test_a_copy_of_a_run_that_waits_is_answered_once_and_goes_on(
             journal.export("r", file, move=how != "adopted")
             other.import_run(file, id)
             assert (other.waiting(id) == []) == (how != "moved")
+            assert (journal.waiting() == []) == (how != "adopted")
             other.adopt(id)
         agent = clerk(there, answers, till.pay)
         assert [each.run.id for each in await agent.resume_runs()] == [id] * (id == "c")
         (wait,) = there.waiting(id)
+        assert (wait.since == pytest.approx(asked.since, abs=1e-3)) == (id == "r")
         there.answer(id, wait.key, True, by="eva")
         (resumed,) = await agent.resume_decided()
         assert (resumed.reply and resumed.reply.text, till.paid) == ("Paid.", [3])

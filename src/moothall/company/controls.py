@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Final
 
 from moothall.company.schedule import MOST, Schedule, stamp
-from moothall.company.scheduler import KIND, Fired, paused_id
+from moothall.company.scheduler import KIND, Fired, fired_at, paused_id
 from moothall.errors import ConfigError, NoSuchRun
 from moothall.journal import Journal
 from moothall.journal.entry import Outline
 from moothall.reasoning.record import recorded
+
+_NOTES: Final = 20
+"""So many runs of a schedule are looked at for a firing: some are notes about the schedule."""
 
 
 def paused(journal: Journal, name: str) -> Outline | None:
@@ -22,6 +26,12 @@ def paused(journal: Journal, name: str) -> Outline | None:
         return journal.run(paused_id(name))
     except NoSuchRun:
         return None
+
+
+def newest(journal: Journal, name: str) -> Outline | None:
+    """Return the last firing of a schedule."""
+    found = journal.runs(kind=KIND, agent=name, sort="-changed", limit=_NOTES)
+    return next((run for run in found if fired_at(run) is not None), None)
 
 
 def pause(journal: Journal, name: str, by: str) -> None:
@@ -48,6 +58,8 @@ def make_up(
     journal: Journal, name: str, schedule: Schedule, since: datetime, until: datetime, by: str
 ) -> list[str]:
     """Have a schedule fire for its times in a span that have not fired; return the runs' ids."""
+    if until < since:
+        raise ConfigError(f"the span must begin before it ends, got {since} to {until}")
     found: list[str] = []
     for at in schedule.after(since):
         if at > min(until, datetime.now(UTC)):

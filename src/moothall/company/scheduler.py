@@ -28,6 +28,7 @@ from moothall.text import error_text, log_failure, nearest
 if TYPE_CHECKING:
     from moothall.agent import Agent
     from moothall.journal import Journal
+    from moothall.journal.entry import Outline
     from moothall.reasoning.step import Step
 
 logger: logging.Logger = logging.getLogger("moothall.company")
@@ -245,8 +246,7 @@ class Scheduler:
             over = [entry.data["reason"] for entry in entries if entry.kind == "over"]
             if over[-1:] not in ([], ["waiting"]) or (over and self._waits(run.id)):
                 continue
-            at = _time_of(run.id)
-            if at is not None and run.id == f"{call.name}@{stamp(at)}":  # not a note about it
+            if (at := fired_at(run)) is not None:
                 self._begun(call, at)
 
     async def finish(self, calls: Mapping[str, Call], run_id: str) -> None:
@@ -346,6 +346,12 @@ def _decided(past: Any) -> dict[str, Any]:
     if past.decision == "skip":
         return {"outcome": "skipped", "error": "a person decided so"}
     return {"outcome": "ok", "value": past.value}
+
+
+def fired_at(run: Outline) -> datetime | None:
+    """Return the time of a firing; None for a note about its schedule."""
+    at = _time_of(run.id)
+    return at if at is not None and run.id == f"{run.agent}@{stamp(at)}" else None
 
 
 def _time_of(run_id: str) -> datetime | None:

@@ -183,6 +183,8 @@ def _answered(data: dict[str, Any]) -> str:
 
 
 def _heard(data: Any) -> str:
+    if isinstance(data, dict) and data.keys() == {"times"}:
+        return f"the schedule's times: {_text(data['times'])}"
     text = data.get("content", data.get("text")) if isinstance(data, dict) else data
     if "at_step" in (data if isinstance(data, dict) else ()):
         when = data.get("when") or f"step {data['at_step']}"

@@ -463,8 +463,9 @@ class Journal:
         Args:
             run_id: the run's id
             path: the file; it is written whole, and replaces one of that name
-            move: whether the run goes on from the file: it is deleted here. Otherwise a run that
-                has not ended goes on here, and as a copy only once that is adopted
+            move: whether the run goes on from the file: here it is `elsewhere` from now on.
+                Otherwise a run that has not ended goes on here, and as a copy only once that is
+                adopted
 
         Raises:
             NoSuchRun: there is no run of that id
@@ -473,11 +474,10 @@ class Journal:
             OSError: the file cannot be written
         """
         check_boolean("move=", move)
-        if not move:
+        if move:
+            moved(self._file, self._runs, run_id, named_file(path))
+        else:
             exported(self._file, run_id, named_file(path))
-            return
-        moved(self._file, self._runs, run_id, named_file(path))
-        self._deletions.delete([run_id], None)
 
     def adopt(self, run_id: str) -> None:
         """Let a run go on here that is `elsewhere`: copied from another journal, or moved to one.

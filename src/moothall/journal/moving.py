@@ -25,7 +25,7 @@ from moothall.journal.store.holding import named
 from moothall.journal.store.journal_file import JournalFile
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text, hash_of
-from moothall.journal.store.wait_rows import reopen_rows
+from moothall.journal.store.wait_rows import end_rows, reopen_rows
 from moothall.journal.tally import Tally, searched
 from moothall.sqlite import alone
 
@@ -74,14 +74,19 @@ def exported(file: Store, run_id: str, path: Path, moved: bool = False) -> None:
 
 
 def moved(file: Store, runs: Runs, run_id: str, path: Path) -> None:
-    """Write a run to a file with which it goes on where that is imported, and not here."""
+    """Write a run to a file with which it goes on where that is imported, and not here.
+
+    It stays here, so that nothing that has its id begins it anew.
+    """
     with _held(file, runs, run_id) as number:
         # First of all: a process that dies in between leaves no run that goes on twice.
-        was = _set_state(file, number, ELSEWHERE)
+        with file.writing() as db:
+            db.execute("UPDATE runs SET state = ? WHERE number = ?", (ELSEWHERE, number))
+            end_rows(db, number)
         try:
             exported(file, run_id, path, moved=True)
         except BaseException:
-            _set_state(file, number, was)
+            _go_on(file, number, run_id)
             raise
 
 
@@ -89,18 +94,24 @@ def adopted(file: Store, runs: Runs, run_id: str) -> None:
     """Let a run go on here that may go on elsewhere; do nothing to any other."""
     with _held(file, runs, run_id) as number:
         with file.reading() as db:
-            entries = [entry for entry, _ in file.read(db, number, run_id)]
             (state,) = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()
         if state == ELSEWHERE:
-            with file.writing() as db:
-                waits = reopen_rows(db, number, run_id, entries)
-            _set_state(file, number, _state(entries, waits))
+            _go_on(file, number, run_id)
 
 
-def _state(entries: list[Entry], waits: bool) -> str | None:
-    """Return the state of a copied run; one that waits for nothing yet asks when it is resumed."""
-    state = state_of(entries)
-    return None if state == "waiting" and not waits else state
+def _go_on(file: Store, number: int, run_id: str) -> None:
+    with file.reading() as db:
+        entries = [entry for entry, _ in file.read(db, number, run_id)]
+    with file.writing() as db:
+        _set_state(db, number, run_id, entries)
+
+
+def _set_state(db: Database, number: int, run_id: str, entries: list[Entry]) -> None:
+    """Have a run go on from its entries; one that waits for nothing yet asks when it is resumed."""
+    waits, state = reopen_rows(db, number, run_id, entries), state_of(entries)
+    if state == "waiting" and not waits:
+        state = None
+    db.execute("UPDATE runs SET state = ? WHERE number = ?", (state, number))
 
 
 @contextmanager
@@ -114,14 +125,6 @@ def _held(file: Store, runs: Runs, run_id: str) -> Iterator[int]:
         yield number
     finally:
         runs.release(number)
-
-
-def _set_state(file: Store, number: int, state: str | None) -> str | None:
-    """Set the state of a run; return what it was."""
-    with file.writing() as db:
-        (was,) = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()
-        db.execute("UPDATE runs SET state = ? WHERE number = ?", (state, number))
-    return None if was is None else str(was)
 
 
 def _lines(file: Store, db: Database, number: int, hashes: list[str], moved: bool) -> Iterator[str]:
@@ -201,7 +204,10 @@ class _Import:
         id: str = head["id"] if run_id is None else run_id
         with self._file.writing() as db:
             if db.execute("SELECT 1 FROM runs WHERE id = ?", (id,)).fetchone():
-                raise ConfigError(f"there is a run {id!r} already: give the import another id")
+                raise ConfigError(
+                    f"there is a run {id!r} already: delete that first, or give the import "
+                    "another id"
+                )
             self._file.insert(db, dict(self._value() for _ in range(head["values"])))
             number = self._made(db, id, head)
             tally = self._put(db, number, head)
@@ -214,9 +220,7 @@ class _Import:
                     f"{self._name!r} is not a run as moothall records it: {error}"
                 ) from error
             if head.get("moved") and head["state"] == "waiting":
-                waits = reopen_rows(db, number, id, entries)
-                state = _state(entries, waits)
-                db.execute("UPDATE runs SET state = ? WHERE number = ?", (state, number))
+                _set_state(db, number, id, entries)
             text = searched(head["task"], tally.said or "")
             self._file.describe(db, number, text)
         return id

@@ -70,22 +70,20 @@ def command() -> None:
 @json_data_option
 def list_(file: str, as_json: bool) -> None:
     """List the schedules of FILE: when each fires next, what became of the last firing."""
-    from moothall.company.controls import paused
-    from moothall.company.scheduler import KIND
+    from moothall.company.controls import newest, paused
 
     now, found = datetime.now(UTC), []
     with _company(file) as (journal, schedules):
         for name, schedule in schedules.items():
-            stop = paused(journal, name)
-            last = journal.runs(kind=KIND, agent=name, sort="-changed", limit=1)
+            stop, last = paused(journal, name), newest(journal, name)
             found.append(
                 {
                     "name": name,
                     "times": schedule.times,
                     "paused": None if stop is None else stop.task,
                     "next": None if stop else next(schedule.after(now)).isoformat(" ", "seconds"),
-                    "last": last[0].id if last and stop is None else None,
-                    "state": last[0].state if last and stop is None else None,
+                    "last": None if last is None else last.id,
+                    "state": None if last is None else last.state,
                 }
             )
     if as_json:

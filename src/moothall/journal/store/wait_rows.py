@@ -45,12 +45,16 @@ _DECIDE: Final = (
 
 
 class Noted(NamedTuple):
-    """An entry that changes rows: which of the entries of its commit it is, and what it says."""
+    """An entry that changes rows: which of the entries of its commit it is, and what it says.
+
+    `at` is None for now.
+    """
 
     place: int
     path: str
     kind: str
     data: dict[str, Any]
+    at: float | None = None
 
 
 class Answer(NamedTuple):
@@ -76,7 +80,7 @@ def doubt_key(path: str, step: str) -> str:
 def write_rows(db: Database, run: int, before: int, noted: Iterable[Noted], over: bool) -> None:
     """Write what entries after the place `before` say; `over`: the run's own agent has ended."""
     now = time.time()
-    for nth, path, kind, data in noted:
+    for nth, path, kind, data, at in noted:
         place, step = run << 32 | (before + nth + 1), str(data.get("key"))
         if kind == WAITS:
             until = data.get("until")
@@ -84,7 +88,8 @@ def write_rows(db: Database, run: int, before: int, noted: Iterable[Noted], over
                 other = f"(decided_by IS NULL OR decided_by NOT IN ({', '.join('?' * len(who))}))"
                 early = f"DELETE FROM waits WHERE run = ? AND key = ? AND place = 0 AND {other}"
                 db.execute(early, (run, data["wait"], *who))
-            asked = (run, data["wait"], data["kind"], path, step, place, now, until)
+            since = now if at is None else at
+            asked = (run, data["wait"], data["kind"], path, step, place, since, until)
             # Nobody has been told of it, so it is to be reminded of at once.
             db.execute(_ASK, (*asked, now, until, run, run))
         elif kind == ANSWERED:
@@ -109,7 +114,7 @@ def is_of(run_id: str, asked: Mapping[str, Any]) -> bool:
 def reopen_rows(db: Database, run: int, id: str, entries: Iterable[Entry]) -> bool:
     """Write the rows of what a copied run waits for; return whether it waits for anything."""
     noted = [
-        Noted(each.sequence - 1, each.path, each.kind, each.data)
+        Noted(each.sequence - 1, each.path, each.kind, each.data, each.at)
         for each in entries
         if each.kind == ANSWERED or (each.kind == WAITS and is_of(id, each.data))
     ]
