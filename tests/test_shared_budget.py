@@ -92,6 +92,21 @@ def test_shared_budget_keeps_reservations_of_a_killed_process(path: Path, journa
         budget.reserve(actions=1)
 
 
+def test_shared_budget_does_not_grow_with_each_process_that_dies(
+    path: Path, journal: Journal
+) -> None:
+    sizes = []
+    for _ in range(250):
+        with Journal(path) as dying:
+            Budget(actions=300, journal=dying, name="team").reserve(actions=1)
+        with closing(sqlite3.connect(path)) as db:
+            sizes.append(len(db.execute("SELECT account FROM budgets").fetchone()[0]))
+    assert max(sizes) < 2 * sizes[50]
+    (stored,) = journal.budgets.list()
+    assert (stored.reserved.actions, stored.of_dead.actions) == (250, 250)
+    assert journal.budgets.release("team").reserved.actions == 0
+
+
 def test_shared_budget_bounds_threads_with_two_journals(path: Path, journal: Journal) -> None:
     with Journal(path) as other:
         budgets = [Budget(actions=200, journal=each, name="b") for each in (journal, other)]

@@ -207,6 +207,7 @@ FLOORS = {
         "store",
         "holding",
         "journal_file",
+        "copies",
         "journal_server",
         "by_path",
     ),

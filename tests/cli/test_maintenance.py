@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import stat
 import subprocess
 from contextlib import closing
 from pathlib import Path
@@ -234,9 +235,12 @@ def test_backup_takes_the_place_of_a_journal_that_nobody_has_open(folder: Path) 
         assert "a process has it open: stop that first" in done.stderr
         Path(f"{journal.path}-stale").write_bytes(Path(f"{journal.path}-wal").read_bytes())
     (folder / "runs.db-stale").rename(folder / "runs.db-wal")  # as after a kill
+    (folder / "runs.db").chmod(0o640)
+    (folder / "copy.db").chmod(0o644)
     done = moothall("runs", "restore", "copy.db", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert listed(folder) == ["one", "two", "three"]
+    assert stat.S_IMODE((folder / "runs.db").stat().st_mode) == 0o640  # as open as it was
     assert moothall("replay", "one", cwd=folder).returncode == 0
     old = done.stdout.rpartition(" ")[2].strip()
     assert listed(folder, "--journal", old) == ["two", "three"]

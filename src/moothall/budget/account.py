@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from moothall.budget.amounts import KINDS, NOTHING, Amounts, in_words
@@ -57,8 +58,7 @@ class Account:
         if len(period) == len(self.period):
             if period < self.period:
                 if period_at(self.per, now + _SKEW_S) < self.period:  # else hosts differ a little
-                    text = "%s was used in %s, which lies ahead of the clock: it counts in %s"
-                    logger.warning(text, self.title, self.period, period)
+                    _log_ahead(self.title, self.period, period)
                     self.period = period
                 return
             self.taken, self.spent, self.over = _zeros(), _zeros(), _zeros()
@@ -77,6 +77,12 @@ class Account:
             return False
         self.low |= 1 << kind
         return True
+
+
+@lru_cache(maxsize=100)  # once, however many budgets of this process share the account
+def _log_ahead(title: str, period: str, now: str) -> None:
+    text = "%s was used in %s, which lies ahead of the clock: it counts in %s"
+    logger.warning(text, title, period, now)
 
 
 Accounts: TypeAlias = tuple[Account, ...]

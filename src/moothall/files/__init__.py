@@ -1,7 +1,7 @@
 """Files: written whole, locked, and YAML as data with the line of each part."""
 
 from moothall.files.open_file_locks import OPEN_FILE_LOCKS, locked, set_lock
-from moothall.files.whole import owned_as, written_whole
+from moothall.files.whole import owned_as, permitted_as, written_whole
 from moothall.files.yaml_file import Where, at_line, read_yaml, yaml_data
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "at_line",
     "locked",
     "owned_as",
+    "permitted_as",
     "read_yaml",
     "set_lock",
     "written_whole",

@@ -51,6 +51,15 @@ def owned_as(path: str | os.PathLike[str], like: str | os.PathLike[str]) -> None
             os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
+def permitted_as(path: Path, like: Path) -> None:
+    """Give a new file, that nobody has open, the permissions of another one."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.fchmod(file, os.stat(like).st_mode & 0o777)
+    finally:
+        os.close(file)
+
+
 def _made(path: Path, mode: int) -> tuple[Path, int]:
     """Make a file, and lock it: as long as it is locked, its process lives."""
     while True:

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from moothall.budget.limits import Spent
 from moothall.budget.shared import BELOW, STATED
@@ -17,6 +17,9 @@ from moothall.errors import ConfigError
 from moothall.journal.opening import Runs
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text
+
+_MOST_HOLDERS: Final = 100
+"""So many processes that reserve are noted for a budget; then those that died are left out."""
 
 
 class SharedBudgets:
@@ -43,11 +46,19 @@ class SharedBudgets:
         """Change accounts, alone among all processes."""
         with self._file.writing(lock=BUDGETS) as db:
             accounts = change([self._account(db, name) for name in names])
+            for each in accounts:
+                self._forget_dead(each)
             db.executemany(
                 "INSERT INTO budgets (name, account) VALUES (?, ?) ON CONFLICT (name) "
                 "DO UPDATE SET account = excluded.account",
                 [(name, as_text(each)) for name, each in zip(names, accounts, strict=True)],
             )
+
+    def _forget_dead(self, account: dict[str, Any]) -> None:
+        """Leave out who had reserved and died, where there are many: what was reserved stays so."""
+        held = account.get("held", {})
+        if len(held) > _MOST_HOLDERS:
+            account["held"] = {name: held[name] for name in held if self._is_alive(name)}
 
     def holder(self) -> str:
         """Return the name of this process as one that reserves."""

@@ -21,18 +21,11 @@ from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Decision, Doubt, in_doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums, Wait
 from moothall.journal.find import CUT_OFF, Filters, Wanted
-from moothall.journal.moving import (
-    adopted,
-    backed_up,
-    exported,
-    faults,
-    imported,
-    moved,
-    named_file,
-)
+from moothall.journal.moving import adopted, exported, imported, moved, named_file
 from moothall.journal.opening import Runs
 from moothall.journal.run_parts import Part, ReadPart, reply_of
 from moothall.journal.store.by_path import opened
+from moothall.journal.store.copies import backed_up, faults
 from moothall.journal.tally import TASK_CHARS
 from moothall.journal.waits import Waits
 from moothall.jsonvalue import readable

@@ -1,4 +1,4 @@
-"""Moving runs: a run as lines of JSON and back, and a copy of a whole journal."""
+"""Moving runs: a run as lines of JSON and back."""
 
 from __future__ import annotations
 
@@ -9,25 +9,22 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from moothall.database import Database
 from moothall.errors import ConfigError, FileError, JournalError, NoSuchFile, RunHeld
-from moothall.files import owned_as, written_whole
+from moothall.files import written_whole
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry
 from moothall.journal.opening import Runs, check_id
 from moothall.journal.shapes import fault_of
 from moothall.journal.stop_reason import ELSEWHERE, ENDED
-from moothall.journal.store.holding import named
-from moothall.journal.store.journal_file import JournalFile
+from moothall.journal.store.copies import values_of
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text, hash_of
 from moothall.journal.store.wait_rows import end_rows, reopen_rows
 from moothall.journal.tally import Tally, searched
-from moothall.sqlite import alone
 
 VERSION: Final = 1
 """The version of the lines, in the first one."""
@@ -67,7 +64,7 @@ def exported(file: Store, run_id: str, path: Path, moved: bool = False) -> None:
         number = file.number(db, run_id)
         for _ in file.read(db, number, run_id):
             pass  # raises if it is damaged
-        hashes = _values_of(file, db, number)
+        hashes = values_of(file, db, number)
         with part.open("w", encoding="utf-8", newline="\n") as out:
             for line in _lines(file, db, number, hashes, moved):
                 out.write(f"{line}\n")
@@ -152,23 +149,6 @@ def _lines(file: Store, db: Database, number: int, hashes: list[str], moved: boo
         same = as_text(json.loads(data)) == data
         content = {"data": json.loads(data)} if same else {"text": data}
         yield as_text({"path": path, "kind": kind, "at": at, **content, "sum": sum.hex()})
-
-
-def _values_of(file: Store, db: Database, number: int) -> list[str]:
-    """Return the hashes of all values that a run names, and that these name."""
-    found: dict[str, None] = {}
-    waiting: list[str] = []
-    for (data,) in db.execute(
-        "SELECT data FROM entries WHERE place > ? AND place < ?", (number << 32, (number + 1) << 32)
-    ):
-        waiting += named(data)
-    while waiting:
-        hash = waiting.pop()
-        if hash in found or not file.has(hash, db):
-            continue
-        found[hash] = None
-        waiting += named(file.kept(hash, db))
-    return list(found)
 
 
 def imported(file: Store, path: Path, run_id: str | None) -> str:
@@ -325,78 +305,3 @@ def _is_sendable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return "\0" not in text
-
-
-def faults(file: Store) -> list[str]:
-    """Return what is damaged: in the tables, in the entries of runs, in the values they name."""
-    found = file.faults()
-    with file.reading() as db:
-        runs = db.execute("SELECT number, id FROM runs WHERE NOT deleted").fetchall()
-    for number, id in runs:
-        with file.reading() as db:
-            there = "SELECT 1 FROM runs WHERE number = ? AND NOT deleted"
-            if db.execute(there, (number,)).fetchone() is None:
-                continue  # deleted meanwhile
-            try:
-                for _ in file.read(db, number, id):
-                    pass
-                _values_of(file, db, number)
-            except JournalError as error:
-                found.append(str(error))
-    return found
-
-
-def restored(backup: Path, path: Path) -> Path | None:
-    """Put a copy of a backup in the place of a journal; return where the old one is, if any.
-
-    Raises:
-        JournalError: the backup is damaged, or a process has the journal open
-        FileError: the copy cannot be written
-    """
-    copy = JournalFile(backup, "process", 10)
-    try:
-        if found := faults(copy):
-            raise JournalError(str(backup), f"it is damaged, and was not restored: {found[0]}")
-        with _alone(path):
-            old = path.with_name(f"{path.name}-before-{datetime.now():%Y-%m-%d-%H%M%S}")
-            # The journal first: without its log it is a journal still, but not the other way round.
-            parts = [end for end in ("", "-wal", "-shm", "-kept") if Path(f"{path}{end}").exists()]
-            for end in parts:
-                Path(f"{path}{end}").rename(f"{old}{end}")
-            backed_up(copy, path)
-            kept = Path(f"{path}-kept")
-            for each in (path, kept, *kept.glob("*")) if parts[:1] == [""] else ():
-                if each.exists():
-                    owned_as(each, old)  # root restores a service's journal
-        return old if parts else None
-    finally:
-        copy.close()
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    try:
-        with alone(path):
-            yield
-    except BlockingIOError as error:
-        raise JournalError(str(path), "a process has it open: stop that first") from error
-
-
-def backed_up(file: Store, path: Path) -> None:
-    """Copy a journal as it is at one moment, while others write it."""
-    folder = Path(f"{path}-kept")
-    if path.exists() or folder.exists():
-        taken = path if path.exists() else folder
-        raise FileError(f"{str(taken)!r} is there already: name a file that is not")
-    if not path.parent.is_dir():
-        raise FileError(f"there is no folder {str(path.parent)!r}: make it first")
-    try:
-        # Before and after: what is deleted meanwhile may be in the copy, what is new is.
-        file.files.copy_all(folder)
-        with written_whole(path, 0o600) as part:
-            file.copy_to(part)
-            file.files.copy_all(folder)
-    except FileError:
-        raise
-    except OSError as error:
-        raise FileError(f"{str(path)!r} cannot be written: {error.strerror}") from error

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from moothall.budget import Left, Spent, StoredBudget
-from moothall.budget.limits import LIMITS
+from moothall.budget.limits import LIMITS, SECONDS
 from moothall.cli.shared_options import (
     journal_option,
     json_data_option,
@@ -123,7 +123,7 @@ def _print(budget: StoredBudget) -> None:
     click.echo(f"{escaped(budget.name)}{period}")
     for name, kind in _BY_NAME.items():
         limit, spent = getattr(budget.limits, name), getattr(budget.spent, name)
-        if limit is None and not spent:
+        if limit is None and (not spent or kind is SECONDS):  # which pass by themselves
             continue
         of = "" if limit is None else f"of {_number(limit)} "
         parts = [f"{_number(spent)} {of}{kind.unit} spent"]

@@ -17,8 +17,8 @@ from moothall.cli.shared_options import (
 )
 from moothall.cli.values import Age, FileToWrite, Whole
 from moothall.errors import ConfigError, MoothallError, TelemetryError
-from moothall.journal.moving import restored
 from moothall.journal.stop_reason import ENDED
+from moothall.journal.store.copies import restored
 from moothall.postgres import is_url
 from moothall.telemetry import export_otlp
 from moothall.text import counted, escaped

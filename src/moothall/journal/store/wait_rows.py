@@ -22,6 +22,8 @@ DOUBT: Final = "doubt"
 NOTED: Final = frozenset((WAITS, ANSWERED, "decided"))
 """The kinds of entries that change rows."""
 
+_UNTOLD: Final = 0.0
+"""When somebody is to be reminded of what nobody has been told: at once, by any clock."""
 _WHOSE: Final = (
     "(SELECT agent FROM runs WHERE number = ?), "
     "(SELECT coalesce(thread, '') FROM runs WHERE number = ?)"
@@ -90,8 +92,7 @@ def write_rows(db: Database, run: int, before: int, noted: Iterable[Noted], over
                 db.execute(early, (run, data["wait"], *who))
             since = now if at is None else at
             asked = (run, data["wait"], data["kind"], path, step, place, since, until)
-            # Nobody has been told of it, so it is to be reminded of at once.
-            db.execute(_ASK, (*asked, now, until, run, run))
+            db.execute(_ASK, (*asked, _UNTOLD, until, run, run))
         elif kind == ANSWERED:
             db.execute(
                 "UPDATE waits SET taken = TRUE WHERE run = ? AND key = ?", (run, data["wait"])

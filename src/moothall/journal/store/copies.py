@@ -1,0 +1,110 @@
+"""A whole journal: checked, copied, and put back from a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from moothall.database import Database
+from moothall.errors import FileError, JournalError
+from moothall.files import owned_as, permitted_as, written_whole
+from moothall.journal.store.holding import named
+from moothall.journal.store.journal_file import JournalFile
+from moothall.journal.store.store import Store
+from moothall.sqlite import alone
+
+
+def faults(file: Store) -> list[str]:
+    """Return what is damaged: in the tables, in the entries of runs, in the values they name."""
+    found = file.faults()
+    with file.reading() as db:
+        runs = db.execute("SELECT number, id FROM runs WHERE NOT deleted").fetchall()
+    for number, id in runs:
+        with file.reading() as db:
+            there = "SELECT 1 FROM runs WHERE number = ? AND NOT deleted"
+            if db.execute(there, (number,)).fetchone() is None:
+                continue  # deleted meanwhile
+            try:
+                for _ in file.read(db, number, id):
+                    pass
+                values_of(file, db, number)
+            except JournalError as error:
+                found.append(str(error))
+    return found
+
+
+def restored(backup: Path, path: Path) -> Path | None:
+    """Put a copy of a backup in the place of a journal; return where the old one is, if any.
+
+    Raises:
+        JournalError: the backup is damaged, or a process has the journal open
+        FileError: the copy cannot be written
+    """
+    copy = JournalFile(backup, "process", 10)
+    try:
+        if found := faults(copy):
+            raise JournalError(str(backup), f"it is damaged, and was not restored: {found[0]}")
+        with _alone(path):
+            old = path.with_name(f"{path.name}-before-{datetime.now():%Y-%m-%d-%H%M%S}")
+            # The journal first: without its log it is a journal still, but not the other way round.
+            parts = [end for end in ("", "-wal", "-shm", "-kept") if Path(f"{path}{end}").exists()]
+            for end in parts:
+                Path(f"{path}{end}").rename(f"{old}{end}")
+            backed_up(copy, path)
+            kept = Path(f"{path}-kept")
+            if parts[:1] == [""]:
+                permitted_as(path, old)  # as open as it was, and no more
+                for each in (path, kept, *kept.glob("*")):
+                    if each.exists():
+                        owned_as(each, old)  # root restores a service's journal
+        return old if parts else None
+    finally:
+        copy.close()
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    try:
+        with alone(path):
+            yield
+    except BlockingIOError as error:
+        raise JournalError(str(path), "a process has it open: stop that first") from error
+
+
+def backed_up(file: Store, path: Path) -> None:
+    """Copy a journal as it is at one moment, while others write it."""
+    folder = Path(f"{path}-kept")
+    if path.exists() or folder.exists():
+        taken = path if path.exists() else folder
+        raise FileError(f"{str(taken)!r} is there already: name a file that is not")
+    if not path.parent.is_dir():
+        raise FileError(f"there is no folder {str(path.parent)!r}: make it first")
+    try:
+        # Before and after: what is deleted meanwhile may be in the copy, what is new is.
+        file.files.copy_all(folder)
+        with written_whole(path, 0o600) as part:
+            file.copy_to(part)
+            file.files.copy_all(folder)
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{str(path)!r} cannot be written: {error.strerror}") from error
+
+
+def values_of(file: Store, db: Database, number: int) -> list[str]:
+    """Return the hashes of all values that a run names, and that these name."""
+    found: dict[str, None] = {}
+    waiting: list[str] = []
+    for (data,) in db.execute(
+        "SELECT data FROM entries WHERE place > ? AND place < ?", (number << 32, (number + 1) << 32)
+    ):
+        waiting += named(data)
+    while waiting:
+        hash = waiting.pop()
+        if hash in found or not file.has(hash, db):
+            continue
+        found[hash] = None
+        waiting += named(file.kept(hash, db))
+    return list(found)
