@@ -540,6 +540,12 @@ class FullDisk:
 
         self._journal.budgets.change_accounts(names, changed)
 
+    def holder(self) -> str:
+        return self._journal.budgets.holder()
+
+    def give_back(self, key: str) -> None:
+        self._journal.budgets.give_back(key)
+
 
 def test_shared_budget_unwritable_journal_reserves_nothing(path: Path, journal: Journal) -> None:
     disk = FullDisk(journal)
@@ -635,6 +641,12 @@ class Announcing:
     def change_accounts(self, names: Sequence[str], change: Callable[[Any], Any]) -> None:
         self.changing.set()
         self._journal.budgets.change_accounts(names, change)
+
+    def holder(self) -> str:
+        return self._journal.budgets.holder()
+
+    def give_back(self, key: str) -> None:
+        self._journal.budgets.give_back(key)
 
 
 def test_shared_budget_settle_during_a_write_does_not_deadlock(

@@ -92,6 +92,17 @@ def test_runs_delete_thread_removes_a_persons_runs_memory_and_inbox(folder: Path
     inbox.close()
 
 
+@pytest.mark.parametrize("person", ("a%", "_nna", "an/na"))
+def test_person_with_any_name_is_deleted_and_nobody_else(folder: Path, person: str) -> None:
+    quoted = person.replace("%", "%25").replace("/", "%2F")  # as spaces and doors name threads
+    threads = [person, f"{person}/x", f"openai-{quoted}", f"clerk/{quoted}"]
+    with Journal(folder / "runs.db") as journal:
+        for number, thread in enumerate(threads):
+            reply(journal, str(number), SECRET, thread)
+    assert moothall("runs", "delete", "--person", person, cwd=folder).returncode == 0
+    assert listed(folder) == ["one", "two", "three"]
+
+
 def test_person_is_deleted_everywhere_and_nobody_whose_name_begins_so(folder: Path) -> None:
     theirs = ("anna", "anna/orders", "openai-anna/resp_1", "mcp-anna/5f", "clerk/anna", "a2a-anna")
     others = ("joanna", "anna-b", "mcp-anna-b/5f", "clerk/anna-b", "annabel/anna2")

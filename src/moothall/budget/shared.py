@@ -42,6 +42,14 @@ class Books(Protocol):
         """Change accounts exclusively, all or none. If `change` raises, they are unchanged."""
         ...
 
+    def holder(self) -> str:
+        """Return the name of this process as one that reserves, until it ends."""
+        ...
+
+    def give_back(self, key: str) -> None:
+        """Have an account be without what dead processes had reserved."""
+        ...
+
 
 class HasBooks(Protocol):
     """What has books, such as a `Journal`."""
@@ -49,24 +57,6 @@ class HasBooks(Protocol):
     @property
     def budgets(self) -> Books:
         """The books."""
-        ...
-
-
-@runtime_checkable
-class KnowsHolders(Protocol):
-    """Books that know which process holds what, and whether it lives, such as a journal's."""
-
-    def holder(self) -> str:
-        """Return the name of this process as a holder, until it ends."""
-        ...
-
-
-@runtime_checkable
-class GivesBack(Protocol):
-    """Books that can give back what dead processes had reserved, such as a journal's."""
-
-    def give_back(self, name: str) -> None:
-        """Have an account be without what dead processes had reserved."""
         ...
 
 
@@ -78,7 +68,7 @@ class SharedLedger(Ledger):
     so that a person can give that back, or this ledger when it opens an account.
     """
 
-    __slots__ = ("_books", "_give_back", "_holder", "_now")
+    __slots__ = ("_books", "_now", "_release_dead")
 
     def __init__(
         self,
@@ -91,8 +81,7 @@ class SharedLedger(Ledger):
         super().__init__(title, utc)
         self.has_periods = True  # another process may have stated one
         self._books = books
-        self._holder = books.holder if isinstance(books, KnowsHolders) else str
-        self._give_back = books.give_back if release_dead and isinstance(books, GivesBack) else None
+        self._release_dead = release_dead
         self._now = now
 
     def open_account(self, account: Account, parent: Account | None, name: str | None) -> Account:
@@ -105,8 +94,8 @@ class SharedLedger(Ledger):
         account = SharedAccount(
             account.title, account.limits, account.seconds, per=account.per, key=key
         )
-        if self._give_back is not None:
-            self._give_back(key)
+        if self._release_dead:
+            self._books.give_back(key)
         self.refresh((account,))
         return account
 
@@ -124,7 +113,7 @@ class SharedLedger(Ledger):
                 before = [account.reserved() for account in shared]
                 found.append(work())
                 for account, had in zip(shared, before, strict=True):
-                    account.count_held(self._holder, had)
+                    account.count_held(self._books.holder, had)
                 return [account.state() for account in shared]
 
         try:

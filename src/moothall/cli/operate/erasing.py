@@ -61,8 +61,12 @@ class _Whose:
 
     def has(self, thread: str) -> bool:
         """Return whether a conversation is theirs, or one on their behalf."""
+        ids = [self.thread] if self.person is None else self.senders
+        if any(thread == each or thread.startswith(f"{each}/") for each in ids):
+            return True
         if self.person is None:
-            return thread == self.thread or thread.startswith(f"{self.thread}/")
+            return False
+        # Spaces and doors quote a sender's name; a program that names the thread does not.
         quoted = {each.replace("%", "%25").replace("/", "%2F") for each in self.senders}
         return not quoted.isdisjoint(thread.split("/"))
 
