@@ -81,6 +81,11 @@ def message(**about: Any) -> dict[str, Any]:
         call("ListTasks", {"pageSize": 10**9}),
         call("GetTask", {"id": "' OR 1=1 --"}),
         call("GetTask", {"id": "x" * 201}),
+        call("GetTask", {"id": "x"}).replace(b'"jsonrpc"', b'"id": "\\ud800", "jsonrpc"'),
+        call("SendMessage", message(messageId="\ud800")),
+        call("SendMessage", message()).replace(b'"jsonrpc"', b'"method": "GetTask", "jsonrpc"'),
+        call("GetTask", {"id": "x", "historyLength": float("nan")}),
+        b'{"jsonrpc": "2.0", "id": ' + b"9" * 5000 + b', "method": "GetTask"}',
     ),
 )
 def test_a2a_body_that_is_no_call_is_refused(url: str, body: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -253,12 +254,34 @@ def test_every_stream_sends_a_comment_while_an_action_takes_long() -> None:
         asyncio.run(main())
 
 
+def test_request_with_two_lengths_is_refused_and_nothing_after_it_is_read() -> None:
+    with serving(asgi(clerk())) as address:
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 20) as one:
+            one.sendall(b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 5\r\n")
+            hidden = b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+            one.sendall(b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n" + hidden)
+            said = b""
+            with suppress(ConnectionError):
+                while part := one.recv(4096):
+                    said += part
+    assert said.startswith(b"HTTP/1.1 400")
+    assert said.count(b"HTTP/1.1") == 1
+
+
+LONG = "x" * 20_000_000
+
+
 @pytest.mark.long
-def test_half_a_request_is_not_kept() -> None:
-    served = HTTPServer(asgi(clerk()), "127.0.0.1", 0)
+def test_half_a_request_and_an_answer_that_nobody_reads_are_not_kept() -> None:
+    served = HTTPServer(asgi(ReActAgent("clerk", ScriptedModel([LONG]))), "127.0.0.1", 0)
     served.start()
     served.began.result()
     try:
+        deaf = socket.create_connection(served.place, 30)
+        body = json.dumps(BODIES["/v1/chat/completions"] | {"stream": False}).encode()
+        deaf.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n")
+        deaf.sendall(b"content-length: %d\r\n\r\n" % len(body) + body)
         halves = [b"", b"GET /", b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nx: "]
         held = []
         for half in halves:
@@ -274,11 +297,16 @@ def test_half_a_request_is_not_kept() -> None:
             one = socket.create_connection(served.place, 30)
             one.sendall(head + more)
             held.append(one)
-        for each in (*held, kept):
+        for each in (*held, kept):  # after 20 s
             with suppress(ConnectionError):
                 while each.recv(4096):
                     each.sendall(b"x")  # until it is closed
             each.close()
+        read = 0
+        while part := deaf.recv(65536):  # its answer is not kept until it is read
+            read += len(part)
+        assert 0 < read < len(LONG)
+        deaf.close()
     finally:
         served.stop()
         served.join()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from email.utils import formatdate
@@ -26,11 +25,12 @@ from moothall.action import ACCESS_DENIED
 from moothall.doors.a2a_store import Tasks
 from moothall.doors.a2a_tasks import Task
 from moothall.doors.callers import caller_of, sender_of
-from moothall.doors.checks import COMMENT, as_json, or_silence, sent_event
+from moothall.doors.checks import COMMENT, as_json, json_of, or_silence, sent_event
 from moothall.doors.front import NO_FRONT, Front
 from moothall.doors.refusals import REFUSED, fault_of
 from moothall.doors.served import Served, id_in, in_path
 from moothall.errors import JournalError
+from moothall.jsonvalue import Unreadable
 from moothall.text import one_line
 
 if TYPE_CHECKING:
@@ -318,10 +318,10 @@ async def sent_events(
 def _read(body: bytes, media: str) -> dict[str, Any]:
     """Return a request of JSON-RPC, or refuse it; a wrong type matters for a body that is wrong."""
     try:
-        call = json.loads(body)
-    except (ValueError, RecursionError):
+        call = json_of(body)
+    except Unreadable as error:
         kind = "PARSE_ERROR" if "json" in media else "CONTENT_TYPE_NOT_SUPPORTED"
-        raise Fault(kind, "the body is not JSON") from None
+        raise Fault(kind, f"the body is not JSON: {error}") from None
     if not isinstance(call, dict) or call.get("jsonrpc") != "2.0":
         raise Fault("INVALID_REQUEST", 'a call must be one object with "jsonrpc": "2.0"')
     if not isinstance(call.get("method"), str):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.a2a.wire import Fault
 from moothall.doors.a2a import A2ADoor, check_version, faults, sent_events
-from moothall.jsonvalue import Unreadable, read_json
+from moothall.doors.checks import json_of
+from moothall.jsonvalue import Unreadable
 from moothall.text import one_line
 
 if TYPE_CHECKING:
@@ -82,9 +83,9 @@ async def _params(request: Request) -> dict[str, Any]:
     params: dict[str, Any] = {}
     if body := await request.body():
         try:
-            given = read_json(body.decode())
-        except (UnicodeDecodeError, Unreadable):
-            raise Fault("PARSE_ERROR", "the body is not JSON") from None
+            given = json_of(body)
+        except Unreadable as error:
+            raise Fault("PARSE_ERROR", f"the body is not JSON: {error}") from None
         if not isinstance(given, dict):
             raise Fault("INVALID_REQUEST", "the body must be a JSON object")
         params = given

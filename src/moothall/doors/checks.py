@@ -21,6 +21,8 @@ from collections.abc import (
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from moothall.jsonvalue import Unreadable, read_json
+
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -64,9 +66,29 @@ class Refused(Exception):
         self.status = status
 
 
+def json_of(body: bytes) -> Any:
+    """Return the JSON value of a request's body.
+
+    Raises:
+        Unreadable: it is none, or has half of a character
+    """
+    try:
+        given = read_json(body.decode())
+    except UnicodeDecodeError as error:
+        raise Unreadable(str(error)) from None
+    if b"\\u" in body:
+        try:
+            json.dumps(given, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise Unreadable("half of a character, which UTF-8 cannot carry") from None
+    return given
+
+
 def check_once(scope: Scope) -> None:
-    """Refuse a request that has two of a header that access depends on."""
+    """Refuse a request that has two of a header that access depends on, or two lengths."""
     names = [name.decode("latin-1").lower() for name, _ in scope["headers"]]
+    if {"content-length", "transfer-encoding"} <= {*names}:  # a proxy may believe the other one
+        raise Refused(400, "a request has one length: Content-Length or Transfer-Encoding")
     if any(names.count(each) > 1 for each in _ONCE):
         raise Refused(403, "a header appears twice")
 
@@ -245,5 +267,7 @@ async def answer(
         (b"content-length", str(len(body)).encode()),
         *headers,
     ]
+    if status == 400:  # where the next request would begin is not known
+        given.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": given})
     await send({"type": "http.response.body", "body": body})

@@ -27,11 +27,13 @@ from moothall.doors.checks import (
     check_once,
     check_origin,
     header,
+    json_of,
     path_of,
     sent_event,
 )
 from moothall.doors.front import ANY, NO_FRONT, Front
 from moothall.doors.refusals import TOO_OFTEN, TooOften, fault_of, openai_error, run_error
+from moothall.jsonvalue import Unreadable
 
 MOST_BYTES: Final = 4 << 20
 """The longest body of a request."""
@@ -200,8 +202,8 @@ async def _answer_later(path: str, body: bytes, wait_s: int, send: Send) -> None
 def _id_in(body: bytes) -> Any:
     """Return the id of a request of JSON-RPC, if its body has one."""
     try:
-        found = json.loads(body)["id"]
-    except (ValueError, RecursionError, LookupError, TypeError):
+        found = json_of(body)["id"]
+    except (Unreadable, LookupError, TypeError):
         return None
     return found if isinstance(found, str | int) else None
 

@@ -16,7 +16,8 @@ from moothall.errors import ConfigError, MissingExtra
 _BACKLOG: Final = 128
 _LOOK_S: Final = 1.0
 _HEAD_S: Final = 20.0
-"""Seconds in which the head of a request must have arrived, as its body must after that."""
+"""Seconds in which the head of a request must have arrived, as its body must after that, and in
+which a client must read something of an answer that fills what is kept for it."""
 
 
 def place_of(text: str, name: str) -> tuple[str, int]:
@@ -139,7 +140,8 @@ def _is_fault(record: logging.LogRecord) -> bool:
 def _protocol() -> Any:
     """Return uvicorn's protocol, which closes connections on which a request does not end in time.
 
-    That is its head, or a body that is still sent after the answer.
+    That is its head, or a body that is still sent after the answer. Connections whose client reads
+    nothing of its answer are closed, too.
     """
     from uvicorn.protocols.http import h11_impl
 
@@ -149,6 +151,7 @@ def _protocol() -> Any:
         """A connection; a request's head has some seconds to arrive whole."""
 
         _late: Any = None
+        _unread: Any = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -158,8 +161,18 @@ def _protocol() -> Any:
             super().data_received(data)
             self._watch()
 
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._unread = self.loop.call_later(_HEAD_S, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            self._unread.cancel()
+            super().resume_writing()
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._end_watch()
+            if self._unread is not None:
+                self._unread.cancel()
             super().connection_lost(exc)
 
         def on_response_complete(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterable
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from moothall.action import Action
 from moothall.action.left import LEFT, left_to_caller
+from moothall.doors.checks import json_of
 from moothall.doors.openai.content import Wrong, content_of, text_in
 from moothall.errors import DefinitionError
 from moothall.jsonvalue import Unreadable, json_text, read_json
@@ -86,16 +86,11 @@ def settled(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def body_of_request(body: bytes) -> dict[str, Any]:
     """Return the object in a request's body."""
     try:
-        given = read_json(body.decode())
-    except (UnicodeDecodeError, Unreadable) as error:
+        given = json_of(body)
+    except Unreadable as error:
         raise Wrong(f"the body must be JSON: {shorten(str(error), 200)}") from None
     if not isinstance(given, dict):
         raise Wrong("the body must be a JSON object")
-    if b"\\u" in body:
-        try:
-            json.dumps(given, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise Wrong("the body has half of a character, which UTF-8 cannot carry") from None
     return given
 
 
