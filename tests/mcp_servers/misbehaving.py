@@ -154,6 +154,13 @@ class Server:
             for n in range(args["count"]):
                 self.send(method="notifications/message", params={"level": "info", "data": n})
             self.text(id, "after the logs")
+        elif name == "changes":
+            for _ in range(args["count"]):
+                self.send(method="notifications/tools/list_changed")
+            self.text(id, "after the changes")
+        elif name == "parts":
+            part = {"type": "text", "text": "x"}
+            self.send(id=id, result={"content": [part] * args["count"]})
         elif name == "long":
             sys.stdout.write("x" * (40 << 20))
             sys.stdout.flush()

@@ -247,7 +247,7 @@ class Connection:
                 # Before those that wait for it end without a reason.
                 self._scope.deadline = anyio.current_time() + self.timeout_s * 0.9
                 async with opened(
-                    live, self._transport(live), self.name, self._elicit, self._notified
+                    live, self._transport(live), self.name, self._elicit, self._note_change
                 ):
                     self.listed(await read_offered(live.client, self.name))
                     self._scope.deadline = math.inf
@@ -331,13 +331,6 @@ class Connection:
                 logger.debug("%s: its stream of changes has ended: %r", self.name, error)
             await asyncio.sleep(_LONGEST_DELAY_S)
             self._note_change()  # what was missed
-
-    async def _notified(self, message: Any) -> None:
-        """Take a notification of the server."""
-        if getattr(message, "method", None) == "notifications/tools/list_changed":
-            self._note_change()
-        elif isinstance(message, Exception):
-            logger.debug("%s: %r", self.name, message)
 
     def _note_change(self) -> None:
         self._current.clear()

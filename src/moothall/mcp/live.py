@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
@@ -43,17 +43,16 @@ class Live:
 
 @asynccontextmanager
 async def opened(
-    live: Live, transport: Any, name: str, elicit: Any, notified: Any
+    live: Live, transport: Any, name: str, elicit: Any, changed: Callable[[], None]
 ) -> AsyncIterator[None]:
     """Open a connection over a transport of the SDK, and close it, in the same task."""
     import mcp
     from mcp_types import Implementation
 
     live.client = mcp.Client(
-        sifted(transport, live, name),
+        sifted(transport, live, name, changed),
         client_info=Implementation(name="moothall", version=version("moothall")),
         elicitation_callback=elicit,
-        message_handler=notified,
         cache=None,
     )
     async with live.client:

@@ -7,8 +7,9 @@ the server's that may never end, and starts a task for each notification, heard 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from moothall.mcp.listing import MAX_TOOLS, OUTPUT_SCHEMA
@@ -21,8 +22,14 @@ logger: logging.Logger = logging.getLogger("moothall.mcp")
 
 MAX_UNASKED: Final = 100_000
 """So many messages may a server send between two answers."""
+MAX_PARTS: Final = 10_000
+"""So many parts may a result have."""
 _UNUSED: Final = "notifications/message"
 """What nobody here hears."""
+_CHANGED: Final = "notifications/tools/list_changed"
+_PROGRESS: Final = "notifications/progress"
+_MANY: Final = 1000
+"""From so many messages without an answer on, each hundredth of progress is told."""
 _TOLD: Final = 5
 """How many of the definitions that are left out the log names."""
 
@@ -36,19 +43,25 @@ class Open(Protocol):
 
 
 @asynccontextmanager
-async def sifted(transport: Any, live: Open, name: str) -> AsyncIterator[tuple[Any, Any]]:
-    """Yield the streams of a transport of the SDK, where what is received is sifted."""
+async def sifted(
+    transport: Any, live: Open, name: str, changed: Callable[[], None]
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Yield the streams of a transport of the SDK, where what is received is sifted.
+
+    `changed` is called when the server says that its list of tools has changed.
+    """
     async with transport as (received, sent):
-        yield Received(received, live, name), sent
+        yield Received(received, live, name, changed), sent
 
 
 class Received:
     """The stream of a server's messages, as the session reads it."""
 
-    def __init__(self, stream: Any, live: Open, name: str) -> None:
+    def __init__(self, stream: Any, live: Open, name: str, changed: Callable[[], None]) -> None:
         self._stream = stream
         self._live = live
         self._name = name
+        self._changed = changed
         self._unasked = 0
 
     @property
@@ -95,11 +108,19 @@ class Received:
                 said = f"it sent {MAX_UNASKED:,} messages, and answered nothing meanwhile"
                 self._live.fault = said
                 self._live.over.set()
-            return None if self._live.fault or method == _UNUSED else item
+            if method == _CHANGED:
+                self._changed()
+            unheard = method in (_UNUSED, _CHANGED) or (
+                method == _PROGRESS and self._unasked > _MANY and self._unasked % 100
+            )
+            return None if self._live.fault or unheard else item
         self._unasked = 0
         result = getattr(message, "result", None)
-        if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
+        if not isinstance(result, dict):
             return item
+        if not isinstance(result.get("tools"), list):
+            parts = (each for each in result.values() if isinstance(each, list))
+            return _refused(item) if any(len(each) > MAX_PARTS for each in parts) else item
         if len(result["tools"]) > MAX_TOOLS:  # which is refused, and would take long to be read
             result["tools"] = result["tools"][: MAX_TOOLS + 1]
         else:
@@ -151,3 +172,11 @@ class Received:
             f"{counted(len(left), 'tool')} {'is' if len(left) == 1 else 'are'}",
             one_line(shown, 1000),
         )
+
+
+def _refused(item: Any) -> Any:
+    """Return an error in place of an answer, whose parts would take long to be read."""
+    from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError
+
+    error = ErrorData(code=INTERNAL_ERROR, message=f"its answer has more than {MAX_PARTS:,} parts")
+    return replace(item, message=JSONRPCError(jsonrpc="2.0", id=item.message.id, error=error))
