@@ -120,11 +120,14 @@ class Delivery:
         self.waiting: int = 0  # how many requests of its own its handler is waiting for
         self.answered: bool = False  # once it has its outcome, the action may still be running
         self.mailbox = self.worker = None
+        sender: Any = CURRENT.get() if parent is None else parent
+        if sender is not None and (sender.outside or sender.read):
+            self.outside = sender.outside + sender.read
         if replies := REPLYING.get():
             self.replies = replies
-        sender: Any = CURRENT.get() if parent is None else parent
-        if replies or (sender is not None and (sender.outside or sender.read)):
-            self.outside = _read_by(sender, replies)
+            if open_ones := [each.request for each in replies if each.open]:
+                texts = getattr(getattr(open_ones[-1], "state", None), "texts", None)
+                self.outside = () if texts is None else tuple(texts.sources)
 
     @property
     def agent(self) -> Agent | None:
@@ -159,14 +162,6 @@ class Delivery:
         """Return the name of the action in errors, also in a broadcast: `Calculator.add`."""
         whose = self.envelope.to if self.mailbox is None else self.mailbox.id
         return f"{whose}.{self.envelope.name}"
-
-
-def _read_by(sender: Any, replies: tuple[Any, ...]) -> tuple[str, ...]:
-    """Return the outside sources that whoever sends a message has read: a handler, or a reply."""
-    if open_ones := [each.request for each in replies if each.open]:
-        texts = getattr(getattr(open_ones[-1], "state", None), "texts", None)
-        return () if texts is None else tuple(texts.sources)
-    return () if sender is None else (*sender.outside, *sender.read)
 
 
 def of_chain(known: Mapping[str, T], handling: Any) -> T | None:

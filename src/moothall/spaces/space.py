@@ -460,7 +460,8 @@ class Space:
 
         def leave() -> None:
             self._detach(mailbox, spared)
-            self._on_removed(mailbox, left)
+            released = self._thread.spawn(self._released(mailbox))
+            released.add_done_callback(lambda _: router.settle(left, None, None))
 
         # In turn: what was sent to it before this is in its mailbox by then, and is ended.
         router.enter(leave)
@@ -506,10 +507,6 @@ class Space:
 
         mailbox.router.enter(begin)
         return delivery
-
-    def _on_removed(self, mailbox: Mailbox, left: Delivery) -> None:
-        """Settle the removal of an agent that has no `before_remove`."""
-        mailbox.router.settle(left, None, None)
 
     async def _released(self, mailbox: Mailbox) -> None:
         """Wait until what a removed agent has outside this process is released."""

@@ -65,7 +65,6 @@ class AgentQueues:
     broker: Broker
     queues: Queues
     receiver: Receiver
-    prefetch: int | None  # how many messages an agent takes ahead, if that was set
     queue_lost: Callable[[str], None]  # has all processes send its open requests again
     evict: Callable[[Mailbox, RequestError], None]  # removes an agent of this process
     _here: dict[Mailbox, AgentQueue] = field(default_factory=dict)
@@ -112,7 +111,7 @@ class AgentQueues:
     async def _consume(self, queue: AgentQueue) -> None:
         """Claim an id for as long as this process's connection lasts, and consume its queue."""
         mailbox = queue.mailbox
-        prefetch = self.prefetch or self._usual_prefetch(mailbox)
+        prefetch = self.broker.limits.prefetch or self._usual_prefetch(mailbox)
         count, classic = await self.queues.claim(queue.id, shared=mailbox.shared)
         queue.claimed = True
         if mailbox.shared:

@@ -28,12 +28,8 @@ _VARIABLES = {
 }
 FILES: Final = ("ca_file", "cert_file", "key_file")
 """The options that are paths of files."""
-_TRUTHS = {"1": True, "true": True, "yes": True, "on": True} | {
-    "0": False,
-    "false": False,
-    "no": False,
-    "off": False,
-}
+_TRUTHS = dict.fromkeys(("1", "true", "yes", "on"), True)
+_TRUTHS |= dict.fromkeys(("0", "false", "no", "off"), False)
 _GUEST = "guest"
 _PORT = 5672
 _TLS_PORT = 5671
@@ -163,6 +159,18 @@ class AMQPOptions:
     def address(self) -> str:
         """The name of the broker in errors: `localhost:5672`."""
         return ",".join(f"{host}:{port}" for host, port in _places(self))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a space lets wait, and for how long: arguments of `AMQPSpace`."""
+
+    mailbox: int
+    mailbox_bytes: int
+    keep_s: float
+    prefetch: int | None
+    prefetch_bytes: int
+    deliveries: int | None
 
 
 def each_node(options: AMQPOptions) -> list[AMQPOptions]:

@@ -23,7 +23,7 @@ from moothall.errors import (
 from moothall.message import Envelope, is_one
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.agent_queues import AgentQueues
-from moothall.spaces.amqp.amqp_options import AMQPOptions, Names
+from moothall.spaces.amqp.amqp_options import AMQPOptions, Limits, Names
 from moothall.spaces.amqp.delays import Delays
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.amqp.link.broker import Broker
@@ -38,7 +38,7 @@ from moothall.spaces.amqp.link.publisher import (
     UNROUTABLE,
 )
 from moothall.spaces.amqp.observers import Observers
-from moothall.spaces.amqp.presence import Presence, unserved
+from moothall.spaces.amqp.presence import Presence
 from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.receiver import Receiver
 from moothall.spaces.amqp.recorder import InFlight, Recorder, in_flight_of
@@ -67,21 +67,16 @@ class AMQPRouter(Router):
     def __init__(
         self,
         thread: LoopThread,
-        mailbox: int,
         options: AMQPOptions,
         names: Names,
+        limits: Limits,
         inbox: Inbox,
         *,
-        keep_s: float,
-        prefetch: int | None,
-        prefetch_bytes: int,
-        mailbox_bytes: int,
-        deliveries: int | None,
         quorum: bool,
         on_state: Callable[[str, str], None],
         evict: Callable[[Mailbox, RequestError], None],
     ) -> None:
-        super().__init__(thread, mailbox)
+        super().__init__(thread, limits.mailbox)
         self.dispatch: Callable[[Delivery], None] = self._dispatch
         self.inbox = inbox
         self.broker: Broker
@@ -89,8 +84,8 @@ class AMQPRouter(Router):
             thread,
             options,
             names,
+            limits,
             quorum=quorum,
-            prefetch_bytes=prefetch_bytes,
             settled=self._settled,
             replied=lambda *delivered: self.requests.answered(*delivered),
             replies_lost=lambda: self.requests.send_again(),
@@ -107,39 +102,27 @@ class AMQPRouter(Router):
             cancelled=lambda key, agent: self.receiver.cancel(key, agent),
             waits=lambda: self.waiting.told(),
         )
-        self.recorder: Recorder = Recorder(
-            self, broker, inbox, is_idle=lambda: not self._ready, keep_s=keep_s
-        )
+        self.recorder: Recorder = Recorder(self, broker, inbox, lambda: not self._ready)
         self.waiting: Waiting = Waiting(self.requests, self.mailboxes, self.recorder.known)
         self.receiver: Receiver = Receiver(
             self,
             broker,
             inbox,
             self.recorder,
-            deliveries,
             pass_on=self.requests.cancel_everywhere,
             innermost=self.requests.innermost,
             show=self._show_inbound,
         )
-        self.queues: Queues = Queues(broker, keep_s, mailbox, mailbox_bytes)
+        self.queues: Queues = Queues(broker)
         self.agent_queues: AgentQueues = AgentQueues(
             self,
             broker,
             self.queues,
             self.receiver,
-            prefetch,
             queue_lost=self.requests.queue_lost,
             evict=evict,
         )
-        self.presence: Presence = Presence(
-            broker,
-            self.queues,
-            self.mailboxes,
-            cancel=self._give_up,
-            absent=lambda request: self.refuse(request, unserved(request.envelope.to)),
-            settled=self._settled,
-            keep_s=keep_s,
-        )
+        self.presence: Presence = Presence(self, broker, self.queues, cancel=self._give_up)
         self.everywhere: Observers = Observers(broker)
         self.delays: Delays = Delays(broker)
 
@@ -315,7 +298,7 @@ class AMQPRouter(Router):
 
     async def arrived(self, mailboxes: Iterable[Mailbox]) -> bool:
         """Return whether no message is on its way to these mailboxes, or waits at the broker."""
-        if len(self.broker.publisher) or len(self.delays):
+        if len(self.broker.publisher):
             return False
         with suppress(LinkLost, AMQPError):
             # What waits for a shared agent that leaves this process is for the others.
@@ -414,7 +397,6 @@ class AMQPRouter(Router):
             await self.agent_queues.all_removed(_LAST_S)
             try:
                 async with asyncio.timeout(_LAST_S):
-                    await self.delays.published()
                     await broker.publisher.drained()
                 async with asyncio.timeout(_LAST_S):
                     await broker.end_replies()
@@ -423,7 +405,7 @@ class AMQPRouter(Router):
                     "the space was closed before the broker had confirmed everything: %s",
                     error or type(error).__name__,
                 )
-        elif lost := len(broker.publisher) + len(self.delays):
+        elif lost := len(broker.publisher):
             logger.warning(
                 "the space was closed without a connection, before the broker had confirmed "
                 "everything: %d messages are lost",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.approval import Approver
 from moothall.arguments import check_boolean, check_function, check_integer, names_checked
 from moothall.errors import ConfigError, MissingExtra, RequestError
-from moothall.spaces.amqp.amqp_options import AMQPOptions, Names
+from moothall.spaces.amqp.amqp_options import AMQPOptions, Limits, Names
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.loop import on_a_space
@@ -127,10 +127,9 @@ class AMQPSpace(Space):
         self._options = AMQPOptions.from_environment() if amqp_options is None else amqp_options
         self._names = Names(exchange)
         self._inbox_path = None if inbox is None else os.fspath(inbox)
-        self._keep_s = float(keep)
-        self._prefetch = prefetch
-        self._prefetch_bytes = prefetch_bytes
-        self._deliveries = deliveries
+        self._limits = Limits(
+            mailbox, mailbox_bytes, float(keep), prefetch, prefetch_bytes, deliveries
+        )
         self._quorum = quorum
         self._grace_s = float(grace)
         self._on_connection = on_connection
@@ -168,15 +167,10 @@ class AMQPSpace(Space):
 
         self._router = AMQPRouter(
             self._thread,
-            self._capacity,
             self._options,
             self._names,
+            self._limits,
             self._inbox,
-            keep_s=self._keep_s,
-            prefetch=self._prefetch,
-            prefetch_bytes=self._prefetch_bytes,
-            mailbox_bytes=self._capacity_bytes,
-            deliveries=self._deliveries,
             quorum=self._quorum,
             on_state=self._on_state,
             evict=self._replaced,
@@ -209,17 +203,13 @@ class AMQPSpace(Space):
                 return
             finally:
                 self._router.broker.publisher.resume()
-            if here and mailbox.arriving is not None:
-                self._begin(mailbox, mailbox.arriving)
+            if here:
+                super(AMQPSpace, self)._settle_in(mailbox, waits=False)
 
         self._thread.spawn(add())
 
     async def _take_no_more(self, mailbox: Mailbox) -> None:
         await self._router.agent_queues.take_no_more(mailbox)
-
-    def _on_removed(self, mailbox: Mailbox, left: Delivery) -> None:
-        released = self._thread.spawn(self._released(mailbox))
-        released.add_done_callback(lambda _: self._router.settle(left, None, None))
 
     async def _released(self, mailbox: Mailbox) -> None:
         with suppress(asyncio.CancelledError):  # the space is closed meanwhile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pika.channel import Channel
@@ -43,61 +43,49 @@ class Delays:
     """
 
     broker: Broker
-    _declaring: asyncio.Lock = field(default_factory=asyncio.Lock)
     _declared: bool = False
-    _under_way: set[asyncio.Task[None]] = field(default_factory=set)
+    _declaring: bool = False
 
     def publish(self, message: Outbound, delay: float) -> None:
         """Publish a message to be delivered after `delay` seconds."""
-        if len(message.body) > self.broker.publisher.largest:
-            self.broker.publisher.publish(message)  # which ends it
-            return
-        steps = min(max(1, round(delay / _STEP_S + 0.499)), 2**_LEVELS - 1)
-        digits = f"{steps:0{_LEVELS}b}"
-        message.headers = {**(message.headers or {}), "CC": [message.routing_key]}
-        message.routing_key = ".".join(_WAITS if each == "1" else _PASSES for each in digits)
-        message.exchange = self._exchange(_LEVELS - 1)
-        message.mandatory = False
-        if self._declared:
-            self.broker.publisher.publish(message)
-        else:
-            task = self.broker.loop.create_task(self._declare_and_publish(message))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+        publisher = self.broker.publisher
+        if len(message.body) <= publisher.largest:  # else the publisher ends it
+            steps = min(max(1, round(delay / _STEP_S + 0.499)), 2**_LEVELS - 1)
+            digits = f"{steps:0{_LEVELS}b}"
+            message.headers = {**(message.headers or {}), "CC": [message.routing_key]}
+            message.routing_key = ".".join(_WAITS if each == "1" else _PASSES for each in digits)
+            message.exchange = self._exchange(_LEVELS - 1)
+            message.mandatory = False
+            if not (self._declared or self._declaring):
+                self._declaring = True
+                publisher.hold(message.exchange)
+                self.broker.thread.spawn(self._declare_first(message.exchange))
+        publisher.publish(message)
 
-    def __len__(self) -> int:
-        return len(self._under_way)
-
-    async def published(self) -> None:
-        """Wait until all messages are with the publisher."""
-        if self._under_way:
-            await asyncio.wait(self._under_way)
-
-    async def _declare_and_publish(self, message: Outbound) -> None:
+    async def _declare_first(self, exchange: str) -> None:
+        """Declare everything, and have the publisher release what waits for it."""
         while not self._declared:
             try:
-                await self.declare()
+                await self._declare()
             except (LinkLost, AMQPError):
                 await asyncio.sleep(_AGAIN_S)  # for the next connection
             except Refused as error:
                 logger.error("messages cannot wait at the broker for their time: %s", error)
                 await asyncio.sleep(_AGAIN_S)
-        self.broker.publisher.publish(message)
+        self.broker.publisher.release(exchange)
 
     async def restore(self) -> None:
         """Declare everything again on another connection, if messages were delayed."""
         if self._declared:
-            self._declared = False
-            await self.declare()
+            await self._declare()
 
-    async def declare(self) -> None:
+    async def _declare(self) -> None:
         """Declare the exchanges and queues, from the last digit to the first."""
-        async with self._declaring:
-            below = self.broker.names.exchange
-            for level in range(_LEVELS if not self._declared else 0):
-                await self._declare_level(level, below)
-                below = self._exchange(level)
-            self._declared = True
+        below = self.broker.names.exchange
+        for level in range(_LEVELS):
+            await self._declare_level(level, below)
+            below = self._exchange(level)
+        self._declared = True
 
     async def _declare_level(self, level: int, below: str) -> None:
         this, before = self._exchange(level), "*." * (_LEVELS - 1 - level)

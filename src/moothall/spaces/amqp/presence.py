@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,6 +19,7 @@ from moothall.spaces.amqp.link.publisher import NO_ROOM, UNROUTABLE
 from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.delivery import Delivery
+from moothall.spaces.router import Router
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
@@ -42,13 +43,10 @@ _AGAIN_S: Final = 0.5
 class Presence:
     """Asks the broker which agents exist, and holds messages back until their queue exists."""
 
+    router: Router
     broker: Broker
     queues: Queues
-    here: Container[str]  # the ids of this process's agents
     cancel: Callable[[Delivery], None]  # tells the receiver that a request has ended
-    absent: Callable[[Delivery], None]  # ends a request whose receiver no process runs
-    settled: Callable[[Outbound, str], None]  # ends a message that gets no queue
-    keep_s: float
     _renewed: dict[str, float] = field(default_factory=dict)
     _unchecked: dict[str, list[Delivery]] = field(default_factory=dict)
     closing: bool = False  # whether answers are published again no more
@@ -60,8 +58,8 @@ class Presence:
 
         The broker deletes a queue that was neither consumed nor declared for twice `keep_s`.
         """
-        now = self.broker.loop.time()
-        if now - self._renewed.get(id, -self.keep_s) < self.keep_s / 2:
+        now, keep_s = self.broker.loop.time(), self.broker.limits.keep_s
+        if now - self._renewed.get(id, -keep_s) < keep_s / 2:
             return
         self._renewed[id] = now
         if len(self._renewed) > _RENEWED:
@@ -82,11 +80,13 @@ class Presence:
         unchecked = self._unchecked.setdefault(to, [])
         unchecked.append(request)
         if len(unchecked) == 1:
-            self.broker.thread.spawn(self._check(to))
+            self.broker.loop.call_later(_CHECK_S, self._check_open, to)
 
-    async def _check(self, to: str) -> None:
-        await asyncio.sleep(_CHECK_S)
-        requests = self._unchecked.pop(to)
+    def _check_open(self, to: str) -> None:
+        if requests := [each for each in self._unchecked.pop(to) if not each.answered]:
+            self.broker.thread.spawn(self._check(to, requests))
+
+    async def _check(self, to: str, requests: list[Delivery]) -> None:
         await asyncio.sleep(_CHECK_S)  # for the last of them, which was just sent
         while requests := [request for request in requests if not request.answered]:
             try:
@@ -109,7 +109,9 @@ class Presence:
                 except LinkLost:
                     await asyncio.sleep(_AGAIN_S)
             for request in requests:
-                self.absent(request)
+                text = f'no process serves agent "{to}" now: wait=True waits for one; '
+                text += "a call that was sent as its process ended may have begun"
+                self.router.refuse(request, AgentNotFound(text))
 
     # -- messages that were returned ---------------------------------------------------------------
 
@@ -141,7 +143,7 @@ class Presence:
                 sent = publisher.sent(to)  # later ones may be for an agent that is added meanwhile
                 if (await queues.state("agent", to)).in_use:
                     break
-                if to not in self.here and not await queues.is_claimed(to):
+                if to not in self.router.mailboxes and not await queues.is_claimed(to):
                     there = any(each.kind == wire.REQUEST and each.about.wait for each in held(to))
                     if there:
                         await queues.declare(to)
@@ -159,7 +161,7 @@ class Presence:
             if there or message.key not in sent:
                 publisher.publish(message)
             else:
-                self.settled(message, UNROUTABLE)
+                self.broker.settled(message, UNROUTABLE)
 
     # -- messages that were refused ----------------------------------------------------------------
 
@@ -186,7 +188,7 @@ class Presence:
             found = await self.queues.state("agent", to)
             # Messages published before this may still be refused, and come before the others.
             await publisher.confirmed_or_returned(publisher.in_flight(to))
-        full = found is not None and found.messages >= self.queues.capacity
+        full = found is not None and found.messages >= self.broker.limits.mailbox
         if self.broker.quorum and not full:
             publisher.close_channel()  # the next one is opened at once
         for message in publisher.take_held(to):
@@ -195,14 +197,6 @@ class Presence:
             else:  # without a leader, the broker knows of no messages
                 ends = full or bool(found and found.messages and message.refused > _TRIES)
             if ends and message.key in sent:
-                self.settled(message, NO_ROOM)
+                self.broker.settled(message, NO_ROOM)
             else:
                 publisher.publish(message)
-
-
-def unserved(id: str) -> AgentNotFound:
-    """Return the error of a request to an agent that no process runs."""
-    return AgentNotFound(
-        f'no process serves agent "{id}" now: wait=True waits for one; '
-        "a call that was sent as its process ended may have begun"
-    )

@@ -11,13 +11,7 @@ from pika.exceptions import AMQPError
 
 from moothall.errors import BrokerError, DuplicateAgent
 from moothall.spaces.amqp.link.broker import CLASSIC, Broker
-from moothall.spaces.amqp.link.connection import (
-    LOCKED,
-    NOT_FOUND,
-    OTHER_SETTINGS,
-    LinkLost,
-    Refused,
-)
+from moothall.spaces.amqp.link.connection import LOCKED, NOT_FOUND, LinkLost, Refused
 
 _DOWN: Final = {NOT_FOUND: ": start that node, or use quorum=True (--quorum) from the beginning"}
 
@@ -42,21 +36,19 @@ class Queues:
     """
 
     broker: Broker
-    keep_s: float
-    capacity: int  # how many messages may wait for one agent
-    capacity_bytes: int
 
     def __post_init__(self) -> None:
+        limits = self.broker.limits
         self._call = self.broker.control.call
         self._names = self.broker.names
         self._arguments: dict[str, Any] = {
             "x-dead-letter-exchange": self._names.dead,
             # A queue without a consumer expires after its last messages are dead-lettered;
             # messages that are sent to it meanwhile extend its life (`Presence.renew`).
-            "x-message-ttl": int(self.keep_s * 1000),
-            "x-expires": int(self.keep_s * 2000),
-            "x-max-length": self.capacity,
-            "x-max-length-bytes": self.capacity_bytes,
+            "x-message-ttl": int(limits.keep_s * 1000),
+            "x-expires": int(limits.keep_s * 2000),
+            "x-max-length": limits.mailbox,
+            "x-max-length-bytes": limits.mailbox_bytes,
             "x-overflow": "reject-publish",
             "x-queue-type": self.broker.queue_type,
         }
@@ -84,25 +76,13 @@ class Queues:
         return await self._declare(id, self._shared_claim if shared else {"exclusive": True})
 
     async def _declare(self, id: str, claim: dict[str, Any] | None) -> tuple[int, bool]:
-        arguments = self._arguments
-        name = self._names.queue("agent", id)
-
-        def declare(channel: Channel, callback: Callable[[Any], None]) -> None:
+        def first(channel: Channel) -> None:
             if claim is not None:
-                # Without waiting: a refusal closes the channel before the next declaration.
                 channel.queue_declare(self._names.queue("claim", id), **claim)
-            channel.queue_declare(name, durable=True, arguments=arguments, callback=callback)
 
-        classic = arguments["x-queue-type"] == CLASSIC
+        name, arguments = self._names.queue("agent", id), self._arguments
         try:
-            try:
-                found = await self._call(declare)
-            except Refused as error:
-                if error.code != OTHER_SETTINGS:
-                    raise
-                # Declared by a space with another mailbox= or keep=: those settings hold.
-                found = await self._call(Channel.queue_declare, name, passive=True)
-                classic = False
+            found, ours = await self.broker.control.declare(name, arguments, first)
         except Refused as error:
             if error.code == LOCKED and claim is not None:
                 raise DuplicateAgent(
@@ -112,18 +92,23 @@ class Queues:
             raise BrokerError(
                 f"agent {id!r} can have no queue at the broker: {error}{_DOWN.get(error.code, '')}"
             ) from error
-        return found.message_count, classic
+        return found.message_count, ours and self.broker.queue_type == CLASSIC
+
+    def _keys(self, id: str, groups: Iterable[str]) -> list[str]:
+        """Return the routing keys of all messages to an agent, those to it alone last."""
+        names = self._names
+        to_groups = (names.key("group", each) for each in groups)
+        return [names.everyone, *to_groups, names.key("agent", id)]
 
     async def bind(self, id: str, groups: Iterable[str]) -> None:
         """Have the broker route to its queue an agent's messages, its groups', and broadcasts."""
-        names = self._names
-        name = names.queue("agent", id)
+        name, exchange = self._names.queue("agent", id), self._names.exchange
+        *others, own = self._keys(id, groups)
 
         def bind(channel: Channel, callback: Callable[[Any], None]) -> None:
-            channel.queue_bind(name, names.exchange, names.everyone)
-            for group in groups:
-                channel.queue_bind(name, names.exchange, names.key("group", group))
-            channel.queue_bind(name, names.exchange, names.key("agent", id), callback=callback)
+            for key in others:
+                channel.queue_bind(name, exchange, key)
+            channel.queue_bind(name, exchange, own, callback=callback)
 
         try:
             await self._call(bind)
@@ -133,9 +118,8 @@ class Queues:
     async def unbind(self, id: str, groups: Iterable[str]) -> None:
         """Have the broker route nothing more to an agent's queue."""
         name, exchange = self._names.queue("agent", id), self._names.exchange
-        for key in (self._names.everyone, *(self._names.key("group", each) for each in groups)):
+        for key in self._keys(id, groups):
             await self._call(Channel.queue_unbind, name, exchange, key)
-        await self._call(Channel.queue_unbind, name, exchange, self._names.key("agent", id))
 
     async def delete(self, kind: str, id: str) -> None:
         """Delete a queue of an agent."""

@@ -47,7 +47,6 @@ class Receiver:
     broker: Broker
     inbox: Inbox
     recorder: Recorder
-    deliveries: int | None  # how many times a message is started whose process dies
     pass_on: Callable[[str, str], None]  # tells all processes to cancel a message
     # Of a call chain, by keys: the last handler in this process.
     innermost: Callable[[tuple[str, ...]], Delivery | None]
@@ -56,9 +55,7 @@ class Receiver:
     _unread: list[tuple[Mailbox, Tag, Any, bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        keep_s = self.recorder.keep_s
-        starts = Starts(self.broker, self.deliveries, keep_s, self._end_waiting_in_doubt)
-        self.recorder.starts = self._starts = starts
+        self._starts = self.recorder.starts = Starts(self.broker, self._end_waiting_in_doubt)
 
     def take(self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes) -> None:
         """Take a message that the broker delivers for the agent in `mailbox`."""
@@ -78,7 +75,7 @@ class Receiver:
             # Delivered a second time. The earlier delivery, if it is open, is done with.
             acknowledge(tag if in_flight.stored else in_flight.tag)
             in_flight.tag = None if in_flight.stored else tag
-        elif not _is_for(mailbox, inbound):
+        elif inbound.envelope.to != mailbox.id and not _is_among(mailbox, inbound):
             acknowledge(tag)
         elif self._unread:  # behind those that wait for the inbox, in order
             self._unread.append((mailbox, tag, properties, body))
@@ -167,7 +164,7 @@ class Receiver:
         delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)
         delivery.tag = tag
-        if tag is not None and self.broker.consumer.is_redelivered(tag):
+        if tag is not None and tag[2]:
             # What the inbox takes over before it starts comes again only if it has not started.
             offer = mailbox.offers.get(inbound.envelope.name)
             taken_over = self.recorder.takes_over(mailbox, offer)
@@ -260,13 +257,11 @@ def _read(mailbox: Mailbox, properties: Any, body: bytes) -> Inbound:
     return inbound
 
 
-def _is_for(mailbox: Mailbox, inbound: Inbound) -> bool:
-    """Return whether a message in an agent's queue is for it.
+def _is_among(mailbox: Mailbox, inbound: Inbound) -> bool:
+    """Return whether an agent is one of several to whom a message in its queue goes.
 
     The queue may be bound to a former group, and gets the agent's own broadcasts, too.
     """
     envelope = inbound.envelope
-    if envelope.to == mailbox.id:
-        return True
     own = envelope.sender == mailbox.id and not mailbox.agent.receive_own_broadcasts
     return mailbox.is_among(envelope.to) and not own

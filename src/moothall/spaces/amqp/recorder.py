@@ -70,7 +70,6 @@ class Recorder:
     broker: Broker
     inbox: Inbox
     is_idle: Callable[[], bool]  # whether no message is about to start
-    keep_s: float
     known: dict[Ident, InFlight] = field(default_factory=dict)  # the messages in flight
     starts: Starts = field(init=False)  # set by the receiver
     _recorded: list[InFlight] = field(default_factory=list)
@@ -238,7 +237,7 @@ class Recorder:
         # What ended so long ago is not redelivered. After the first too: there may be only a few.
         if self._ended % _FORGET_EVERY == 1:
             try:
-                self.inbox.forget(self.keep_s, 2 * _FORGET_EVERY)
+                self.inbox.forget(self.broker.limits.keep_s, 2 * _FORGET_EVERY)
             except InboxError as error:
                 logger.warning("nothing can be forgotten: %s", error)
         if not self.inbox.durable or self.is_idle():

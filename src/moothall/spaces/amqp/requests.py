@@ -87,17 +87,9 @@ class OpenRequests:
 
     def cancel(self, delivery: Delivery) -> None:
         """Tell the receiver of a request that nothing waits for its answer any more."""
-        envelope = delivery.envelope
-        self.broker.publisher.publish(
-            Outbound(
-                self.broker.new_key(),
-                wire.CANCEL,
-                self.broker.names.key("agent", envelope.to),
-                wire.written(Envelope(envelope.sender, envelope.to, "cancel", {})),
-                to=envelope.to,
-                correlation_id=delivery.key,
-            )
-        )
+        sender, to, *_ = delivery.envelope
+        key = self.broker.names.key("agent", to)
+        self._notify(wire.CANCEL, key, sender, delivery.key, to)
 
     def answered(self, tag: Tag, properties: Any, body: bytes) -> None:
         """Take a message to this process: a request's outcome, or a notice of a process."""
@@ -159,13 +151,20 @@ class OpenRequests:
 
     def cancel_everywhere(self, key: str, agent: str) -> None:
         """Tell all processes that nothing waits for a message to a shared agent any more."""
-        self._notify(wire.CANCEL, self.broker.names.processes, agent, correlation_id=key)
+        self._notify(wire.CANCEL, self.broker.names.processes, agent, key)
 
     def _notify(
-        self, kind: str, to: str, sender: str, correlation_id: str | None = None, **parts: Any
+        self,
+        kind: str,
+        routing_key: str,
+        sender: str,
+        correlation_id: str | None = None,
+        to: str = "",
+        **parts: Any,
     ) -> None:
-        body = wire.written(Envelope(sender, EVERYONE, kind, parts.pop("args", {}), **parts))
-        notice = Outbound(self.broker.new_key(), kind, to, body, correlation_id=correlation_id)
+        body = wire.written(Envelope(sender, to or EVERYONE, kind, parts.pop("args", {}), **parts))
+        key = self.broker.new_key()
+        notice = Outbound(key, kind, routing_key, body, to=to, correlation_id=correlation_id)
         self.broker.publisher.publish(notice)
 
     def _noticed(self, properties: Any, body: bytes) -> None:

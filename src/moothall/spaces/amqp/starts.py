@@ -30,21 +30,18 @@ class Starts:
     queue of the message's own, which no process consumes. Everything runs on the loop.
 
     Attributes:
-        deliveries: how many times a message is started at most; None for any number
         in_doubt: ends a message that has been started so often
     """
 
     broker: Broker
-    deliveries: int | None
-    keep_s: float
     in_doubt: Callable[[Any, str], None]
     # By agent: the number of the channel, and how many redelivered messages came on it.
     _redelivered: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def counts(self, mailbox: Mailbox, tag: Tag) -> bool:
         """Return whether the start of a message that came again is counted."""
-        if self.deliveries is None or mailbox.shared:
-            return self.deliveries is not None
+        if self.broker.limits.deliveries is None or mailbox.shared:
+            return self.broker.limits.deliveries is not None
         # What ran there was the first in its queue, so it is among the first that come again.
         channel, came = self._redelivered.get(mailbox.id, (0, 0))
         came = came + 1 if channel == tag[0] else 1
@@ -61,14 +58,14 @@ class Starts:
         self.broker.thread.spawn(self._count(delivery, mailbox.pause()))
 
     async def _count(self, delivery: Any, resume: Callable[[], None]) -> None:
-        assert self.deliveries is not None
-        broker, name = self.broker, delivery.counted_in
-        arguments = {"x-expires": int(self.keep_s * 2000), "x-queue-type": broker.queue_type}
+        broker, limits, name = self.broker, self.broker.limits, delivery.counted_in
+        assert limits.deliveries is not None
+        arguments = {"x-expires": int(limits.keep_s * 2000), "x-queue-type": broker.queue_type}
         declare = Channel.queue_declare
         try:
             found = await broker.control.call(declare, name, durable=True, arguments=arguments)
             started = 1 + found.message_count
-            if started >= self.deliveries:
+            if started >= limits.deliveries:
                 self.in_doubt(delivery, f"was started {started} times, and its process ended")
                 return
             start = Outbound(broker.new_key(), _START, name, b"", exchange="")  # to that queue

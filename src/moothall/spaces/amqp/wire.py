@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import pika
-from pika.data import encode_short_string, encode_table
+from pika.data import encode_table
 from pydantic_core import from_json, to_json
 
 from moothall import errors
@@ -56,6 +56,7 @@ _ALWAYS: Final[int] = (
 )
 _JSON = b"\x10application/json"  # with its length before it
 _PERSISTENT = b"\x02"
+_LENGTHS: Final = [bytes((length,)) for length in range(256)]
 _PERMISSION = "permission"
 
 
@@ -116,17 +117,19 @@ class Outbound:
             flags |= _FLAGS.FLAG_HEADERS
             encode_table(pieces, self.headers)
         pieces.append(_PERSISTENT)
+        texts = []
         if self.correlation_id is not None:
             flags |= _FLAGS.FLAG_CORRELATION_ID
-            encode_short_string(pieces, self.correlation_id)
+            texts.append(self.correlation_id)
         if self.reply_to is not None:
             flags |= _FLAGS.FLAG_REPLY_TO
-            encode_short_string(pieces, self.reply_to)
+            texts.append(self.reply_to)
         if self.expires_s is not None and self.expires_s < _LONGEST_S:
             flags |= _FLAGS.FLAG_EXPIRATION
-            encode_short_string(pieces, str(max(1, round(self.expires_s * 1000))))
-        encode_short_string(pieces, self.key)
-        encode_short_string(pieces, self.kind)
+            texts.append(str(max(1, round(self.expires_s * 1000))))
+        for text in (*texts, self.key, self.kind):
+            encoded = text.encode()
+            pieces += (_LENGTHS[len(encoded)], encoded)
         return flags.to_bytes(2, "big") + b"".join(pieces)
 
     def properties(self) -> pika.BasicProperties:

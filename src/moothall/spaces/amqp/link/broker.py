@@ -16,7 +16,7 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from moothall.errors import BrokerError
-from moothall.spaces.amqp.amqp_options import AMQPOptions, Names, each_node
+from moothall.spaces.amqp.amqp_options import AMQPOptions, Limits, Names, each_node
 from moothall.spaces.amqp.link.connection import (
     NO_PERMISSION,
     NOT_FOUND,
@@ -66,8 +66,8 @@ class Broker:
     thread: LoopThread
     options: AMQPOptions
     names: Names
+    limits: Limits
     quorum: bool
-    prefetch_bytes: int
     settled: Callable[[Outbound, str], None]  # called when publishing a message has ended
     replied: Deliver  # takes what comes for this process
     replies_lost: Callable[[], None]  # called when the queue of the replies is there again
@@ -93,7 +93,7 @@ class Broker:
         self.reply_key: str = self.names.key("reply", self.process)
         self._replies = ""
         self._count = count(1)
-        self.consumer: Consumer = Consumer(self.loop, self.prefetch_bytes)
+        self.consumer: Consumer = Consumer(self.loop, self.limits.prefetch_bytes)
         self.publisher: Publisher = Publisher(
             self.names.exchange, self.settled, self.thread.set_open
         )

@@ -298,14 +298,29 @@ class Control:
                     with suppress(AMQPError):
                         channel.close()
 
-    async def declare(self, name: str, arguments: dict[str, Any]) -> Any:
-        """Declare a durable queue; one that a space with other settings has declared stays."""
+    async def declare(
+        self, name: str, arguments: dict[str, Any], first: Callable[[Channel], None] | None = None
+    ) -> tuple[Any, bool]:
+        """Declare a durable queue; one that a space with other settings has declared stays.
+
+        Args:
+            first: what is called before; the broker's refusal of that counts as one of the queue
+
+        Returns:
+            what the broker says of the queue, and whether it has these settings
+        """
+
+        def declare(channel: Channel, callback: Callable[[Any], None]) -> None:
+            if first is not None:
+                first(channel)  # without waiting: a refusal closes the channel before the next
+            channel.queue_declare(name, durable=True, arguments=arguments, callback=callback)
+
         try:
-            return await self.call(Channel.queue_declare, name, durable=True, arguments=arguments)
+            return await self.call(declare), True
         except Refused as error:
             if error.code != OTHER_SETTINGS:
                 raise
-        return await self.call(Channel.queue_declare, name, passive=True)
+        return await self.call(Channel.queue_declare, name, passive=True), False
 
     def lost(self) -> None:
         """End the call in progress: the connection was lost."""

@@ -16,8 +16,10 @@ from moothall.spaces.request import settle
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
-Tag = tuple[int, int]
-"""A delivery: the number of this process's consuming channel, and AMQP's delivery tag."""
+Tag = tuple[int, int, bool]
+"""A delivery: the number of this process's consuming channel, AMQP's delivery tag, and whether the
+broker has delivered the message before.
+"""
 
 Deliver = Callable[[Tag, Any, bytes], None]
 """Takes a message: its tag, AMQP's properties and its body."""
@@ -71,8 +73,7 @@ class Consumer:
         self.soon_s: float = _SOON_S
         self.most_bytes: int = most_bytes
         self._bytes = 0
-        # By tag: its queue, its bytes, and whether it was delivered before.
-        self._open: dict[int, tuple[Consumption, int, bool]] = {}
+        self._open: dict[int, tuple[Consumption, int]] = {}  # by tag: its queue, and its bytes
         self._done: set[int] = set()
         self._flushing = False
         self._timer: asyncio.TimerHandle
@@ -131,13 +132,14 @@ class Consumer:
         number = self.number
 
         def take(_: Channel, method: Any, properties: Any, body: bytes) -> None:
-            tag = method.delivery_tag
-            self._open[tag] = found, len(body), method.redelivered
-            self._bytes += len(body) if found.sized else 0
-            found.bytes += len(body)
+            tag, size = method.delivery_tag, len(body)
+            self._open[tag] = found, size
+            found.bytes += size
             found.count += 1
+            if found.sized:
+                self._bytes += size
             try:
-                found.deliver((number, tag), properties, body)
+                found.deliver((number, tag, method.redelivered), properties, body)
             except Exception:  # it would end the connection of all agents
                 logger.exception("a defect in moothall: a message could not be taken")
             if found.sized and (self._bytes > self.most_bytes or found.window < found.prefetch):
@@ -202,13 +204,12 @@ class Consumer:
         """Count messages as no longer in hand."""
         changed: dict[Consumption, None] = {}
         for tag in tags:
-            if (known := self._open.pop(tag, None)) is not None:
-                found, size, _ = known
-                found.count -= 1
-                found.bytes -= size
-                if found.sized:
-                    self._bytes -= size
-                    changed[found] = None
+            found, size = self._open.pop(tag)
+            found.count -= 1
+            found.bytes -= size
+            if found.sized:
+                self._bytes -= size
+                changed[found] = None
         for found in (*changed, *self._paused):
             self._regulate(found)
 
@@ -269,10 +270,6 @@ class Consumer:
                 self._channel.basic_nack(tag[1])
             except AMQPError:
                 self._channel = None  # which gives all back
-
-    def is_redelivered(self, tag: Tag) -> bool:
-        """Return whether a message that is not acknowledged was delivered before."""
-        return tag[0] == self.number and tag[1] in self._open and self._open[tag[1]][2]
 
     def acknowledge(self, tag: Tag | None) -> None:
         """Acknowledge a message, with the next write or soon."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, Final
 
@@ -66,7 +66,7 @@ class Publisher:
         self.bytes: int = 0
         self._waiting: deque[Outbound] = deque()
         self._pauses = 0
-        # By receiver or `_ALL`, then by key: the returned messages, and those published since.
+        # By agent, exchange or `_ALL`, then by key: the returned messages, and later ones.
         self._held: dict[str, tuple[dict[str, Outbound], dict[str, Outbound]]] = {}
         self._returned: set[str] = set()
         self.largest: int = LARGEST
@@ -81,28 +81,33 @@ class Publisher:
         if len(message.body) > self.largest and message.exchange is None:  # not a dead letter
             self._settled(message, TOO_LARGE)
             return
-        held = self._held and (self._held.get(message.to) or self._held.get(_ALL))
-        size = len(message.body)
-        if self._may_emit() and not held and not self._waiting:
-            self._begin(message)
-            self._emit(message)
-        elif message.kind in _REFUSABLE and self._is_full(size):
+        to = message.exchange or message.to
+        held = self._held and (self._held.get(to) or self._held.get(_ALL))
+        waits = held or self._waiting or not self._may_emit()
+        if waits and message.kind in _REFUSABLE and self._is_full(len(message.body)):
             self._settled(message, FULL)
-        elif held:
+            return
+        if held:
             self._keep(held[1], message)
         else:
-            self._begin(message)
-            self._waiting.append(message)
+            message.in_flight = True
+            self.bytes += len(message.body)
+            if waits:
+                self._waiting.append(message)
+            else:
+                self._emit(message)
         self._regulate()
 
-    def _begin(self, message: Outbound) -> None:
-        message.in_flight = True
-        self.bytes += len(message.body)
-
-    def _end(self, message: Outbound, outcome: str) -> None:
-        message.in_flight = False
-        self.bytes -= len(message.body)
-        self._settled(message, outcome)
+    def _end(self, messages: Iterable[Outbound], outcome: str) -> None:
+        """Tell how the publishing of messages has ended."""
+        for message in messages:
+            message.in_flight = False
+            self.bytes -= len(message.body)
+            if message.key in self._returned:
+                self._returned.discard(message.key)
+                self._settled(message, RETURNED)
+            else:
+                self._settled(message, outcome)
 
     def _may_emit(self) -> bool:
         return (
@@ -130,29 +135,36 @@ class Publisher:
         self._unconfirmed.clear()
         self._unconfirmed_bytes = 0
         self._waiting = deque(each for each in kept if len(each.body) <= largest)
-        for message in kept:
-            if len(message.body) > largest:
-                self._end(message, TOO_LARGE)
+        self._end([each for each in kept if len(each.body) > largest], TOO_LARGE)
         self._wake()
 
     def pause(self) -> None:
         """Keep messages from now on until `resume`: their receiver is being added."""
         self._pauses += 1
-        self._held.setdefault(_ALL, ({}, {}))
+        self.hold(_ALL)
 
     def resume(self) -> None:
         """Publish the messages kept since `pause`."""
         self._pauses -= 1
         if not self._pauses:
-            for message in self.take_held(_ALL):
-                self.publish(message)
+            self.release(_ALL)
 
-    # -- for an agent without a queue --------------------------------------------------------------
+    # -- for an agent without a queue, or an exchange that is not declared -------------------------
+
+    def hold(self, to: str) -> None:
+        """Keep what is published to an agent or an exchange from now on."""
+        self._held.setdefault(to, ({}, {}))
+
+    def release(self, to: str) -> None:
+        """Publish what was kept for an agent or an exchange."""
+        for message in self.take_held(to):
+            self.publish(message)
 
     def hold_back(self, message: Outbound) -> bool:
         """Keep a returned message, and all later ones to its agent; return if it is the first."""
         first = message.to not in self._held
-        self._keep(self._held.setdefault(message.to, ({}, {}))[0], message)
+        self.hold(message.to)
+        self._keep(self._held[message.to][0], message)
         return first
 
     def _keep(self, held: dict[str, Outbound], message: Outbound) -> None:
@@ -251,17 +263,12 @@ class Publisher:
                 if each > tag:
                     break
                 messages.append(unconfirmed.pop(each))
-        returned = self._returned
-        for message in messages:
-            self._unconfirmed_bytes -= len(message.body)
-            if returned and message.key in returned:
-                returned.discard(message.key)
-                self._end(message, RETURNED)
-            else:
-                self._end(message, outcome)
+        self._unconfirmed_bytes -= sum([len(message.body) for message in messages])
+        self._end(messages, outcome)
         if self._waiting:
             self._publish_waiting()
-        self._regulate()
+        if self._behind:
+            self._regulate()
         if self._waiters:
             self._wake()
 
