@@ -205,9 +205,11 @@ class Mailbox:
                 return
             outer = outer.parent
 
-    def is_among(self, to: str) -> bool:
+    def is_among(self, envelope: Envelope) -> bool:
         """Return whether a broadcast, or a message to a group, is for this agent, too."""
-        return to == EVERYONE or to[1:] in self.groups
+        if envelope.sender == self.id and not self.agent.receive_own_broadcasts:
+            return False
+        return envelope.to == EVERYONE or envelope.to[1:] in self.groups
 
     def waiting(self) -> int:
         """Return how many messages wait, those that await approval included."""

@@ -7,14 +7,10 @@ from weakref import WeakValueDictionary
 
 from moothall.agent import Agent
 from moothall.approval import Approver
-from moothall.arguments import names_checked
-from moothall.errors import ConfigError
+from moothall.arguments import check_seconds, names_checked
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
-from moothall.spaces.router import Router
 from moothall.spaces.space import MAILBOX, MAILBOX_BYTES, Space
-
-_LONGEST_S: Final = 2_000_000
 
 _MOST_ABSENT: Final = 1_000
 """How many senders that are no agents here are noted before they are forgotten."""
@@ -55,25 +51,13 @@ class NativeSpace(Space):
         grace: float | None = None,
     ) -> None:
         super().__init__(approver=approver, mailbox=mailbox, mailbox_bytes=mailbox_bytes)
-        if grace is not None and (type(grace) not in (int, float) or not 0 <= grace <= _LONGEST_S):
-            raise ConfigError(
-                f"NativeSpace: grace= must be 0 to {_LONGEST_S:,} seconds or None, got {grace!r}"
-            )
+        check_seconds("NativeSpace: grace=", grace, zero=True, optional=True)
         self._grace_s = grace
 
     # By sender, the agents that keep threads of it, which they drop when it leaves.
     _keepers: dict[str, WeakValueDictionary[str, Agent]] | None = None
 
-    def _add(self, agent: Agent, router: Router) -> Mailbox:
-        mailbox = super()._add(agent, router)
-        self._note_threads_of(agent)
-        return mailbox
-
-    def _took(self, mailbox: Mailbox, old: Agent) -> None:
-        self._note_threads_of(mailbox.agent)
-
-    def _note_threads_of(self, agent: Any) -> None:
-        """Note the senders whose threads an agent has already when it comes."""
+    def _came(self, agent: Any) -> None:
         if (threads := getattr(agent, "_threads", None)) is not None:
             agent._note_threads(*threads)
 

@@ -98,8 +98,7 @@ class Request:
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait in a thread; return the value or raise the error."""
-        if timeout is not None and (not isinstance(timeout, int | float) or timeout != timeout):
-            raise ConfigError(f"timeout= must be a number of seconds or None, got {timeout!r:.80}")
+        check_timeout("timeout=", timeout)
         delivery = self._delivery
         if not delivery.answered:
             if get_ident() == self._router.thread_id:
@@ -158,6 +157,12 @@ def _pass_on(delivery: Delivery) -> None:
         add(sources, delivery.value)
     if handling is not None:
         handling.has_read(sources)
+
+
+def check_timeout(name: str, value: object) -> None:
+    """Raise ConfigError unless a value is a number of seconds, also a negative one, or None."""
+    if value is not None and (type(value) not in (int, float) or value != value):
+        raise ConfigError(f"{name} must be a number of seconds or None, got {value!r:.80}")
 
 
 def settle(future: asyncio.Future[Any], value: Any = None) -> None:

@@ -14,7 +14,6 @@ from moothall.agent import CURRENT
 from moothall.budget.ledger import HELD
 from moothall.errors import (
     AgentNotFound,
-    ConfigError,
     HopLimitExceeded,
     InvalidMessage,
     MailboxFull,
@@ -35,7 +34,7 @@ from moothall.spaces.delivery import (
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.outcomes import UNTIMED_S, Outcomes
-from moothall.spaces.request import Request, on_end
+from moothall.spaces.request import Request, check_timeout, on_end
 from moothall.text import counted
 
 logger: logging.Logger = logging.getLogger("moothall.space")
@@ -97,7 +96,7 @@ class Router(Outcomes):
         if to not in self.mailboxes and not is_one(to):
             raise InvalidMessage("to", f"a request goes to one agent, not to {to}")
         if type(timeout) is not int and timeout is not None:
-            _check_timeout(timeout)
+            check_timeout("a request's timeout=", timeout)
         handling: Any = CURRENT.get()
         if handling is not None and handling.state == ENDED:
             handling = None  # a task that its handler left running starts a chain of its own
@@ -153,15 +152,12 @@ class Router(Outcomes):
             return
         if self.observers:
             self._show(envelope)
-        own = mailbox is None or mailbox.agent.receive_own_broadcasts
         ready = self._ready
         is_help = envelope.name == "help"
         heavy = type(envelope.args) is Nested
         for receiver in list(self.mailboxes.values()):  # any thread may add agents
-            if not receiver.here or (receiver is mailbox and not own):
+            if not receiver.here or not receiver.is_among(envelope):
                 continue  # an agent that is being added came after this was sent
-            if not receiver.is_among(to):
-                continue
             delivery = Delivery(envelope, BROADCAST)
             delivery.mailbox = receiver
             box = receiver.box
@@ -352,10 +348,3 @@ class Router(Outcomes):
         if mailbox.waiting() < self.capacity:
             waits = f"messages of {self.capacity_bytes:,} bytes"
         return MailboxFull(f'the mailbox of "{mailbox.id}" is full: {waits} wait')
-
-
-def _check_timeout(timeout: object) -> None:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout != timeout:
-        raise ConfigError(
-            f"a request's timeout= must be a number of seconds or None, got {timeout!r}"
-        )

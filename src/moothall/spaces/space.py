@@ -115,6 +115,7 @@ class Space:
         router = self._start()
         mailbox = self._add(agent, router)
         mailbox.shared, mailbox.groups = shared, names
+        self._came(agent)
         self._settle_in(mailbox, waits=not loop_is_running())
         return agent
 
@@ -193,8 +194,7 @@ class Space:
         if not mailbox.retired:
             await retire(mailbox)
             mailbox.retired = True
-        old = mailbox.agent
-        await succeed(mailbox, new, partial(self._took, mailbox, old))
+        await succeed(mailbox, new, partial(self._came, new))
         resume, mailbox.suspended, mailbox.retired = mailbox.suspended, None, False
         if resume is not None:
             resume()
@@ -210,8 +210,8 @@ class Space:
         if self._router is not None:
             self._router.meter = ended
 
-    def _took(self, mailbox: Mailbox, old: Agent) -> None:
-        """Note that the agent in a mailbox is another one."""
+    def _came(self, agent: Agent) -> None:
+        """Note that an agent has come, new or in the place of another."""
 
     def _mailbox_of(self, agent: Agent | str | int) -> Mailbox:
         """Return the mailbox of an agent or id that is here."""
@@ -352,16 +352,15 @@ class Space:
             refuse_on_loop("statistics", "asyncio.to_thread(space.statistics, everywhere=True)")
         if router is None or self._closed:
             return {"agents": {}, "deadlines": 0}
-        if everywhere:
-            agents = self._thread.run(self._count_everywhere).result()
-            return {"agents": agents, "deadlines": router.pending}
 
         def count() -> dict[str, Any]:
-            agents = {id: each.statistics() for id, each in list(router.mailboxes.items())}
-            return {"agents": agents, "deadlines": router.pending}
+            return {id: each.statistics() for id, each in list(router.mailboxes.items())}
 
-        found: dict[str, Any] = count() if on_a_space() else self._thread.call(count)
-        return found
+        if everywhere:
+            agents = self._thread.run(self._count_everywhere).result()
+        else:
+            agents = count() if on_a_space() else self._thread.call(count)
+        return {"agents": agents, "deadlines": router.pending}
 
     async def _count_everywhere(self) -> dict[str, Any]:
         assert self._router is not None

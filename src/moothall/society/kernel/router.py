@@ -311,9 +311,7 @@ class SocietyRouter(Router):
             envelope = each.envelope
             if not is_one(envelope.to):
                 for mailbox in list(mailboxes.values()):
-                    own = mailbox.id == envelope.sender
-                    hears = not own or mailbox.agent.receive_own_broadcasts
-                    if hears and mailbox.is_among(envelope.to):
+                    if mailbox.is_among(envelope):
                         count += self._put(mailbox, each)
                 continue
             mailbox = mailboxes.get(envelope.to)

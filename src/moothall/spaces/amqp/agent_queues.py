@@ -111,7 +111,10 @@ class AgentQueues:
     async def _consume(self, queue: AgentQueue) -> None:
         """Claim an id for as long as this process's connection lasts, and consume its queue."""
         mailbox = queue.mailbox
-        prefetch = self.broker.limits.prefetch or self._usual_prefetch(mailbox)
+        usual = self.router.capacity + mailbox.concurrency + _SPARE
+        if mailbox.shared:  # what waits is for the process that is free first
+            usual = mailbox.places
+        prefetch = self.broker.limits.prefetch or usual
         count, classic = await self.queues.claim(queue.id, shared=mailbox.shared)
         queue.claimed = True
         if mailbox.shared:
@@ -145,11 +148,6 @@ class AgentQueues:
         if queue.lost:
             queue.lost = False
             self.queue_lost(queue.id)
-
-    def _usual_prefetch(self, mailbox: Mailbox) -> int:
-        if mailbox.shared:  # what waits is for the process that is free first
-            return mailbox.places
-        return self.router.capacity + mailbox.concurrency + _SPARE
 
     def _deliver(self, queue: AgentQueue, tag: Tag, properties: Any, body: bytes) -> None:
         self.receiver.take(queue.mailbox, tag, properties, body)

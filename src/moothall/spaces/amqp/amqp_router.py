@@ -93,7 +93,7 @@ class AMQPRouter(Router):
             attached=self._attached,
             on_state=on_state,
             after_read=self._begin_now,
-            running=lambda: self.recorder.running(),
+            remedy=lambda: self.recorder.remedy(),
         )
         self.requests: OpenRequests = OpenRequests(
             broker,
@@ -123,7 +123,7 @@ class AMQPRouter(Router):
             evict=evict,
         )
         self.presence: Presence = Presence(self, broker, self.queues, cancel=self._give_up)
-        self.everywhere: Observers = Observers(broker)
+        self.everywhere: Observers = Observers(broker, self.warn)
         self.delays: Delays = Delays(broker)
 
     # -- out ---------------------------------------------------------------------------------------
@@ -211,15 +211,8 @@ class AMQPRouter(Router):
             self._unanswered(message, REFUSED)
         elif outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
             self._answer_too_large(message)
-        elif message.exchange == self.broker.names.dead and outcome == RETURNED:
-            logger.error("the queue of the dead letters is gone; declaring it again")
-            self.thread.spawn(self._publish_dead_letter_again(message))
         elif message.exchange is not None and outcome in (RETURNED, REFUSED):
-            queue = message.routing_key if message.exchange == "" else "of the dead letters"
-            logger.error("the queue %s takes nothing; trying again in a second", queue)
-            if self.broker.quorum:  # as in `Presence.hold_refused`
-                self.broker.publisher.close_channel()
-            self.loop.call_later(_AGAIN_S, self.broker.publisher.publish, message)
+            self.thread.spawn(self._publish_again(message, outcome))
         elif callable(about):
             about()
         elif kind == wire.SEND:
@@ -247,13 +240,17 @@ class AMQPRouter(Router):
         if about is not None:
             about() if callable(about) else self.recorder.finish(about)
 
-    async def _publish_dead_letter_again(self, message: Outbound) -> None:
-        """Publish a message to the dead letters once their queue is there."""
-        there = False
-        with suppress(LinkLost, AMQPError, Refused):
-            there = await self.broker.declare_dead_letters()
-        if not there:
-            await asyncio.sleep(_AGAIN_S)
+    async def _publish_again(self, message: Outbound, outcome: str) -> None:
+        """Publish in a second what no agent's queue has not taken, such as a dead letter."""
+        queue = message.routing_key if message.exchange == "" else "of the dead letters"
+        state = "is gone" if outcome == RETURNED else "takes nothing"
+        logger.error("the queue %s %s; trying again in a second", queue, state)
+        if outcome == RETURNED:
+            with suppress(LinkLost, AMQPError, Refused):
+                await self.broker.declare_dead_letters()
+        elif self.broker.quorum:  # as in `Presence.hold_refused`
+            self.broker.publisher.close_channel()
+        await asyncio.sleep(_AGAIN_S)
         self.broker.publisher.publish(message)
 
     def _report(self, sent: Envelope, text: str) -> None:
@@ -392,7 +389,6 @@ class AMQPRouter(Router):
         broker = self.broker
         for delivery in self.requests.deliveries():
             self._cancel(delivery)
-        self.presence.closing = True
         if broker.is_up:
             await self.agent_queues.all_removed(_LAST_S)
             try:

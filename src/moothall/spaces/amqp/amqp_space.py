@@ -11,7 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from moothall.approval import Approver
-from moothall.arguments import check_boolean, check_function, check_integer, names_checked
+from moothall.arguments import (
+    check_boolean,
+    check_function,
+    check_integer,
+    check_seconds,
+    names_checked,
+)
 from moothall.errors import ConfigError, MissingExtra, RequestError
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Limits, Names
 from moothall.spaces.amqp.inbox import Inbox
@@ -105,14 +111,11 @@ class AMQPSpace(Space):
             raise ConfigError(
                 f"AMQPSpace: amqp_options= must be an AMQPOptions, got {amqp_options!r}"
             )
-        for name, value, low, high in (
-            ("keep", keep, 1, _LONGEST_KEEP_S),
-            ("grace", grace, 0, _LONGEST_KEEP_S),
-        ):
-            if type(value) not in (int, float) or not low <= value <= high:
-                raise ConfigError(
-                    f"AMQPSpace: {name}= must be {low} to {high} seconds, got {value!r}"
-                )
+        check_seconds("AMQPSpace: grace=", grace, zero=True)
+        if type(keep) not in (int, float) or not 1 <= keep <= _LONGEST_KEEP_S:
+            raise ConfigError(
+                f"AMQPSpace: keep= must be 1 to {_LONGEST_KEEP_S} seconds, got {keep!r}"
+            )
         if inbox is not None and (not isinstance(inbox, str | os.PathLike) or not os.fspath(inbox)):
             raise ConfigError(f"AMQPSpace: inbox= must be a file's path, got {inbox!r}")
         check_boolean("AMQPSpace: quorum=", quorum)

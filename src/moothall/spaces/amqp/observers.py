@@ -17,7 +17,6 @@ from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost
 from moothall.spaces.amqp.link.consumer import Tag
 from moothall.spaces.amqp.wire import Unreadable
-from moothall.text import counted
 from moothall.threads import failing
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
@@ -31,9 +30,6 @@ _MOST_LOST: Final = {"x-max-length": 1_000, "x-max-length-bytes": 2**23}
 _EXPIRE_S: Final = 60
 """How long the queues of a lost channel stay."""
 
-_SAY_S: Final = 1.0
-"""How often the log says what callbacks were not shown."""
-
 Callback = Callable[[dict[str, Any]], Any]
 
 
@@ -44,13 +40,13 @@ class Observers:
     own, which is only counted.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, warn: Callable[[str, str], None]) -> None:
         self._broker = broker
+        self._warn = warn
         self._callbacks: tuple[Callback, ...] = ()
         self._seen: dict[str, None] = {}
         self._channel = 0
         self._attaching = asyncio.Lock()
-        self._lost = 0  # how many messages were not shown, since the log said so
 
     async def add(self, callback: Callback) -> None:
         """Show a callback the messages of every process from now on."""
@@ -91,14 +87,8 @@ class Observers:
 
     def _count(self, tag: Tag, _: Any, __: bytes) -> None:
         self._broker.consumer.acknowledge(tag)
-        if not self._lost:
-            self._broker.loop.call_later(_SAY_S, self._say)
-        self._lost += 1
-
-    def _say(self) -> None:
-        lost, self._lost = self._lost, 0
-        text = "observers are slower than the messages: at least %s not shown to them"
-        logger.warning(text, f"{counted(lost, 'message')} {'was' if lost == 1 else 'were'}")
+        what = "messages were not shown to observers"
+        self._warn(what, "observers are slower than the messages: one was not shown to them")
 
     def _observed(self, tag: Tag, properties: Any, body: bytes) -> None:
         self._broker.consumer.acknowledge(tag)

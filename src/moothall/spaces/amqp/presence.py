@@ -49,7 +49,6 @@ class Presence:
     cancel: Callable[[Delivery], None]  # tells the receiver that a request has ended
     _renewed: dict[str, float] = field(default_factory=dict)
     _unchecked: dict[str, list[Delivery]] = field(default_factory=dict)
-    closing: bool = False  # whether answers are published again no more
 
     # -- queues of agents that are away ------------------------------------------------------------
 
@@ -147,6 +146,7 @@ class Presence:
                     there = any(each.kind == wire.REQUEST and each.about.wait for each in held(to))
                     if there:
                         await queues.declare(to)
+                        await queues.bind(to, ())
                     break
                 # Its process declares the queue: it is being added, or its queue was deleted.
                 await asyncio.sleep(_LOOK_S)
@@ -172,7 +172,7 @@ class Presence:
         unless the queue is full: the broker also refuses what comes while the queue elects a
         leader, and from then on whatever comes for that queue by the same channel.
         """
-        once_more = not self.closing if message.kind == wire.ANSWER else self.broker.quorum
+        once_more = not self.router.closed if message.kind == wire.ANSWER else self.broker.quorum
         if not once_more or not message.to or message.kind == wire.CANCEL or message.ended:
             return False
         message.refused += 1

@@ -62,20 +62,17 @@ class Queues:
 
     # -- declared ----------------------------------------------------------------------------------
 
-    async def declare(self, id: str) -> None:
-        """Declare the queue of an agent that is not here."""
-        await self._declare(id, None)
-        await self.bind(id, ())
-
     async def claim(self, id: str, *, shared: bool) -> tuple[int, bool]:
-        """Claim an id while the connection lasts, and declare the queue of its agent.
+        """Claim an id while the connection lasts, and declare the queue of its agent."""
+        return await self.declare(id, self._shared_claim if shared else {"exclusive": True})
+
+    async def declare(self, id: str, claim: dict[str, Any] | None = None) -> tuple[int, bool]:
+        """Declare the queue of an agent.
 
         Returns:
             how many messages wait in the queue, and whether it is surely a classic one
         """
-        return await self._declare(id, self._shared_claim if shared else {"exclusive": True})
 
-    async def _declare(self, id: str, claim: dict[str, Any] | None) -> tuple[int, bool]:
         def first(channel: Channel) -> None:
             if claim is not None:
                 channel.queue_declare(self._names.queue("claim", id), **claim)

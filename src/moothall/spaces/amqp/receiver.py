@@ -75,8 +75,10 @@ class Receiver:
             # Delivered a second time. The earlier delivery, if it is open, is done with.
             acknowledge(tag if in_flight.stored else in_flight.tag)
             in_flight.tag = None if in_flight.stored else tag
-        elif inbound.envelope.to != mailbox.id and not _is_among(mailbox, inbound):
-            acknowledge(tag)
+        elif inbound.envelope.to != mailbox.id and not mailbox.is_among(inbound.envelope):
+            acknowledge(
+                tag
+            )  # the queue is bound to a former group, or this is a broadcast of its own
         elif self._unread:  # behind those that wait for the inbox, in order
             self._unread.append((mailbox, tag, properties, body))
         else:
@@ -255,13 +257,3 @@ def _read(mailbox: Mailbox, properties: Any, body: bytes) -> Inbound:
     if to != mailbox.id and is_one(to):
         raise Unreadable(f"it is to {to!r}, but was in the queue of {mailbox.id!r}")
     return inbound
-
-
-def _is_among(mailbox: Mailbox, inbound: Inbound) -> bool:
-    """Return whether an agent is one of several to whom a message in its queue goes.
-
-    The queue may be bound to a former group, and gets the agent's own broadcasts, too.
-    """
-    envelope = inbound.envelope
-    own = envelope.sender == mailbox.id and not mailbox.agent.receive_own_broadcasts
-    return mailbox.is_among(envelope.to) and not own

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import islice
 from typing import Any, Final
 
 from moothall.errors import ActionError, InboxError, SpaceClosed
@@ -125,10 +124,21 @@ class Recorder:
         finally:
             resume()
 
-    def running(self) -> str:
-        """Return the actions that run and whose messages are not acknowledged, oldest first."""
-        found = (each for each in self.known.values() if each.begun and not each.stored)
-        return ", ".join(dict.fromkeys(f'"{each}"' for each in islice(found, 5)))
+    def remedy(self) -> str:
+        """Return what helps if the broker waits no longer for the oldest message that it has."""
+        here = self.broker.consumer.number
+        tags = {each.tag: each for each in self.known.values() if each.tag and each.tag[0] == here}
+        if not tags:
+            return ""
+        oldest = tags[min(tags)]
+        advice = "" if self.inbox.durable else "give the space an inbox= and "
+        if oldest.state == kinds.ASKING:
+            advice = "give the space an inbox=, which keeps what awaits approval"
+        else:
+            advice += "mark it @action(detached=True) if it runs so long"
+        if oldest.mailbox.waiting():
+            advice += "; give the space a smaller prefetch= if messages wait so long for their turn"
+        return f'the oldest is "{oldest}": {advice}'
 
     def set_aside(self, delivery: InFlight) -> None:
         """Store a message that awaits approval, which may take longer than the broker waits."""
@@ -197,9 +207,9 @@ class Recorder:
         if delivery.kind != kinds.REQUEST:
             kind, to = wire.ANSWER, envelope.to
             routing_key = self.broker.names.key("agent", to)
-            reply = Delivery(envelope, kinds.ANSWER)
-            reply.original_id = id if envelope.name == "say" else None
-            headers = wire.headers(wire.ANSWER, envelope, reply)
+            headers = wire.headers(wire.ANSWER, envelope)
+            if envelope.name == "say" and id is not None:
+                headers = {**(headers or {}), "original": id}
         delivery.answer = Outbound(
             _answer_key(delivery),
             kind,

@@ -94,19 +94,15 @@ class OpenRequests:
     def answered(self, tag: Tag, properties: Any, body: bytes) -> None:
         """Take a message to this process: a request's outcome, or a notice of a process."""
         self.broker.consumer.acknowledge(tag)
-        if properties.type == wire.CANCEL:
+        kind, request = properties.type, self._open.get(properties.correlation_id or "")
+        if kind == wire.CANCEL or (request is None and kind in wire.NOTICES):
             self._noticed(properties, body)
-            return
-        request = self._open.get(properties.correlation_id or "")
-        if request is None:
-            # It has ended, or this is a second answer.
-            if properties.type in wire.NOTICES:
-                self._noticed(properties, body)
-            return
+        if request is None or kind == wire.CANCEL:
+            return  # it has ended, or this is a second answer
         delivery = request.about
         try:
             args = wire.read_json(body)["action"]["args"]
-            if properties.type == wire.PIECE:
+            if kind == wire.PIECE:
                 if delivery.heard is not None and isinstance(args, dict):
                     delivery.heard(args)
                 return

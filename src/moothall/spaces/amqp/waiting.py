@@ -43,9 +43,8 @@ class Waiting:
             "requests": _named(found.requests),
             "behind": _named(behind),
             "agents": {
-                id: [_name(each) for each in way]
+                id: [_name(each) for each in mailbox.in_the_way(None)]
                 for id, mailbox in self.here.items()
-                if (way := mailbox.in_the_way(None))
             },
         }
 
@@ -89,8 +88,7 @@ class _Whole:
 
     requests: dict[str, list[str]] = field(default_factory=dict)
     behind: dict[str, list[str]] = field(default_factory=dict)
-    agents: dict[str, list[str]] = field(default_factory=dict)  # the handlers of busy agents
-    free: set[str] = field(default_factory=set)  # the other agents
+    agents: dict[str, list[str]] = field(default_factory=dict)  # their handlers; none if free
 
     def add(self, answer: Mapping[str, Any]) -> None:
         """Add what a process has told; nothing if it cannot be read."""
@@ -105,15 +103,14 @@ class _Whole:
         self.requests |= requests
         self.behind |= behind
         for id, way in agents.items():
-            self.agents[id] = [*self.agents.get(id, ()), *way]  # a shared agent is in several
-        self.free |= {str(id) for id in answer.get("ids", ())} - agents.keys()
+            before = self.agents.get(id)  # a shared agent is in several
+            self.agents[id] = way if before is None else [*before, *way] if before and way else []
 
     def way(self, request: str) -> Iterable[str]:
         """Return the handlers in the way of a request."""
         if request in self.behind:
             return self.behind[request]
-        to = "".join(request.split("\n")[1:2])
-        return () if to in self.free else self.agents.get(to, ())
+        return self.agents.get("".join(request.split("\n")[1:2]), ())
 
 
 def _way_elsewhere(request: Delivery) -> Iterable[Delivery] | None:

@@ -75,7 +75,7 @@ class Broker:
     attached: Callable[[], Awaitable[None]]  # called when there is a new channel to consume on
     on_state: Callable[[str, str], None]
     after_read: Callable[[], None]
-    running: Callable[[], str]  # names the actions whose messages the broker still has
+    remedy: Callable[[], str]  # says what helps if the broker waits no longer for a message
     _lost: bool = False
     _ending: bool = False
     _connection: Connection | None = None
@@ -153,7 +153,7 @@ class Broker:
     def drop(self) -> None:
         """Close this connection, so that another is opened."""
         if self._connection is not None and self._connection.is_open:
-            self._connection.close(reply_code=541, reply_text="given up by the client")
+            self._connection.close(reply_code=541, reply_text="closed to declare everything again")
 
     async def _connect(self) -> None:
         """Connect to one of the hosts that the options name."""
@@ -203,7 +203,10 @@ class Broker:
     def _block(self, blocked: bool) -> None:
         self._blocked = blocked
         if blocked:
-            self.on_state("blocked", "the broker is short of memory or disk and takes none")
+            self.on_state(
+                "blocked",
+                "the broker is short of memory or disk: messages wait until it takes them again",
+            )
         else:
             self.on_state("unblocked", "the broker takes messages again")
 
@@ -329,40 +332,37 @@ class Broker:
                 self.publisher.close_channel()
 
     def _consumer_closed(self, error: Exception) -> None:
-        if isinstance(error, ChannelClosedByBroker) and not self._ending:
-            running = self.running()
-            text = "the broker closed the channel, and delivers again what had not ended: %s%s"
-            remedy = ""
-            if "timed out" in error.reply_text and running:
-                remedy = (
-                    f". Running for longest: {running}; mark an action that runs so long "
-                    "@action(detached=True)"
-                )
-            logger.warning(text, error.reply_text, remedy)
-        self._closed(self._attach_consumer, self.consumer, error)
+        # The broker closes a channel with a message unacknowledged for too long.
+        remedy = self.remedy() if "timed out" in str(error) else ""
+        what = "delivers again what had not ended"
+        self._closed(self._attach_consumer, self.consumer, error, what, remedy)
 
     def _publisher_closed(self, _: Channel, error: Exception) -> None:
-        self._closed(self._attach_publisher, self.publisher, error)
+        what = "is sent again what it had not confirmed"
+        self._closed(self._attach_publisher, self.publisher, error, what)
         if isinstance(error, ChannelClosedByBroker) and error.reply_code == NOT_FOUND:
             self.drop()  # the exchange was deleted: declare everything again
         if too_large := _LARGEST.search(str(error)):
             self.publisher.refuse_larger(int(too_large[1]))
 
     def _closed(
-        self, attach: Callable[[], Any], user: Consumer | Publisher, error: Exception
+        self,
+        attach: Callable[[], Any],
+        user: Consumer | Publisher,
+        error: Exception,
+        what: str,
+        remedy: str = "",
     ) -> None:
-        """Open another channel after one was closed, unless its connection is closed too.
-
-        The broker closes a channel with a message unacknowledged for too long, and redelivers it.
-        """
+        """Open another channel after one was closed, unless its connection is closed too."""
         user.lost()
         connection = self._connection
         if self.is_up and not self._ending:
+            if isinstance(error, ChannelClosedByBroker):
+                why = f"{error.reply_text}; {remedy}" if remedy else error.reply_text
+                logger.warning("the broker closed a channel, and %s: %s", what, why)
 
             async def again() -> None:
-                if isinstance(error, ChannelClosedByBroker) and error.reply_code == NO_PERMISSION:
-                    template = "the broker refuses this user: %s; trying again in %s s"
-                    logger.error(template, error.reply_text, _AGAIN_S)
+                if getattr(error, "reply_code", 0) == NO_PERMISSION:
                     await asyncio.sleep(_AGAIN_S)
                 try:
                     if connection is self._connection:

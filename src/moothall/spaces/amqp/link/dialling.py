@@ -18,12 +18,11 @@ from pika.exceptions import (
 
 from moothall.errors import BrokerError
 from moothall.spaces.amqp.amqp_options import AMQPOptions
-from moothall.spaces.amqp.link.connection import LinkLost, Refused
+from moothall.spaces.amqp.link.connection import OTHER_SETTINGS, LinkLost, Refused
 
 DIAL_S = 10.0
 """How long the broker may take to answer."""
 _NOT_ALLOWED = 530
-_OTHER_SETTINGS = 406
 _USE_SSL = "use_ssl=True (AMQP_USE_SSL, --use-ssl)"
 _HUNG_UP = (("ConnectionReset", "BrokenPipe"), ("ConnectionReset", "BrokenPipe", "EOF"))
 """What pika's text of a lost connection has, without TLS and with it."""
@@ -140,6 +139,6 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
 def declined(error: Refused, exchange: str, options: AMQPOptions) -> str:
     """Say in one line what the broker did not let a space declare."""
     where = f"the message broker at {options.address}"
-    if error.code == _OTHER_SETTINGS:
+    if error.code == OTHER_SETTINGS:
         return f"{where} has something else under the name {exchange!r}: {error}"
     return f"{where} refuses to declare what the exchange {exchange!r} needs: {error}"
