@@ -111,7 +111,7 @@ def address(id: object) -> str:
         raise InvalidId(f"an id has 1 to {MAX_ID} characters, not {len(id)}")
     if id == BROADCAST:
         raise InvalidId('"*" is not an id: it addresses every agent')
-    if is_group(id):
+    if id[0] == GROUP:
         raise InvalidId(f'the id {id!r} starts with "#", which addresses a group of agents')
     if id.startswith("amq."):
         raise InvalidId(

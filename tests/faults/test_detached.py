@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,12 +12,23 @@ from benchmarks.broker import Broker
 
 from faults.process import Process
 from faults.worker import ID
-from moothall import Agent, AMQPOptions, AMQPSpace, InDoubt
+from moothall import Agent, AMQPOptions, AMQPSpace, InDoubt, action
 from moothall.spaces.amqp.amqp_options import Names
 
 pytestmark = pytest.mark.xdist_group("faults")
 
 WAIT_S = 20
+
+
+class Slow(Agent):
+    runs = 0
+
+    @action
+    async def work(self) -> int:
+        """Take longer than the broker waits."""
+        self.runs += 1
+        await asyncio.sleep(1.5)
+        return self.runs
 
 
 def test_detached_call_of_a_killed_process_is_in_doubt_once(
@@ -50,3 +62,28 @@ def test_detached_call_of_a_killed_process_is_in_doubt_once(
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", fragile.port)) as link:
         queue = link.channel().queue_declare(names.queue("agent", ID), passive=True)
         assert queue.method.message_count == 0
+
+
+@pytest.mark.parametrize("inbox", (False, True))
+def test_message_that_the_broker_takes_back_is_named_with_what_helps(
+    fragile: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, inbox: bool
+) -> None:
+    waits = "application:set_env(rabbit, {}, {}), application:set_env(rabbit, {}, {})."
+    limits = ("consumer_timeout", 700, "channel_tick_interval", 200)
+    fragile.ctl("eval", waits.format(*limits))
+    options = AMQPOptions("127.0.0.1", fragile.port)
+    try:
+        with AMQPSpace(
+            amqp_options=options,
+            exchange=f"faults.{uuid4().hex}",
+            inbox=tmp_path / "inbox.db" if inbox else None,
+        ) as space:
+            slow = space.add(Slow("slow"))
+            assert slow.ask("slow", "work").result(WAIT_S) == 1
+    finally:
+        fragile.ctl("eval", waits.format(limits[0], 1_800_000, limits[2], 60_000))
+    line = next(each for each in caplog.messages if "delivers again what had not ended" in each)
+    needs = "" if inbox else "give the space an inbox= and "
+    remedy = f"{needs}mark it @action(detached=True) if it runs so long"
+    assert line.endswith(f'the oldest is "slow.work": {remedy}')
+    assert slow.runs == 1

@@ -58,10 +58,8 @@ def waits(mailboxes: Iterable[Mailbox], made: ByHandler) -> Waits:
 def stuck(requests: dict[K, list[K]], way: Callable[[K], Iterable[K] | None]) -> dict[K, list[K]]:
     """Return the handlers that can never go on, with their requests.
 
-    Args:
-        requests: by handler, what it awaits
-        way: the handlers in the way of a request, one of which must end before it starts; empty if
-            it goes on by itself, None if it does not as far as is known
+    `way` tells the handlers of which one must end before a request starts: none if it goes on by
+    itself, and None if it does not as far as is known.
     """
     left = dict(requests)
 

@@ -36,13 +36,9 @@ async def drained(router: Router, grace_s: float) -> None:
 async def idle(
     router: Router, timeout: float | None = None, only: Mailbox | None = None
 ) -> dict[str, int]:
-    """Wait until two looks in a row find nothing under way, at most `timeout` seconds.
+    """Wait until two looks at all mailboxes, or at `only` this one, find nothing under way.
 
-    Args:
-        only: the mailbox to look at; all if left out
-
-    Returns:
-        how many messages are under way, by agent: empty unless the time was over
+    After `timeout` seconds, return how many messages still are, by agent.
     """
     clock = router.loop.time
     until = None if timeout is None else clock() + timeout

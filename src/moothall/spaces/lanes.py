@@ -24,12 +24,12 @@ class LanedMailbox(Mailbox):
     beside the lanes, as in any mailbox.
     """
 
-    __slots__ = ("_busy", "_line", "_queued", "_side_by_side", "_waiting")
+    __slots__ = ("_busy", "_line", "_queued", "_waiting", "side_by_side")
 
     def __init__(self, agent: Agent, space: Any, router: RouterPort) -> None:
         super().__init__(agent, space, router)
         self.limit = 0  # the box does not hold all waiting messages
-        self._side_by_side = agent._lanes
+        self.side_by_side = agent._lanes  # how many lanes run at a time
         self._waiting: dict[str, OrderedDict[Delivery, None]] = {}  # by lane
         self._busy: dict[str, Delivery] = {}  # by lane: the message being handled
         self._line: OrderedDict[str, None] = OrderedDict()  # lanes whose first message may start
@@ -38,7 +38,7 @@ class LanedMailbox(Mailbox):
     @property
     def places(self) -> int:
         """How many messages may be handled at a time."""
-        return self.concurrency + self._side_by_side
+        return self.concurrency + self.side_by_side
 
     def queued(self) -> Iterable[Delivery]:
         """Return the messages that wait, and dead ones that are not removed yet."""
@@ -54,11 +54,7 @@ class LanedMailbox(Mailbox):
             return []
         if lane in self._busy:
             return [self._busy[lane]]
-        return [*self._busy.values()] if len(self._busy) >= self._side_by_side else []
-
-    def side_by_side(self, lanes: int) -> None:
-        """Set how many lanes run at a time."""
-        self._side_by_side = lanes
+        return [*self._busy.values()] if len(self._busy) >= self.side_by_side else []
 
     def waiting(self) -> int:
         """Return how many messages wait, those that await approval included."""
@@ -119,7 +115,7 @@ class LanedMailbox(Mailbox):
         if self.leaving is not None:
             return
         turns = AT_ONCE
-        while self._line and not self.paused and len(self._busy) < self._side_by_side:
+        while self._line and not self.paused and len(self._busy) < self.side_by_side:
             if not turns:
                 self.router.make_ready(self)
                 break

@@ -142,11 +142,7 @@ class Outcomes:
             if isinstance(error, AgentStopped | SpaceClosed):
                 logger.debug("an answer to agent %r failed: %s", delivery.envelope.to, error)
             else:
-                to = delivery.envelope.to
-                self.warn(
-                    f"answers to agent {to!r} were lost",
-                    f"an answer to agent {to!r} failed: {error}",
-                )
+                self.answer_lost(delivery.envelope.to, str(error))
         else:
             self._answer(delivery, None, error)
         if delivery.recorder is not None:
@@ -224,6 +220,12 @@ class Outcomes:
         reply = Delivery(envelope, ANSWER)
         reply.original_id = original_id
         self.post(reply)
+
+    def answer_lost(self, to: str, why: str) -> None:
+        """Warn of an answer that nobody gets."""
+        self.warn(
+            f"answers to agent {to!r} were lost", f"an answer to agent {to!r} was lost: {why}"
+        )
 
     def warn(self, what: str, text: str) -> None:
         """Log a warning; count those of the same kind of the next second in one line."""

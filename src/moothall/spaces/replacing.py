@@ -94,7 +94,7 @@ async def succeed(mailbox: Mailbox, new: Agent, took: Callable[[], None]) -> Non
     mailbox.offers = Offer.all_of(mailbox)
     mailbox.concurrency = new.concurrency
     if isinstance(mailbox, LanedMailbox):
-        mailbox.side_by_side(new._lanes)
+        mailbox.side_by_side = new._lanes
     took()
     if overrides(new, "after_add"):
         await mailbox.carry(partial(call_callback, mailbox, new.after_add))

@@ -283,7 +283,7 @@ def test_amqp_answer_to_a_full_mailbox_is_logged_and_delays_no_other(
     here.close()
     for name in ("a", "b"):
         holder.gate(name).open()
-    line = log.wait_for("an answer to agent 'me' was refused by the broker")
+    line = log.wait_for("an answer to agent 'me' was lost: its mailbox is full")
     assert line.startswith("WARNING")
     assert make_space().add(Agent("o")).ask("there", "note", name="c").result(WAIT_S) == "c"
     me = make_space().add(Recorder("me"))

@@ -115,8 +115,9 @@ def test_amqp_replicated_queue_that_is_full_by_bytes_refuses_its_senders(
     until(lambda: len(reader.read) + len(me.messages) == 30)
 
 
+@pytest.mark.parametrize("delay", (None, 60))
 def test_amqp_sender_keeps_no_more_bytes_than_its_limit_for_a_stalled_broker(
-    make_space: MakeSpace, proxy: Proxy
+    make_space: MakeSpace, proxy: Proxy, delay: float | None
 ) -> None:
     space = make_space(amqp_options=AMQPOptions("127.0.0.1", proxy.port))
     me = space.add(Recorder("me"))
@@ -125,7 +126,7 @@ def test_amqp_sender_keeps_no_more_bytes_than_its_limit_for_a_stalled_broker(
 
     async def send_all() -> None:
         for n in range(20):
-            me.send(message("nobody", "take", n=n, text=text))
+            me.send(message("nobody", "take", n=n, text=text), delay=delay)
 
     asyncio.run(send_all())
     for _, args in me.told(6):

@@ -249,16 +249,11 @@ class AgentQueues:
             sent = self._publisher.in_flight(mailbox.id)
             self._leaving[queue.id] = self.router.thread.spawn(self._release(queue, sent))
 
-    async def removed(self, mailbox: Mailbox) -> None:
-        """Wait until a removed agent's queue is deleted."""
-        leaving = self._leaving.get(mailbox.id)
-        if leaving is not None:
-            await asyncio.wait((leaving,))
-
-    async def all_removed(self, timeout: float) -> None:
-        """Wait until the queues of all removed agents are deleted, at most `timeout` seconds."""
-        if self._leaving:
-            await asyncio.wait(list(self._leaving.values()), timeout=timeout)
+    async def removed(self, id: str | None = None, timeout: float | None = None) -> None:
+        """Wait until the queue of a removed agent, or each of all, is deleted."""
+        leaving = [task for each, task in self._leaving.items() if id in (None, each)]
+        if leaving:
+            await asyncio.wait(leaving, timeout=timeout)
 
     async def _release(self, queue: AgentQueue, sent: list[Outbound]) -> None:
         """Wait for the messages sent to an agent, then delete its queue and release its id."""

@@ -207,13 +207,20 @@ class AMQPRouter(Router):
             return
         if outcome == REFUSED and self.presence.hold_refused(message):
             return
-        if kind == wire.ANSWER and outcome in (REFUSED, NO_ROOM):
-            self._unanswered(message, REFUSED)
-        elif outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
-            self._answer_too_large(message)
-        elif message.exchange is not None and outcome in (RETURNED, REFUSED):
+        is_dead = message.exchange == self.broker.names.dead
+        if (is_dead and outcome == FULL) or (
+            message.exchange is not None and outcome in (RETURNED, REFUSED)
+        ):
             self.thread.spawn(self._publish_again(message, outcome))
-        elif callable(about):
+            return
+        if outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
+            self._answer_too_large(message)
+            return
+        if kind == wire.ANSWER and outcome != CONFIRMED:
+            is_full = outcome in (REFUSED, NO_ROOM)
+            why = "its mailbox is full" if is_full else "no process has an agent of that id"
+            self.answer_lost(message.to, why)
+        if callable(about):
             about()
         elif kind == wire.SEND:
             handling, envelope = about
@@ -227,18 +234,7 @@ class AMQPRouter(Router):
             elif outcome != CONFIRMED:
                 self.refuse(about, self._not_taken(message, outcome))
         elif about is not None:
-            if outcome != CONFIRMED and kind == wire.ANSWER:
-                self._unanswered(message, outcome)
-            else:
-                self.recorder.finish(about)
-
-    def _unanswered(self, message: Outbound, outcome: str) -> None:
-        """End a message whose answer the broker does not take."""
-        to = f"agent {message.to!r}"
-        self.warn(f"answers to {to} were lost", f"an answer to {to} was {outcome} by the broker")
-        about = message.about
-        if about is not None:
-            about() if callable(about) else self.recorder.finish(about)
+            self.recorder.finish(about)
 
     async def _publish_again(self, message: Outbound, outcome: str) -> None:
         """Publish in a second what no agent's queue has not taken, such as a dead letter."""
@@ -390,7 +386,7 @@ class AMQPRouter(Router):
         for delivery in self.requests.deliveries():
             self._cancel(delivery)
         if broker.is_up:
-            await self.agent_queues.all_removed(_LAST_S)
+            await self.agent_queues.removed(timeout=_LAST_S)
             try:
                 async with asyncio.timeout(_LAST_S):
                     await broker.publisher.drained()

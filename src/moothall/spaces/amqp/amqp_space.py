@@ -216,7 +216,7 @@ class AMQPSpace(Space):
 
     async def _released(self, mailbox: Mailbox) -> None:
         with suppress(asyncio.CancelledError):  # the space is closed meanwhile
-            await self._router.agent_queues.removed(mailbox)
+            await self._router.agent_queues.removed(mailbox.id)
 
     def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
         self._router.agent_queues.remove(mailbox)

@@ -67,11 +67,7 @@ class Queues:
         return await self.declare(id, self._shared_claim if shared else {"exclusive": True})
 
     async def declare(self, id: str, claim: dict[str, Any] | None = None) -> tuple[int, bool]:
-        """Declare the queue of an agent.
-
-        Returns:
-            how many messages wait in the queue, and whether it is surely a classic one
-        """
+        """Declare an agent's queue; return how many messages wait, and if it is surely classic."""
 
         def first(channel: Channel) -> None:
             if claim is not None:

@@ -69,7 +69,11 @@ class Receiver:
             return
         ident = (inbound.key, mailbox.id)
         if inbound.kind == wire.CANCEL:
-            self._take_cancel(mailbox, properties.correlation_id or "")
+            key = properties.correlation_id or ""
+            if mailbox.shared and (key, mailbox.id) not in self.recorder.known:
+                self.pass_on(key, mailbox.id)  # another process may handle it
+            else:
+                self.cancel(key, mailbox.id)
             acknowledge(tag)
         elif (in_flight := self.recorder.known.get(ident)) is not None:
             # Delivered a second time. The earlier delivery, if it is open, is done with.
@@ -102,12 +106,6 @@ class Receiver:
                 delivery = self._delivery(mailbox, inbound, tag)
                 self.show(delivery)
                 self._put(delivery, mailbox)
-
-    def _take_cancel(self, mailbox: Mailbox, key: str) -> None:
-        if mailbox.shared and (key, mailbox.id) not in self.recorder.known:
-            self.pass_on(key, mailbox.id)  # another process may handle it
-        else:
-            self.cancel(key, mailbox.id)
 
     def _take_unread(self) -> None:
         unread, self._unread = self._unread, []

@@ -82,8 +82,10 @@ class OpenRequests:
 
     def innermost(self, call_chain: tuple[str, ...]) -> Delivery | None:
         """Return the innermost handler of this process in a message's call chain."""
-        found = (self._handlers.get(key) for key in reversed(call_chain))
-        return next((handler for handler in found if handler is not None), None)
+        for key in reversed(call_chain):
+            if (handler := self._handlers.get(key)) is not None:
+                return handler
+        return None
 
     def cancel(self, delivery: Delivery) -> None:
         """Tell the receiver of a request that nothing waits for its answer any more."""

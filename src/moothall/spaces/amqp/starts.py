@@ -61,9 +61,8 @@ class Starts:
         broker, limits, name = self.broker, self.broker.limits, delivery.counted_in
         assert limits.deliveries is not None
         arguments = {"x-expires": int(limits.keep_s * 2000), "x-queue-type": broker.queue_type}
-        declare = Channel.queue_declare
         try:
-            found = await broker.control.call(declare, name, durable=True, arguments=arguments)
+            found, _ = await broker.control.declare(name, arguments)
             started = 1 + found.message_count
             if started >= limits.deliveries:
                 self.in_doubt(delivery, f"was started {started} times, and its process ended")

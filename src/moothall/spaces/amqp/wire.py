@@ -88,7 +88,8 @@ class Outbound:
     @property
     def ended(self) -> bool:
         """Whether it is a request that already has its outcome."""
-        return self.kind == REQUEST and bool(self.about.answered)
+        is_request = self.kind == REQUEST and self.exchange is None  # no dead letter of one
+        return is_request and bool(self.about.answered)
 
     def pack(self) -> bytes:
         """Return the message as an inbox stores it."""

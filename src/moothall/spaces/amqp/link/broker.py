@@ -203,10 +203,7 @@ class Broker:
     def _block(self, blocked: bool) -> None:
         self._blocked = blocked
         if blocked:
-            self.on_state(
-                "blocked",
-                "the broker is short of memory or disk: messages wait until it takes them again",
-            )
+            self.on_state("blocked", "the broker is short of memory or disk; messages wait")
         else:
             self.on_state("unblocked", "the broker takes messages again")
 

@@ -301,13 +301,9 @@ class Control:
     async def declare(
         self, name: str, arguments: dict[str, Any], first: Callable[[Channel], None] | None = None
     ) -> tuple[Any, bool]:
-        """Declare a durable queue; one that a space with other settings has declared stays.
+        """Declare a durable queue; return the broker's answer, and if it has these arguments.
 
-        Args:
-            first: what is called before; the broker's refusal of that counts as one of the queue
-
-        Returns:
-            what the broker says of the queue, and whether it has these settings
+        One that a space with other settings has declared stays as it is.
         """
 
         def declare(channel: Channel, callback: Callable[[Any], None]) -> None:

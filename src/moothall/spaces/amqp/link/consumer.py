@@ -44,9 +44,9 @@ class Consumption:
     queue: str
     deliver: Deliver
     prefetch: int
-    cancelled: Callable[[], None]
+    cancelled: Callable[[], None]  # called when the broker has ended it: the queue was deleted
     arguments: dict[str, Any] | None
-    sized: bool  # whether its messages count as bytes in hand
+    sized: bool  # whether its messages count as bytes in hand, and fewer are taken if large
     channel: int
     tag: str = ""  # of the consumer; empty while there is none
     window: int = 0  # how many messages that one takes ahead
@@ -110,12 +110,7 @@ class Consumer:
         classic: bool = True,
         sized: bool = False,
     ) -> Consumption:
-        """Call `deliver(tag, properties, body)` with each message of a queue.
-
-        Args:
-            cancelled: called when the broker has ended it, since the queue was deleted
-            sized: whether fewer messages are taken ahead if they are large
-        """
+        """Call `deliver(tag, properties, body)` with each message of a queue."""
         # Without it, RabbitMQ moves the consumer to a queue that is declared at once under the same
         # name, and delivers nothing. Quorum queues have no such argument.
         arguments = {"x-cancel-on-ha-failover": True} if classic else None

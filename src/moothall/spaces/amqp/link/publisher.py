@@ -84,7 +84,7 @@ class Publisher:
         to = message.exchange or message.to
         held = self._held and (self._held.get(to) or self._held.get(_ALL))
         waits = held or self._waiting or not self._may_emit()
-        if waits and message.kind in _REFUSABLE and self._is_full(len(message.body)):
+        if waits and message.kind in _REFUSABLE and self._is_full(message):
             self._settled(message, FULL)
             return
         if held:
@@ -116,9 +116,9 @@ class Publisher:
             and self._unconfirmed_bytes < _WINDOW_BYTES
         )
 
-    def _is_full(self, size: int) -> bool:
+    def _is_full(self, message: Outbound) -> bool:
         waiting = len(self)
-        return waiting >= _LIMIT or (waiting > 0 and self.bytes + size > _LIMIT_BYTES)
+        return waiting >= _LIMIT or (waiting > 0 and self.bytes + len(message.body) > _LIMIT_BYTES)
 
     def _regulate(self) -> None:
         """Make threads wait while the broker is behind, but not while there is no channel."""
