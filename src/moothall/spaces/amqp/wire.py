@@ -129,7 +129,9 @@ class Outbound:
             flags |= _FLAGS.FLAG_EXPIRATION
             texts.append(str(max(1, round(self.expires_s * 1000))))
         for text in (*texts, self.key, self.kind):
-            encoded = text.encode()
+            encoded: Any = text  # bytes that are no text, in a dead letter of another program
+            if isinstance(text, str):
+                encoded = text.encode()
             pieces += (_LENGTHS[len(encoded)], encoded)
         return flags.to_bytes(2, "big") + b"".join(pieces)
 
