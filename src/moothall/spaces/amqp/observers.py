@@ -22,7 +22,9 @@ from moothall.threads import failing
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _KEPT: Final = 10_000
-_PREFETCH: Final = 50
+_PREFETCH: Final = 25
+_PREFETCH_LOST: Final = 5
+"""How many are taken ahead: the broker's limits of bytes do not count those."""
 
 _MOST: Final = {"x-max-length": 10_000, "x-max-length-bytes": 2**25}
 """How much waits for callbacks that are slower than the messages."""
@@ -82,13 +84,13 @@ class Observers:
             await declare(queue, arguments=_MOST | passed_on | expires)
             await call(Channel.queue_bind, queue, names.exchange, "#")
             consume = self._broker.consumer.consume
-            await consume(lost, self._count, _PREFETCH, lambda: None)
+            await consume(lost, self._count, _PREFETCH_LOST, lambda: None)
             await consume(queue, self._observed, _PREFETCH, lambda: None, sized=True)
 
     def _count(self, tag: Tag, _: Any, __: bytes) -> None:
         self._broker.consumer.acknowledge(tag)
-        what = "messages were not shown to observers"
-        self._warn(what, "observers are slower than the messages: one was not shown to them")
+        text = "observers are slower than the messages: at least one was not shown to them"
+        self._warn("messages, at least, were not shown to observers", text)
 
     def _observed(self, tag: Tag, properties: Any, body: bytes) -> None:
         self._broker.consumer.acknowledge(tag)
