@@ -153,6 +153,19 @@ async def test_fork_begins_with_the_callers_messages_before_the_answer_that_call
     assert theirs == ["I am Ada.", "Go."]
 
 
+@on_a_loop
+async def test_fork_reads_the_long_results_of_its_caller() -> None:
+    def look() -> str:
+        return "\n".join(f"line {n}" for n in range(1, 9001))
+
+    reads = Call("x", "read_result", {"number": 1, "lines": "5000"})
+    helper = ReActAgent("helper", ScriptedModel([reads, lambda said, _: said[-1]["content"]]))
+    model = ScriptedModel([Call("y", "look", {}), tasks("A"), "Done."])
+    boss = ReActAgent("boss", model, actions=[look, helper.as_action(fork=True)])
+    _, asked = (await boss.reply("Go.")).steps
+    assert asked.result["result"] == "[lines 5000 to 5000 of 9000]\nline 5000\n"
+
+
 def test_fork_is_refused_where_no_conversation_can_begin_with_messages() -> None:
     with pytest.raises(ConfigError, match=r"fork=True is for a ReActAgent"):
         review().as_action(fork=True)

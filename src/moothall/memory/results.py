@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moothall.action import Action
@@ -82,6 +82,13 @@ class Results:
         schema["required"] = ["number"]
         self.action: Action = Action._described(READ, self._read, _ABOUT, schema, idempotent=True)
         self.action._gives_back = False
+
+    def copy(self) -> Results:
+        """Return what begins with the same results, for a conversation that begins with these."""
+        made = Results()
+        made.last, made._size = self.last, self._size
+        made._results = {number: replace(each) for number, each in self._results.items()}
+        return made
 
     def add(
         self,

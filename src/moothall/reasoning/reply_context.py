@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from moothall.action import Action
     from moothall.approval import Approver
     from moothall.journal import Part
+    from moothall.memory.results import Results
     from moothall.reasoning.reply import Reply
     from moothall.reasoning.reply_request import ReplyRequest
     from moothall.reasoning.step import Step
@@ -90,6 +91,7 @@ class Joined(NamedTuple):
     part: Part | None = None  # the part of the asking run that records the reply
     offered: tuple[Action, ...] = ()  # actions that the asked agent gets besides its own
     before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
+    results: Results | None = None  # the long results in these messages
     step: Step | None = None  # the step of a group in which a person replies
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.journal import Part
     from moothall.memory.memory import Memory
+    from moothall.memory.results import Results
     from moothall.provenance import Texts
     from moothall.reasoning.record import Record
     from moothall.reasoning.reply import Reply
@@ -89,6 +90,7 @@ class ReplyRequest:
         self.record: Part | None = None  # the part of another's run that records it
         self.recorded: Record[Any] | None = None  # the record of this reply
         self.before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
+        self.results: Results | None = None  # the long results in these messages
         self.step: Step | None = None  # the step of a group's run in which a person replies
         self.offered: tuple[Action, ...] = ()  # extra actions for its model in this reply
         self.must_call = False  # whether the answer must call one of these

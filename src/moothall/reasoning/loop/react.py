@@ -388,6 +388,8 @@ class ReActAgent(RecordedAgent):
             memory = request.memory = self._memory_of(request.state)
             for each in request.before:
                 memory.add_memory(each)
+            if request.results is not None:
+                request.state.results = request.results
 
     async def _get_ready(self) -> None:
         registry = self.actions

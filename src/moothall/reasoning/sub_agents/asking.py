@@ -65,15 +65,17 @@ def asking(
         call = read if getattr(read, "action", None) is made else None
         thread = _thread_of_call(caller, call)
         before: Sequence[dict[str, Any]] = ()
+        results = None
         if fork and caller is not None and caller.memory is not None:
-            before = caller.memory.get_memories()
+            before, known = caller.memory.get_memories(), caller.state.results
+            results = None if known is None else known.copy()
         part = run_id = None
         if caller is not None and call is not None and call.key and agent._records:
             part, before = _recorded_in(caller.recorded, call.key, agent, before)
         if caller is not None and part is not None:
             run_id = caller.run_id
         of = None if caller is None else caller.thread
-        with _passing(agent, thread, of), within(JOINED, Joined(agent, part, (), before)):
+        with _passing(agent, thread, of), within(JOINED, Joined(agent, part, (), before, results)):
             options = _stated(thread=thread, run_id=run_id, deps=deps, budget=budget)
             reply = await agent.reply(text, **options)
         if part is not None and reply.stop_reason == "waiting":
