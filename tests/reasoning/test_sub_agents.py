@@ -14,6 +14,7 @@ from moothall import (
     Agent,
     Budget,
     Context,
+    Conversation,
     DualActAgent,
     DualActConfig,
     Journal,
@@ -370,6 +371,31 @@ async def test_crash_within_a_sub_agent_of_a_sub_agent_goes_on_there(tmp_path: P
         reply = await boss.reply("Go.", run_id="r")
         assert (reply.text, look.called) == ("Done.", ["C", "C"])
         assert [len(each.received) for each in models] == [1, 1, 1]
+
+
+@on_a_loop
+async def test_conversation_that_was_cut_off_within_a_call_has_heard_all(tmp_path: Path) -> None:
+    def agents(journal: Journal, look: Any) -> tuple[ReActAgent, list[ScriptedModel]]:
+        models = [
+            ScriptedModel(["I begin.", "I end."]),
+            ScriptedModel([Call("x", "look", {"what": "it"}), "I have looked."]),
+        ]
+        actions = [Action("look", look, idempotent=True, guard=())]
+        first = ReActAgent("first", models[0])
+        second = ReActAgent("second", models[1], actions=actions)
+        talk = Conversation([first, second], id="helper", max_turns=3)
+        tools = [talk.as_action(fresh=True)]
+        model = ScriptedModel([tasks("Discuss it."), "Done."])
+        return ReActAgent("boss", model, actions=tools, journal=journal), models
+
+    with Journal(tmp_path / "runs.db") as journal:
+        look = Crashing(journal, tmp_path / "copy.db")
+        boss, whole = agents(journal, look)
+        await boss.reply("Go.", run_id="r")
+    with Journal(tmp_path / "copy.db") as journal:
+        boss, models = agents(journal, look)
+        assert (await boss.reply("Go.", run_id="r")).text == "Done."
+        assert [each.received for each in models] == [each.received[1:] for each in whole]
 
 
 @on_a_loop

@@ -514,8 +514,8 @@ class ConversationalAgent(Threaded):
         joined = JOINED.get()
         if joined is not None and joined[0] is self:
             # They apply to this reply alone, not to nested ones.
-            _, request.record, request.offered, *begins, request.step = joined
-            request.before, request.results = begins
+            request.record, request.offered, request.step = joined.part, joined.offered, joined.step
+            request.before, request.results = joined.before, joined.results
             JOINED.set(None)
         if request.budget is not None:
             check_reply_budget(self, request.budget)

@@ -92,7 +92,7 @@ class Turns:
             self._taken, self._granted = False, None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Thread:
     """One conversation of an agent."""
 

@@ -24,6 +24,7 @@ from moothall.reasoning.record import Record
 from moothall.reasoning.reply import Content, Reply, Utterance
 from moothall.reasoning.reply_context import ONCE
 from moothall.reasoning.resume import ReplayOffsets
+from moothall.reasoning.threaded import Threaded
 from moothall.text import error_text, log_failure
 from moothall.threads import awaited, side_by_side, within
 
@@ -284,12 +285,14 @@ async def restore(setup: Setup, record: Record[ConversationState], budget: Budge
 async def _tell(
     agent: Any, message: dict[str, Any], thread: str | None, once: tuple[str, int] | None
 ) -> None:
-    """Let a participant observe a message; a message of a run only once in this process."""
+    """Let a participant observe a message; its thread has a message of a run only once."""
     if once is not None:
         run, place = once
-        if _OFFSETS.get(agent, run) > place:
+        keeps, own = isinstance(agent, Threaded), getattr(agent, "shared", False)
+        known = agent._kept.get(None if own else thread) if keeps else agent
+        if _OFFSETS.get(known, run) > place:
             return
         # Mark it first: a delivery that is cut off is not repeated.
-        _OFFSETS.set(agent, run, place + 1)
+        _OFFSETS.set(known, run, place + 1)
     with within(ONCE, once), own_cancellation():
         await awaited(agent.observe(message, **in_thread(agent.observe, thread)))
