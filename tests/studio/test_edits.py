@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from models.openai_server import OpenAIServer, call, calls
+from moothall import ACCESS_REQUESTED, Action, ReActAgent, ScriptedModel, Waiting
 from moothall.orders.order import Order
 from moothall.studio import Studio
 
@@ -47,6 +51,39 @@ def test_an_edit_is_a_difference_and_the_run_says_what_waited_when_it_was_stoppe
         page.get_by_role("tab", name="Runs", exact=True).click()
         page.get_by_role("list", name="Runs").locator(f"[data-run='{run}']").click()
         expect(page.get_by_role("region", name="Reply")).to_contain_text(said)
+
+
+def replaces(path: str, old_string: str, new_string: str) -> None:
+    """Edit, as an editor's tool does."""
+
+
+def patches(path: str, edits: list[dict[str, str]]) -> None:
+    """Edit, as a server of files does."""
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    (
+        (replaces, {"old_string": OLD, "new_string": NEW}),
+        (patches, {"edits": [{"oldText": OLD, "newText": NEW}]}),
+    ),
+)
+def test_an_edit_by_any_tool_is_a_difference(
+    studio: Studio, open_page: Callable[..., Page], function: Any, args: dict[str, Any]
+) -> None:
+    """It is shown so, too, where the program that asked has ended."""
+    args = {"path": "shop.py", **args}
+    patch = Action("patch", function, access_policy=ACCESS_REQUESTED)
+    model = ScriptedModel([[{"name": "patch", "args": args}]])
+    agent = ReActAgent("a", model, actions=[patch], approver=Waiting(), journal=studio.journal)
+    with ThreadPoolExecutor(1) as pool:  # this thread has Playwright's loop
+        pool.submit(agent.reply_sync, "Shorten it").result()
+    page = open_page()
+    page.get_by_role("button", name="Inbox: 1 wait for you").click()
+    card = page.get_by_role("article", name="approval")
+    expect(card.locator("del")).to_have_text(["−     sum = 0", "−     return sum"])
+    expect(card.locator("ins")).to_have_text(["+     return 0"])
+    expect(card).to_contain_text("shop.py")
 
 
 def test_on_a_phone_the_line_to_write_in_is_at_the_end_of_the_screen(

@@ -143,7 +143,7 @@ def test_a_journal_that_was_given_stays_open(tmp_path: Path) -> None:
         journal = Journal(tmp_path / "runs.db")
         launch(studio, journal=journal)
         studio.close()
-        journal.runs()
+        assert journal.runs() == []
         journal.close()
 
 

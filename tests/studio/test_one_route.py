@@ -103,13 +103,10 @@ def test_a_run_that_a_message_has_begun_is_stopped_where_it_is_shown(
         page.get_by_role("list", name="Agents").get_by_text("Poet", exact=True).click()
         page.get_by_role("button", name="Conversation", exact=True).click()
         talk = page.get_by_role("region", name="With Poet")
-        for asked, where in enumerate(
-            (talk, other.get_by_role("region", name="Run", exact=True)), 1
-        ):
+        for where in (talk, other.get_by_role("region", name="Run", exact=True)):
             page.get_by_label("Say to Poet").fill("Write")
             page.keyboard.press("Enter")
-            while len(server.requests) < asked:  # before its first step it would have no end
-                page.wait_for_timeout(20)
+            server.wait_for_request()  # before its first step it would have no end
             expect(talk.get_by_role("button", name="Stop", exact=True)).to_be_visible()
             if where is not talk:
                 runs = other.get_by_role("list", name="Runs").get_by_role("button")

@@ -49,12 +49,12 @@ async def judge_narrative(bench: Workbench) -> None:
     cited: dict[str, list[Passage]] = {}
     for number, sentence in progress.citations:
         cited.setdefault(sentence, []).append(passages[number])
-    pairs = {
-        (sentence, text): "\n".join(each.title for each in of)
-        for sentence, known in cited.items()
-        for of in ([[each] for each in known] + ([known] if len(known) > 1 else []))
-        for text in [BETWEEN.join(each.text for each in of)]
-    }
+    pairs: dict[tuple[str, str], str] = {}  # a sentence and what it is judged by, with titles
+    for sentence, known in cited.items():
+        alone = [[each] for each in known]
+        for of in (*alone, known):  # and by all that it cites together
+            text = BETWEEN.join(each.text for each in of)
+            pairs[sentence, text] = "\n".join(each.title for each in of)
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(number: int, pair: tuple[str, str], title: str) -> Support | None:

@@ -147,6 +147,18 @@ def _year(small: Sequence[str], at: int) -> tuple[int, int]:
     return 0, at
 
 
+def _one_of_many(word: str, following: Sequence[str]) -> tuple[float, int] | None:
+    """Return the share of `three in five`, `out of five` or `of every five`, and its words."""
+    if following[0] == "in":
+        of, words = _small(following[1]), 3
+    elif (following[0], following[1]) in (("out", "of"), ("of", "every")):
+        of, words = _small(following[2]), 4
+    else:
+        return None
+    count = _small(word)
+    return (count / of, words) if 0 < count < 100 and 1 < of <= 1000 and count <= of else None
+
+
 def _fraction(small: Sequence[str], at: int) -> Quantity | None:
     """Return `two thirds`, `a quarter of`, `one in six`, `half`, or `doubled`."""
     word, following = small[at], [*small[at + 1 : at + 4], "", "", ""]
@@ -167,19 +179,8 @@ def _fraction(small: Sequence[str], at: int) -> Quantity | None:
         return Quantity(unit[1] / 2, unit[0], sign, at, end, 2, said, 0.5)
     elif word == "half":
         value, end = 0.5, at + 1
-    elif (
-        following[0] in ("in", "of", "out")
-        and (count := _small(word))
-        and count < 100
-        and (
-            (following[0] == "in" and (of := _small(following[1])))
-            or (following[:2] == ["out", "of"] and (of := _small(following[2])))
-            or (following[:3] == ["of", "every", following[2]] and (of := _small(following[2])))
-        )
-        and count <= of <= 1000
-        and of > 1
-    ):
-        value, end = count / of, at + (3 if following[0] == "in" else 4)
+    elif share := _one_of_many(word, following):
+        value, end = share[0], at + share[1]
     elif following[0].removesuffix("s") in FRACTIONS and (
         count := 1 if word in ("a", "one") else _small(word)
     ):

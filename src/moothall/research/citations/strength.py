@@ -142,18 +142,22 @@ def _cause(ours: Sentence, there: Stored, units: list[Unit], inside: range) -> f
 
 def _joined(n: int, q: int, before: list[Unit], after: list[Unit]) -> bool:
     """Return whether the words of two sides stand on the two sides of a word of the passage."""
-    sides = []
-    for part in (before, after):
-        places = [
-            m == n and p > q
-            for u in [u for u in part if u.kind != "name"] or part
-            for m in ((n - 1, n) if q < 2 else (n,))
-            for p, quality in u.hits.get(m, ())
-            if quality >= 0.7
-        ]
-        sides.append((False in places, True in places))
-    (left, right), (other_left, other_right) = sides
+    (left, right), (other_left, other_right) = (_sides(n, q, part) for part in (before, after))
     return (left and other_right) or (right and other_left)
+
+
+def _sides(n: int, q: int, part: list[Unit]) -> tuple[bool, bool]:
+    """Return whether words stand before the word at `q` of sentence `n`, and after it."""
+    sentences = (n - 1, n) if q < 2 else (n,)  # a word that begins it joins the one before
+    is_left = is_right = False
+    for unit in [each for each in part if each.kind != "name"] or part:
+        for sentence in sentences:
+            for place, quality in unit.hits.get(sentence, ()):
+                if quality >= 0.7 and sentence == n and place > q:
+                    is_right = True
+                elif quality >= 0.7:
+                    is_left = True
+    return is_left, is_right
 
 
 _LOOSELY_CAUSAL: Final = listed("as for after by with through when from of to")

@@ -126,13 +126,24 @@ export function difference(old, now) {
   return h("pre", { class: "s-diff" }, rows.map(([sign, line]) => h({ "−": "del", "+": "ins" }[sign] || "span", {}, `${sign} `, h("i", {}, line))));
 }
 
-// The arguments of a call, exactly, as rows of a list: `old` and `new` as a difference; beside each what it `was` before a person changed it.
+// Texts of which one takes the place of the other, such as `old` and `new`, or `oldText` and `newText`: the names of both, by the first.
+function edits(args) {
+  const found = Object.keys(args).map((name) => [name, name.replace(/old/i, (each) => ({ old: "new", Old: "New" })[each] || "NEW")]);
+  return new Map(found.filter(([old, now]) => old !== now && [old, now].every((name) => typeof args[name] === "string")));
+}
+// Whether a value is a list of such pairs, and of nothing else.
+const areEdits = (value) => Array.isArray(value) && value.length > 0 && value.every((each) => each && Object.keys(each).length === 2 && edits(each).size === 1);
+
+// The arguments of a call, exactly, as rows of a list: an edit as a difference; beside each what it `was` before a person changed it.
 export function argsOf(args, was) {
-  const isEdit = typeof args.old === "string" && typeof args.new === "string" && !was;
-  return Object.entries(args).filter(([name]) => !isEdit || name !== "new").map(([name, value]) => (isEdit && name === "old"
-    ? [h("dt", {}, "old and new"), h("dd", {}, difference(args.old, args.new))]
-    : [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value) || "(empty)"),
-      was && json(was[name] ?? null) !== json(value) ? h("pre", { class: "s-was" }, h("span", { class: "s-soft" }, "was "), h("s", {}, json(was[name] ?? "(not given)"))) : null)]));
+  const pairs = edits(was ? {} : args), shown = new Set(pairs.values());
+  const differences = (each) => [...edits(each)].map(([old, now]) => difference(each[old], each[now]));
+  return Object.entries(args).filter(([name]) => !shown.has(name)).map(([name, value]) => {
+    if (pairs.has(name)) return [h("dt", {}, `${name} and ${pairs.get(name)}`), h("dd", {}, difference(value, args[pairs.get(name)]))];
+    if (!was && areEdits(value)) return [h("dt", {}, name), h("dd", {}, value.map(differences))];
+    return [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value) || "(empty)"),
+      was && json(was[name] ?? null) !== json(value) ? h("pre", { class: "s-was" }, h("span", { class: "s-soft" }, "was "), h("s", {}, json(was[name] ?? "(not given)"))) : null)];
+  });
 }
 
 // A call that a model asks for: its name and its arguments.
