@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import NoReturn, TypeAlias, TypeVar, Unpack
+from typing import ClassVar, NoReturn, TypeAlias, TypeVar, Unpack
 
 from moothall.budget.account import Account, Accounts, add, begin, left, refuse_if_closed, take
 from moothall.budget.amounts import KINDS, MEASURED, NOTHING, Amounts, checked_amounts, in_words
@@ -28,6 +28,8 @@ class Ledger:
     """Changes the accounts of a budget and all its descendants, under one lock."""
 
     __slots__ = ("__weakref__", "_held", "_lock", "_open", "_utc", "has_periods", "line", "on_low")
+    look_s: ClassVar[float | None] = None
+    """Seconds after which a reservation that waits looks at the limits again; None: never."""
 
     def __init__(self, title: str, utc: Callable[[], float]) -> None:
         self._utc = utc  # seconds since 1970

@@ -16,13 +16,14 @@ async def in_turn(
     """Reserve when the ledger has room; after `seconds()` `reserve` raises."""
     mine = callers(ledger)
 
-    def look(_: bool) -> tuple[Reservation | None, float | None]:
+    def look(first: bool) -> tuple[Reservation | None, float | None]:
         try:
             return reserve(), None
         except BudgetExceeded as error:
             if error._needs is None or not _may_fit(ledger, mine, *error._needs):
                 raise
-            return None, seconds()
+            times = (seconds(), ledger.look_s if first else None)
+            return None, min((each for each in times if each is not None), default=None)
 
     for each in mine:
         each._waits += 1
