@@ -140,7 +140,7 @@ def test_a_run_is_imported_once_or_under_another_id(journal: Journal, tmp_path: 
     journal.export("R", tmp_path / "r.jsonl")
     with pytest.raises(ValueError, match="there is a run 'R' already"):
         journal.import_run(tmp_path / "r.jsonl")
-    with pytest.raises(DefinitionError, match="must be a printable text"):
+    with pytest.raises(DefinitionError, match="must be 1–255 printable characters"):
         journal.import_run(tmp_path / "r.jsonl", "\n")
     assert journal.import_run(tmp_path / "r.jsonl", "S") == "S"
     assert journal.entries("S") == journal.entries("R")
@@ -160,7 +160,7 @@ CHANGES: tuple[tuple[Change, str], ...] = (
     (lambda lines: lines.clear(), "line 1: the file ends before it"),
     (lambda lines: lines[0].update(moothall="memory"), "not the first line of an exported run"),
     (lambda lines: lines[0].update(version=99), "has version 99 of exported runs, and this"),
-    (lambda lines: lines[0].update(id="a\nb"), "line 1: a run's id must be a printable text"),
+    (lambda lines: lines[0].update(id="a\nb"), "line 1: a run's id must be 1–255 printable"),
     (lambda lines: lines[0].pop("kind"), "line 1: kind is missing"),
     (lambda lines: lines[0].update(state="running"), "key or state is not one that"),
     (lambda lines: lines[0].update(task="x" * 501), "task must be a text of at most 500"),

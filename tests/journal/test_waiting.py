@@ -436,12 +436,12 @@ async def test_an_action_without_a_journal_cannot_give_its_result_later(tmp_path
 @pytest.mark.parametrize(
     ("wrong", "why"),
     (
-        ({"key": ""}, "a key must be a printable text of 1 to 255"),
+        ({"key": ""}, "key= must be 1–255 printable characters"),
         ({"key": "a" * 64}, "has the form of an approval's hash"),
         ({"until": "soon"}, "until= must be seconds from now on"),
         ({"remind": 0}, "remind= must be seconds above 0"),
         ({"default": object()}, "default= is not JSON"),
-        ({"who": [3]}, "who= must be a printable text"),
+        ({"who": [3]}, "who= must be 1–255 printable"),
         ({"text": 3}, "text= must be a text"),
     ),
 )

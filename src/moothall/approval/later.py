@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
+from moothall.arguments import check_text
 from moothall.errors import ConfigError
 from moothall.jsonvalue import NotJSON, to_json
 
@@ -17,7 +18,6 @@ Moment: TypeAlias = float | timedelta | datetime
 
 _NO_DEFAULT: Final[Any] = object()
 _LONGEST_S: Final = 1e10
-_KEY_CHARS: Final = 255
 _HASH: Final = re.compile("[0-9a-f]{64}")
 """The keys of approvals and questions: an answer that comes before such a one is refused."""
 
@@ -55,8 +55,8 @@ class Later(BaseException):
         text: str = "",
     ) -> None:
         if key is not None:
-            check_key(key)
-            if _HASH.fullmatch(key):
+            check_text("Later: key=", key)
+            if is_hash(key):
                 raise ConfigError(f"Later: the key {key!r} has the form of an approval's hash")
         if not isinstance(text, str):
             raise ConfigError(f"Later: text= must be a text, got {text!r:.80}")
@@ -76,21 +76,7 @@ class Later(BaseException):
         super().__init__(text or key or "later")
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        return (_later_of, (self.__dict__,))
-
-
-def _later_of(state: dict[str, Any]) -> Later:
-    later = Later()
-    later.__dict__.update(state)
-    return later
-
-
-def check_key(key: object) -> None:
-    """Raise ConfigError if a text cannot be the key of a wait."""
-    if not isinstance(key, str) or not 0 < len(key) <= _KEY_CHARS or not key.isprintable():
-        raise ConfigError(
-            f"a key must be a printable text of 1 to {_KEY_CHARS} characters, got {key!r:.80}"
-        )
+        return Later, (), self.__dict__
 
 
 def is_hash(key: str) -> bool:
@@ -127,13 +113,5 @@ def names_of(given: object) -> tuple[str, ...]:
         raise ConfigError(f"who= must be a name or several, got {given!r:.80}")
     names = tuple(several)
     for name in names:
-        check_name(name, "who=")
+        check_text("who=", name)
     return names
-
-
-def check_name(name: object, what: str) -> None:
-    """Raise ConfigError if a text cannot be a person's name."""
-    if not isinstance(name, str) or not 0 < len(name) <= _KEY_CHARS or not name.isprintable():
-        raise ConfigError(
-            f"{what} must be a printable text of 1 to {_KEY_CHARS} characters, got {name!r:.80}"
-        )

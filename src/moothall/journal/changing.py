@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from moothall.arguments import check_boolean, check_integer
+from moothall.arguments import check_boolean, check_integer, check_text
 from moothall.errors import ConfigError
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry, copied
-from moothall.journal.opening import MAX_ID, check_id
 from moothall.journal.store.store import Store
 from moothall.journal.tally import Tally, searched
 from moothall.jsonvalue import NotJSON, to_json
+from moothall.message import MAX_ID
 
 
 def forked(
@@ -28,7 +28,7 @@ def forked(
 ) -> str:
     """Copy a run, or its beginning; return the copy's id."""
     if new_id is not None:
-        check_id(new_id)
+        check_text("a run's id", new_id)
     with file.reading() as db:  # makes no writer wait, however long the run is
         number = file.number(db, run_id)
         entries = [entry for entry, _ in file.read(db, number, run_id)]

@@ -106,8 +106,8 @@ class Outline:
                 "agent": f"{self.agent} ({self.kind})",
                 "task": self.task,
                 "state": self.state,
-                "began": _moment(self.began),
-                "changed": _moment(self.changed),
+                "began": stamp(self.began),
+                "changed": stamp(self.changed),
                 "entries": self.entries,
                 "tokens": self.tokens,
                 "US dollars": f"{self.usd:.4g}",
@@ -121,7 +121,7 @@ class Outlines(list[Outline]):
 
     def _repr_html_(self) -> str:
         rows = [
-            (each.id, each.agent, each.task, each.state, _moment(each.changed), each.entries)
+            (each.id, each.agent, each.task, each.state, stamp(each.changed), each.entries)
             for each in self
         ]
         return display.table(
@@ -148,10 +148,6 @@ class Sums:
     model_calls: int = 0
     actions: int = 0
     seconds: float = 0.0
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).isoformat(" ", "seconds")
 
 
 def copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from moothall.arguments import check_text
 from moothall.database import Database
 from moothall.errors import ConfigError, FileError, JournalError, NoSuchFile, RunHeld
 from moothall.files import written_whole
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry
-from moothall.journal.opening import Runs, check_id
+from moothall.journal.opening import Runs
 from moothall.journal.shapes import fault_of
 from moothall.journal.stop_reason import ELSEWHERE, ENDED
 from moothall.journal.store.copies import values_of
@@ -154,7 +155,7 @@ def _lines(file: Store, db: Database, number: int, hashes: list[str], moved: boo
 def imported(file: Store, path: Path, run_id: str | None) -> str:
     """Add the run of a file that `exported` wrote; return its id. Nothing else is believed."""
     if run_id is not None:
-        check_id(run_id)
+        check_text("a run's id", run_id)
     try:
         with path.open(encoding="utf-8", newline="\n") as lines:
             return _Import(file, str(path), lines).run(run_id)
@@ -252,7 +253,7 @@ class _Import:
                 f"reads version {VERSION}: import it with the moothall that exported it"
             )
         try:
-            check_id(head["id"])
+            check_text("a run's id", head["id"])
         except ConfigError as error:
             raise self._fault(str(error)) from error
         for name in ("kind", "agent", "task", "thread", "state", "key"):

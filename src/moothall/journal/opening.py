@@ -14,8 +14,9 @@ from contextlib import suppress
 from typing import Final, TypeAlias
 from weakref import WeakSet
 
+from moothall.arguments import check_text
 from moothall.database import RUNS, Database
-from moothall.errors import ConfigError, RunHeld, StateError
+from moothall.errors import RunHeld, StateError
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.doubt import in_doubt
 from moothall.journal.entry import Entry
@@ -28,7 +29,6 @@ from moothall.threads import WORKERS, renewed
 NewRun: TypeAlias = tuple[str, str, str, str | None]
 """The kind, agent, task and thread of a run that begins."""
 
-MAX_ID = 255
 TELLING: Final = 0
 """The lease of the process that tells people what waits: no run has this number."""
 _TRIES: Final = 3
@@ -175,7 +175,7 @@ class Runs:
         if new is None:
             self._file.number(db, run_id)
         else:
-            check_id(run_id)
+            check_text("a run's id", run_id)
         find = "SELECT number, holder FROM runs WHERE id = ?"
         row = db.execute(find, (run_id,)).fetchone()
         if row is not None:  # never one that is deleted: its id is not printable
@@ -190,11 +190,3 @@ class Runs:
         if made:  # else another process has made it meanwhile
             self._file.describe(db, number, searched(new[2], ""))
         return int(number), str(holder)
-
-
-def check_id(run_id: object) -> None:
-    """Check that a text can be the id of a run; raise DefinitionError if not."""
-    if not isinstance(run_id, str) or not 0 < len(run_id) <= MAX_ID or not run_id.isprintable():
-        raise ConfigError(
-            f"a run's id must be a printable text of 1 to {MAX_ID} characters, got {run_id!r:.80}"
-        )

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from moothall.approval.decision import decision_json
-from moothall.approval.later import check_key, check_name, is_hash
-from moothall.arguments import none_of
+from moothall.approval.later import is_hash
+from moothall.arguments import check_text, none_of
 from moothall.database import Database
 from moothall.errors import ConfigError, NotPermitted, StateError
 from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doubt, state_of
@@ -131,9 +131,8 @@ class Waits:
 
     def answer(self, run_id: str, key: str, value: Any, by: str | None) -> None:
         """Keep the answer to a wait, once; the same answer again changes nothing."""
-        check_key(key)
-        if by is not None:
-            check_name(by, "by=")
+        check_text("key=", key)
+        check_text("by=", by, optional=True)
         if key.startswith(f"{DOUBT}:"):
             self._answer_doubt(run_id, key, value, by)
             return
@@ -228,8 +227,7 @@ class Waits:
         self, run_id: str, decisions: Mapping[int, Decision] | Decision, by: str | None
     ) -> list[Doubt]:
         """Record decisions about calls in doubt; return these."""
-        if by is not None:
-            check_name(by, "by=")
+        check_text("by=", by, optional=True)
         run = self._runs.open(run_id)
         try:
             entries = sorted(
@@ -245,8 +243,7 @@ class Waits:
 
     def resume(self, run_id: str, by: str | None) -> None:
         """Record that a run is to be resumed: it is due."""
-        if by is not None:
-            check_name(by, "by=")
+        check_text("by=", by, optional=True)
         run = self._runs.open(run_id)
         try:
             entries = [entry for part in run.past.values() for entry in part]
