@@ -181,6 +181,22 @@ def test_anthropic_schema_is_enforced_or_else_stated_in_words() -> None:
 # -- answers ---------------------------------------------------------------------------------------
 
 
+def test_anthropic_later_count_of_zero_says_nothing() -> None:
+    counted = [{"input_tokens": 7, "output_tokens": 0}, {"input_tokens": 0, "output_tokens": 3}]
+    start = {"type": "message_start", "message": {"usage": counted[0]}}
+    end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": counted[1]}
+    with OpenAIServer(events(start, end, {"type": "message_stop"})) as server:
+        parts = run(parts_of(AnthropicModel("m", server.url, "k"), user("Hi")))
+    assert parts[-1].usage == Usage(7, 3)
+
+
+def test_anthropic_arguments_as_json_text_are_taken() -> None:
+    used = {"type": "tool_use", "id": "t", "name": "add", "input": '{"a": 1, "b": 2}'}
+    with OpenAIServer(messages_format.message(used, stop_reason="tool_use")) as server:
+        reply = run(AnthropicModel("m", server.url, "k").complete(user("Hi"), ACTIONS))
+    assert [each.args for each in reply.calls] == ['{"a": 1, "b": 2}']
+
+
 def test_anthropic_counts_cached_and_reasoning_tokens() -> None:
     usage = {
         "input_tokens": 10,

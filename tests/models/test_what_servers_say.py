@@ -62,6 +62,7 @@ def agent_says(*answers: Any, schema: Any = None, **more: Any) -> Reply:
         *(("sensitive", "content_filter"), ("guardrail_intervened", "content_filter")),
         *(("SAFETY", "content_filter"), ("MAX_TOKENS", "length"), ("eos", "stop"), ("", "stop")),
         *(("model_context_window_exceeded", "length"), ("token_limit", "length")),
+        ("max_completion_tokens", "length"),
         *(("content_filter: PROHIBITED_CONTENT", "content_filter"), ("null", "stop")),
         *(("content_filtered", "content_filter"), ("IMAGE_SAFETY", "content_filter")),
         *(
@@ -135,10 +136,11 @@ def test_a_passing_failure_within_an_answer_is_tried_again(
         {"object": "error", "message": "busy", "code": 503},
         {"code": "Throttling", "message": "too fast", "request_id": "1"},
         {"choices": [{"index": 0, "delta": {}, "finish_reason": "ERROR"}]},
+        {"error": {"message": "Upstream request timed out", "type": "upstream_error"}},
         b"event: error\ndata: overloaded, try again later\n\n",
         b'error: {"code": 503, "message": "Loading model"}\n\n',
     ),
-    ids=("gemini", "minimax", "vllm", "dashscope", "openrouter", "text", "llama.cpp"),
+    ids=("gemini", "minimax", "vllm", "dashscope", "openrouter", "gateway", "text", "llama.cpp"),
 )
 def test_a_failure_in_any_form_within_a_200_is_tried_again(body: Any) -> None:
     with OpenAIServer(events(body), events(delta("Hi", "stop"), b"[DONE]")) as server:
@@ -227,8 +229,9 @@ def test_a_call_that_a_provider_behind_another_refuses_is_asked_for_again() -> N
         answer(completion({"content": None}, "MALFORMED_FUNCTION_CALL")),
         answer(completion({"content": ""}, "function_call_filter: UNEXPECTED_TOOL_CALL")),
         http(b'{"error": "error parsing tool call: raw=\'{\', err=unexpected end"}', 500),
+        http(b'{"error": {"message": "Parsing failed", "code": "output_parse_failed"}}', 400),
     ),
-    ids=("gemini", "gemini-filter", "ollama"),
+    ids=("gemini", "gemini-filter", "ollama", "groq"),
 )
 def test_a_call_that_the_server_cannot_read_is_asked_for_again(refusal: Any) -> None:
     reply = agent_says(refusal, calls(ADD), text("3"), max_retries=0)
@@ -250,6 +253,8 @@ def test_a_call_that_the_server_cannot_read_is_asked_for_again(refusal: Any) -> 
         '<|START_THINKING|>Two and one.<|END_THINKING|>{"total": 3}',
         "<|channel|>analysis<|message|>Two and one.<|end|><|start|>assistant<|channel|>final"
         '<|message|>{"total": 3}',
+        "<|channel|>analysis<|message|>Two and one.<|end|><|start|>assistant<|channel|>final"
+        ' <|constrain|>json<|message|>{"total": 3}',
         '[THINK]Two and one.[/THINK]{"total": 3}',
         '<|channel>thought\nTwo and one.<channel|>{"total": 3}',
     ),
@@ -355,8 +360,9 @@ def test_tokens_written_to_the_cache_are_counted(field: str) -> None:
         ),
         ({"prompt_tokens_details": {"cache_creation_input_tokens": 30}}, Usage(40, 4, 0, 30)),
         ({"reasoning_tokens": 3}, Usage(40, 4, 0, 0, 3)),
+        ({"input_tokens_details": {"cached_tokens": 30}}, Usage(40, 4, 30)),
     ),
-    ids=("kimi", "deepseek", "bridge-to-anthropic", "dashscope", "reasoning"),
+    ids=("kimi", "deepseek", "bridge-to-anthropic", "dashscope", "reasoning", "responses"),
 )
 def test_every_providers_names_of_tokens_are_read(counted: dict[str, Any], usage: Usage) -> None:
     counted |= {"prompt_tokens": 40, "completion_tokens": 4}

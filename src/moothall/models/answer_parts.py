@@ -12,23 +12,27 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 _TAGS = ("think", "thinking", "thought", "reasoning", "seed:think", "longcat_think")
-_MARKS = {f"<{tag}>": f"</{tag}>" for tag in _TAGS} | {
-    "[think]": "[/think]",
-    "◁think▷": "◁/think▷",
-    "<|start_thinking|>": "<|end_thinking|>",
-    "<|begin_of_thought|>": "<|end_of_thought|>",
-    "<|channel>thought\n": "<channel|>",
-    "<unused94>thought\n": "<unused95>",
-    "<|channel|>analysis<|message|>": "<|end|><|start|>assistant<|channel|>final<|message|>",
+_FINAL = "<|end|><|start|>assistant<|channel|>final"
+_MARKS = {f"<{tag}>": (f"</{tag}>",) for tag in _TAGS} | {
+    "[think]": ("[/think]",),
+    "◁think▷": ("◁/think▷",),
+    "<|start_thinking|>": ("<|end_thinking|>",),
+    "<|begin_of_thought|>": ("<|end_of_thought|>",),
+    "<|channel>thought\n": ("<channel|>",),
+    "<unused94>thought\n": ("<unused95>",),
+    "<|channel|>analysis<|message|>": (
+        f"{_FINAL}<|message|>",
+        f"{_FINAL} <|constrain|>json<|message|>",
+    ),
 }
 """What begins reasoning, and what ends it, in lower case."""
 # Some servers leave out the first mark, which the prompt ends with. One in quotes is text.
 _ALONE = ("</think>", "</thinking>", "[/think]", "</seed:think>", "◁/think▷", "<|end_thinking|>")
 _LONE = re.compile(rf"(?<![`'\"])(?:{'|'.join(map(re.escape, _ALONE))})(?![`'\"])", re.I)
 _STARTS = (*_MARKS, *_ALONE)
-_ENDS = {mark: re.compile(re.escape(end), re.I) for mark, end in _MARKS.items()}
+_ENDS = {mark: re.compile("|".join(map(re.escape, ends)), re.I) for mark, ends in _MARKS.items()}
 _MAY_BEGIN = re.compile(r"[<\[◁]")
-_LONGEST = max(map(len, _MARKS.values()))
+_LONGEST = max(len(end) for ends in _MARKS.values() for end in ends)
 
 
 class Said(NamedTuple):
@@ -77,7 +81,7 @@ class Thoughts:
             if self._mark:
                 found = _ENDS[self._mark].search(self._left)
                 if found is None:
-                    thought = self._whole((_MARKS[self._mark],), last)
+                    thought = self._whole(_MARKS[self._mark], last)
                     kept = thought if last else thought.rstrip()  # blanks before the mark go
                     self._left = thought[len(kept) :] + self._left
                     yield from self._piece(kept, True)

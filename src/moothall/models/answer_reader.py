@@ -232,10 +232,5 @@ def listed(value: Any) -> list[Any]:
 
 def _alone(value: Any) -> Any:
     """Return the error that is alone in a list, as Gemini sends it."""
-    return (
-        value[0] if isinstance(value, list) and len(value) == 1 and _is_error(value[0]) else value
-    )
-
-
-def _is_error(value: Any) -> bool:
-    return isinstance(value, dict) and "error" in value
+    first = value[0] if isinstance(value, list) and len(value) == 1 else None
+    return first if isinstance(first, dict) and "error" in first else value

@@ -45,13 +45,13 @@ _PASSES = re.compile(
     re.I,
 )
 _SAID_PASSES = re.compile(
-    "overloaded|temporarily|try again (?:later|in )|please retry|too many requests"
+    "overloaded|temporarily|timed out|try again (?:later|in )|please retry|too many requests"
     "|internal server error|currently loading|no healthy upstream",
     re.I,
 )
 _ENDS = {
-    "length": "length max_tokens max_output_tokens max_new_tokens max_length model_length"
-    " token_limit model_context_window_exceeded error_limit",
+    "length": "length max_tokens max_output_tokens max_completion_tokens max_new_tokens max_length"
+    " model_length token_limit model_context_window_exceeded error_limit",
     "content_filter": "content_filter content_filtered sensitive guardrail_intervened safety"
     " recitation blocklist prohibited_content spii language image_safety image_recitation"
     " image_prohibited_content error_toxic content_policy_violation",
@@ -174,7 +174,7 @@ def failed(body: Any, name: str) -> ModelError:
 def of_the_request(body: Any, reason: str) -> ModelError | None:
     """Return the error of a prompt that is too long, or of a call that the server refuses."""
     if overflows(body):
-        return ContextOverflow(f"{reason}; nothing was cut")
+        return ContextOverflow(f"{reason.removesuffix('.')}; nothing was cut")
     refused = refused_call(body)
     return None if refused is None else RefusedCall(reason, refused)
 
@@ -219,8 +219,10 @@ _FUNCTION = re.compile(r"<function=([\w.-]+)[>\s]*(.*?)(?:</function>|$)", re.S)
 _WRITTEN = re.compile(
     r"(?:<tool_call>|<\|python_tag\|>)\s*(\{.*?\}|\[.*?\])\s*(?:</tool_call>|$)", re.S
 )
-# What Ollama and llama.cpp write of a call that they cannot read.
-_UNREAD = re.compile("error parsing tool call|failed to parse (?:tool call|input)", re.I)
+# What Ollama, llama.cpp and Groq write of a call that they cannot read.
+_UNREAD = re.compile(
+    "error parsing tool call|failed to parse (?:tool call|input)|output_parse_failed", re.I
+)
 _REFUSED = ("tool_use_failed", "malformed_function_call", "unexpected_tool_call")
 
 

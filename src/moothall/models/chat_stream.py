@@ -212,7 +212,8 @@ class AnswerStream(AnswerReader):
         answered = token_count(usage, "completion_tokens", "output_tokens")
         # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
         answered = max(answered, token_count(usage, "total_tokens") - given) if given else answered
-        about, made = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+        about = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+        made = usage.get("completion_tokens_details") or usage.get("output_tokens_details")
         # OpenAI's names; Kimi's, DeepSeek's and those of Anthropic's models elsewhere.
         of_cache = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
         cached = token_count(about, "cached_tokens") or token_count(usage, *of_cache)

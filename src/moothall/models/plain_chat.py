@@ -130,13 +130,8 @@ def _text(content: Any, where: str) -> str:
 
 def add_schema(chat: list[dict[str, Any]], schema: Mapping[str, Any]) -> None:
     """Ask for an answer that follows a schema, in words."""
-    add_system(chat, schema_in_words(schema))
-
-
-def schema_in_words(schema: Mapping[str, Any]) -> str:
-    """Return the request for an answer that follows a schema."""
     form = json.dumps(schema, ensure_ascii=False)
-    return f"Answer with JSON of this schema and nothing else: {form}"
+    add_system(chat, f"Answer with JSON of this schema and nothing else: {form}")
 
 
 def add_system(chat: list[dict[str, Any]], text: str) -> None:

@@ -163,15 +163,16 @@ def stated_usage(given: Any) -> Usage:
 
 def thinking_of(given: Any) -> list[dict[str, Any]]:
     """Return what goes back to the provider of an answer."""
-    blocks = getattr(given, "thinking", ())
-    whole = blocks if isinstance(blocks, tuple | list) else ()
-    return [each for each in whole if isinstance(each, dict)]
+    return _dicts(getattr(given, "thinking", ()))
 
 
 def blocks_of(given: Any) -> list[dict[str, Any]]:
     """Return the images and audio of an answer; what is no list of blocks counts as none."""
-    blocks = getattr(given, "blocks", ())
-    listed = blocks if isinstance(blocks, tuple | list) else ()
+    return _dicts(getattr(given, "blocks", ()))
+
+
+def _dicts(given: Any) -> list[dict[str, Any]]:
+    listed = given if isinstance(given, tuple | list) else ()
     return [each for each in listed if isinstance(each, dict)]
 
 

@@ -11,6 +11,7 @@ import ast
 import json
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final
@@ -65,6 +66,10 @@ class Progress:
     ended: bool = False
 
 
+_LATER: Final = object()
+"""The value of a name that no call has given yet."""
+
+
 class _Waits(Exception):
     """A value is not known before some calls have ended."""
 
@@ -88,7 +93,8 @@ class Program:
             raise WrongProgram("it is too long")
         self._parameters = parameters
         self._lines = tree.body
-        known: set[str] = set()
+        self._ending: ast.Call | None = None  # the call of answer(…) in the last line
+        names: dict[str, Any] = {}
         for number, line in enumerate(self._lines):
             value = getattr(line, "value", None)
             if not isinstance(line, ast.Assign | ast.Expr) or value is None:
@@ -96,8 +102,10 @@ class Program:
             ends = isinstance(value, ast.Call) and _name_of(value.func) == ANSWER
             if ends and number + 1 < len(self._lines):
                 raise WrongProgram("answer(…) must be its last line")
+            self._ending = value if ends and isinstance(line, ast.Expr) else None
             try:
-                self._check(value, known, ends and isinstance(line, ast.Expr))
+                with suppress(_Waits):  # no result is there yet, but all of the line is looked at
+                    self._value(value, names, {}, [])
             except WrongProgram:
                 if not (ends and number):
                     raise
@@ -107,7 +115,7 @@ class Program:
             if isinstance(line, ast.Assign):
                 if len(line.targets) != 1 or not isinstance(line.targets[0], ast.Name):
                     raise WrongProgram("a result must be given one name")
-                known.add(line.targets[0].id)
+                names[line.targets[0].id] = _LATER
         if not any(isinstance(each, ast.Call) for line in self._lines for each in ast.walk(line)):
             raise WrongProgram("it neither calls a function nor answers")
 
@@ -130,101 +138,78 @@ class Program:
                     break
             if isinstance(line, ast.Assign):
                 names[line.targets[0].id] = value  # type: ignore[attr-defined]
-            elif isinstance(line.value, ast.Call) and _name_of(line.value.func) == ANSWER:  # type: ignore[attr-defined]
+            elif line.value is self._ending:  # type: ignore[attr-defined]
                 return Progress(answer=value, ended=True)
         return Progress(ended=True)
-
-    # -- what it may hold --------------------------------------------------------------------------
-
-    def _check(self, node: ast.AST, known: set[str], may_answer: bool = False) -> None:
-        """Raise WrongProgram for what no program has."""
-        if isinstance(node, ast.Call):
-            self._check_call(node, known, may_answer)
-            return
-        if isinstance(node, ast.Name):
-            if node.id not in known and node.id not in _CONSTANTS:
-                raise WrongProgram(f"the name {node.id!r} is not defined")
-            return
-        fits = isinstance(
-            node, ast.List | ast.Tuple | ast.JoinedStr | ast.FormattedValue | ast.Subscript
-        )
-        if isinstance(node, ast.Constant):
-            fits = node.value is None or isinstance(node.value, str | int | float)
-        elif isinstance(node, ast.Dict):
-            fits = all(isinstance(key, ast.Constant) for key in node.keys)
-        elif isinstance(node, ast.BinOp):
-            fits = type(node.op) in _OPERATIONS
-        elif isinstance(node, ast.UnaryOp):
-            fits = isinstance(node.op, ast.USub)
-        if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
-            spec = getattr(node.format_spec, "values", [])
-            if not all(isinstance(e, ast.Constant) and e.value in _FORMAT for e in spec):
-                raise WrongProgram("a number's format must be like .2f")
-        if isinstance(node, ast.Subscript):
-            fits = isinstance(node.slice, ast.Constant | ast.UnaryOp)
-        if not fits:
-            raise WrongProgram(f"it may not use {type(node).__name__}")
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr):
-                self._check(child, known)
-
-    def _check_call(self, node: ast.Call, known: set[str], may_answer: bool) -> None:
-        name = _name_of(node.func)
-        if name == ANSWER and may_answer:
-            if len(node.args) != 1 or node.keywords:
-                raise WrongProgram("answer(…) takes one value")
-        elif name not in self._parameters:
-            raise WrongProgram(f"there is no function {name or ast.unparse(node.func)!r}")
-        else:
-            order = self._parameters[name]
-            if len(node.args) > len(order):
-                raise WrongProgram(f"{name}() takes {len(order)} arguments")
-            given = list(order[: len(node.args)]) + [str(each.arg) for each in node.keywords]
-            for name_ in given:
-                if name_ not in order or given.count(name_) > 1:
-                    raise WrongProgram(f"{name}() takes no argument {name_!r} here")
-        for each in (*node.args, *(keyword.value for keyword in node.keywords)):
-            self._check(each, known)
-
-    # -- its values --------------------------------------------------------------------------------
 
     def _value(
         self, node: Any, names: Mapping[str, Any], made: Mapping[int, Result], wanted: list[Any]
     ) -> Any:
-        """Return a value; raise _Waits, with the calls that are wanted now, if it is not known."""
+        """Return a value; raise _Waits, with the calls that are wanted now, if it is not known.
+
+        What no program has raises WrongProgram.
+        """
 
         def of(child: Any) -> Any:
             return self._value(child, names, made, wanted)
 
-        if isinstance(node, ast.Constant):
-            return node.value
-        if isinstance(node, ast.Name):
-            return names[node.id] if node.id in names else _CONSTANTS[node.id]
+        op = type(getattr(node, "op", None))
         if isinstance(node, ast.Call):
+            self._check_call(node)
             known = self._all([*node.args, *(each.value for each in node.keywords)], of)
-            if _name_of(node.func) == ANSWER:
+            if node is self._ending:
                 return known[0]
             if id(node) not in made:
                 wanted.append(node)
                 raise _Waits
             return made[id(node)]
+        if isinstance(node, ast.Name):
+            if node.id not in names and node.id not in _CONSTANTS:
+                raise WrongProgram(f"the name {node.id!r} is not defined")
+            value = names[node.id] if node.id in names else _CONSTANTS[node.id]
+            if value is _LATER:
+                raise _Waits
+            return value
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | None):
+            return node.value
         if isinstance(node, ast.List | ast.Tuple):
             return [_plain(each) for each in self._all(node.elts, of)]
-        if isinstance(node, ast.Dict):
-            values = self._all(node.values, of)
-            return {k.value: _plain(v) for k, v in zip(node.keys, values, strict=True)}  # type: ignore[union-attr]
+        if isinstance(node, ast.Dict) and all(isinstance(k, ast.Constant) for k in node.keys):
+            pairs = self._all([*node.keys, *node.values], of)
+            keys, values = pairs[: len(node.keys)], pairs[len(node.keys) :]
+            return {k: _plain(v) for k, v in zip(keys, values, strict=True)}
         if isinstance(node, ast.JoinedStr):
             return "".join(map(_text, self._all(node.values, of)))
         if isinstance(node, ast.FormattedValue):
-            spec = node.format_spec.values[0].value if node.format_spec else ""  # type: ignore[attr-defined]
-            return _formatted(of(node.value), spec)
-        if isinstance(node, ast.UnaryOp):
+            spec = self._all(getattr(node.format_spec, "values", ()), of)
+            if any(each not in _FORMAT for each in spec):
+                raise WrongProgram("a number's format must be like .2f")
+            return _formatted(of(node.value), "".join(spec))
+        if isinstance(node, ast.UnaryOp) and op is ast.USub:
             return _operated(operator.sub, 0, of(node.operand))
-        if isinstance(node, ast.Subscript):
-            return _item(_plain(of(node.value)), ast.literal_eval(node.slice))
-        assert isinstance(node, ast.BinOp)
-        left, right = self._all([node.left, node.right], of)
-        return _operated(_OPERATIONS[type(node.op)], left, right)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant | ast.UnaryOp):
+            at, value = self._all([node.slice, node.value], of)
+            return _item(_plain(value), at)
+        if isinstance(node, ast.BinOp) and op in _OPERATIONS:
+            left, right = self._all([node.left, node.right], of)
+            return _operated(_OPERATIONS[op], left, right)
+        raise WrongProgram(f"it may not use {type(node).__name__}")
+
+    def _check_call(self, node: ast.Call) -> None:
+        name = _name_of(node.func)
+        if node is self._ending:
+            if len(node.args) != 1 or node.keywords:
+                raise WrongProgram("answer(…) takes one value")
+            return
+        if name not in self._parameters:
+            raise WrongProgram(f"there is no function {name or ast.unparse(node.func)!r}")
+        order = self._parameters[name]
+        if len(node.args) > len(order):
+            raise WrongProgram(f"{name}() takes {len(order)} arguments")
+        given = list(order[: len(node.args)]) + [str(each.arg) for each in node.keywords]
+        for name_ in given:
+            if name_ not in order or given.count(name_) > 1:
+                raise WrongProgram(f"{name}() takes no argument {name_!r} here")
 
     @staticmethod
     def _all(nodes: Iterable[Any], of: Callable[[Any], Any]) -> list[Any]:

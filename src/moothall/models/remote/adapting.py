@@ -14,36 +14,36 @@ _ID = r"(?:tool_?calls?\S*id|call_id|tool_?use\S{0,3}id)"
 # Mistral's; OpenAI's and others', which state a bound; Anthropic's and Bedrock's behind others.
 _EXACT = re.compile(r"tool call id.{0,80}length of (\d+)", re.I | re.S)
 _MOST = re.compile(_ID + r".{0,200}?length (?:less than or equal to )?(\d+)", re.I | re.S)
-_PATTERN = re.compile(_ID + ".{0,200}?pattern", re.I | re.S)
-_ORDER = re.compile("role .?user.? after role .?tool", re.I)
-# Of chat templates behind vLLM, llama.cpp and others.
-_ALTERNATE = re.compile("roles must alternate|consecutive (?:user|messages)", re.I)
-_FIRST = re.compile("system message must be|(?:only one|multiple) system message", re.I)
-_NO_SYSTEM = re.compile(
-    "system (?:role|messages?) (?:is |are )?not supported|not support system|got system", re.I
-)
-_NO_NAME = re.compile(
-    r"messages\b.{0,40}\bname\b.{0,40}(?:extra|permitted|unsupported|allowed)"
-    r"|(?:extra|forbidden).{0,60}messages\b.{0,40}\bname\b|unknown name .{0,2}name\b",
-    re.I | re.S,
-)
-_SIGNATURE = re.compile("missing.{0,40}thought_?signature", re.I)
-_REASONING = re.compile(
-    "reasoning_content.{0,80}(?:must be|missing|required)|missing.{0,40}reasoning_content"
-    "|thinking.{0,80}must be passed back",
-    re.I,
-)
-_BLIND = re.compile(
-    r"(?:image|vision|multimodal|file)\S*.{0,60}(?:not (?:supported|allowed|accept)|unsupported)"
-    r"|(?:not|n't) (?:support|accept|have|take).{0,40}(?:image|vision|multimodal|file)"
-    r"|no endpoints.{0,40}image",
-    re.I,
-)
 # Gemini's, of a schema of parameters.
 _AT = r" at '?[^':]*(?:tools|function_declarations|schema)[^':]*"
 _KEYWORD = re.compile(r"unknown name .{0,2}?([\w$]+)\W{1,3}" + _AT + "'?: cannot find", re.I)
-_ONE_TYPE = re.compile(r"unknown name .{0,2}?type\W{1,3}" + _AT + "'?: proto field is not", re.I)
-_TEXTS = re.compile("invalid value" + _AT + r"\benum\b", re.I)
+_WORDS = {
+    "letters": _ID + ".{0,200}?pattern",
+    "answers": "role .?user.? after role .?tool",
+    # Of chat templates behind vLLM, llama.cpp and others.
+    "alternates": "roles must alternate|consecutive (?:user|messages)",
+    "system_first": "system message must be|(?:only one|multiple) system message",
+    "no_system": "system (?:role|messages?) (?:is |are )?not support|not support system|got system",
+    "nameless": (
+        r"messages\b.{0,40}\bname\b.{0,40}(?:extra|permitted|unsupported|allowed)"
+        r"|(?:extra|forbidden).{0,60}messages\b.{0,40}\bname\b|unknown name .{0,2}name\b"
+    ),
+    "signature": "missing.{0,40}thought_?signature",
+    "reasons": (
+        "reasoning_content.{0,80}(?:must be|missing|required)|missing.{0,40}reasoning_content"
+        "|thinking.{0,80}must be passed back"
+    ),
+    "blind": (
+        r"(?:image|vision|multimodal|file)\S*.{0,60}(?:not (?:supported|allowed|accept)"
+        r"|unsupported)|(?:not|n't) (?:support|accept|have|take).{0,40}"
+        r"(?:image|vision|multimodal|file)|no endpoints.{0,40}image"
+    ),
+    "one_type": r"unknown name .{0,2}?type\W{1,3}" + _AT + "'?: proto field is not",
+    "texts": "invalid value" + _AT + r"\benum\b",
+}
+_ASKS = {what: re.compile(words, re.I | re.S) for what, words in _WORDS.items()}
+"""What a refusal may ask for: one type for each value and choices of texts alone, of schemas; ids
+of letters alone; reasoning with each answer; no images; the rest, of messages."""
 # Google's word for a call that another model made.
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 _ANSWER: dict[str, Any] = {"role": "assistant", "content": NO_ANSWER}
@@ -58,16 +58,15 @@ class Adapting:
     """
 
     def __init__(self, id_length: int = 0, answer_before_user: bool = False) -> None:
-        self._exact, self._most, self._letters = id_length, 0, False
-        self._answers = answer_before_user
-        self._alternates = self._system_first = self._no_system = self._nameless = False
-        self._signs = False
-        # Of schemas: keywords that are left out, one type for each value, choices of texts alone.
-        self._without: frozenset[str] = frozenset()
-        self._one_type = self._texts = False
-        self.reasons: bool = False  # whether each answer must have reasoning
-        self.blind: bool = False
+        self._exact, self._most = id_length, 0
+        self._asked = frozenset(("answers",) if answer_before_user else ())
+        self._without: frozenset[str] = frozenset()  # keywords of schemas
         self.version: int = 0
+
+    @property
+    def reasons(self) -> bool:
+        """Whether each answer must have reasoning."""
+        return "reasons" in self._asked
 
     def refused(self, said: str) -> bool:
         """Note what a refusal asks for; return whether it asks for something new."""
@@ -76,20 +75,13 @@ class Adapting:
             self._exact = min(int(found[1]), 64)
         elif found := _MOST.search(said):
             self._most = min(int(found[1]), 64)
-        self._letters |= bool(_PATTERN.search(said))
-        self._answers |= bool(_ORDER.search(said))
-        alternates = bool(_ALTERNATE.search(said))
+        asks = {what for what, words in _ASKS.items() if words.search(said)}
         # Templates without a system message say the same of it.
-        self._no_system |= bool(_NO_SYSTEM.search(said)) or (alternates and self._alternates)
-        self._alternates |= alternates or self._no_system
-        self._system_first |= bool(_FIRST.search(said)) or self._alternates
-        self._nameless |= bool(_NO_NAME.search(said))
-        self._signs |= bool(_SIGNATURE.search(said))
-        self.blind |= bool(_BLIND.search(said))
-        self.reasons |= bool(_REASONING.search(said))
+        asks |= {"no_system"} if "alternates" in asks & self._asked else set()
+        asks |= {"alternates"} if "no_system" in asks else set()
+        asks |= {"system_first"} if "alternates" in asks else set()
+        self._asked |= asks
         self._without |= {*_KEYWORD.findall(said)}
-        self._one_type |= bool(_ONE_TYPE.search(said))
-        self._texts |= bool(_TEXTS.search(said))
         if vars(self) == before:
             return False
         self.version += 1
@@ -97,24 +89,26 @@ class Adapting:
 
     def messages(self, messages: list[Any]) -> list[Any]:
         """Return our messages with the ids, the roles and the order that the server takes."""
-        if not (self.version or self._exact or self._answers):
+        if not (self.version or self._exact or "answers" in self._asked):
             return messages
         if not all(isinstance(each, Mapping) for each in messages):
             return messages  # whoever reads them says so
-        if self.blind:
+        if "blind" in self._asked:
             messages = without_seen(messages)
         made = [self._with_ids(each) for each in messages]
-        if self._system_first:
+        if "system_first" in self._asked:
             made.sort(key=lambda each: each.get("role") != "system")
         ordered: list[Any] = []
         for each in made:
             role = each.get("role")
-            if role == "system" and self._no_system:
+            if role == "system" and "no_system" in self._asked:
                 each["role"] = role = "user"
             last = ordered[-1] if ordered else {}
-            if self._answers and role == "user" and last.get("role") == "tool":
+            if "answers" in self._asked and role == "user" and last.get("role") == "tool":
                 ordered.append(_ANSWER)
-            merges = self._alternates or (self._system_first and role == "system")
+            merges = "alternates" in self._asked or (
+                "system_first" in self._asked and role == "system"
+            )
             if merges and last.get("role") == role != "tool" and not last.get("tool_calls"):
                 ordered[-1] = {**last, **each, "content": _both(last, each)}
             else:
@@ -127,7 +121,7 @@ class Adapting:
             made["tool_calls"] = [{**call, "id": self._id(call.get("id"))} for call in calls]
         if "tool_call_id" in made:
             made["tool_call_id"] = self._id(made["tool_call_id"])
-        if self._nameless:
+        if "nameless" in self._asked:
             made.pop("name", None)
         return made
 
@@ -136,7 +130,9 @@ class Adapting:
         size = self._exact or self._most or 40
         fits = len(id) == size if self._exact else not self._most or len(id) <= size
         plain = re.sub("[_-]", "", id) if not self._exact else id
-        if fits and (not (self._exact or self._letters) or (plain.isascii() and plain.isalnum())):
+        if fits and (
+            not (self._exact or "letters" in self._asked) or (plain.isascii() and plain.isalnum())
+        ):
             return id
         return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:size]
 
@@ -144,14 +140,18 @@ class Adapting:
         """Add what the server wants with each answer to messages in the chat interface's form."""
         for each in made:
             calls = each.get("tool_calls") or ()
-            if self._signs and calls and not any("extra_content" in call for call in calls):
+            if (
+                "signature" in self._asked
+                and calls
+                and not any("extra_content" in call for call in calls)
+            ):
                 calls[0]["extra_content"] = _UNSIGNED
             if self.reasons and each["role"] == "assistant" and not each.get("reasoning_content"):
                 each["reasoning_content"] = NO_ANSWER
 
     def schema(self, given: Any, root: Any = None) -> Any:
         """Return a schema of parameters without the keywords that the server does not know."""
-        is_whole = not (self._without or self._one_type or self._texts)
+        is_whole = not (self._without or self._asked & {"one_type", "texts"})
         if is_whole or not isinstance(given, Mapping | list):
             return given
         root = given if root is None else root
@@ -166,12 +166,12 @@ class Adapting:
         if "const" in given and "const" in self._without:
             given = {"enum": [given["const"]], **given}
         kinds, choices = given.get("type"), given.get("enum")
-        if self._one_type and isinstance(kinds, list):
+        if "one_type" in self._asked and isinstance(kinds, list):
             some = [each for each in kinds if each != "null"]
             given = {**given, "type": some[0] if some else "string"}
             given |= {"nullable": True} if len(some) < len(kinds) else {}
         if (
-            self._texts
+            "texts" in self._asked
             and isinstance(choices, list)
             and not all(isinstance(c, str) for c in choices)
         ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any
 
 from moothall.arguments import check_integer, names_checked
@@ -15,6 +15,7 @@ from moothall.http.network import check_allowed
 from moothall.models.remote.openai import OpenAIModel
 from moothall.models.settings import HeadersLike, KeyLike, joined_url
 from moothall.text import excerpt
+from moothall.threads.workers import WORKERS
 
 _BATCH = 128
 
@@ -91,9 +92,13 @@ class OpenAIEmbedder:
         Raises:
             ModelError: the server cannot embed
         """
-        # In a thread of its own, since this one may have a loop that runs.
-        with ThreadPoolExecutor(1, "embedder") as pool:
-            return pool.submit(asyncio.run, self._embedded(texts)).result()
+        # In another thread, since this one may have a loop that runs.
+        came = SimpleQueue[tuple[Any, BaseException | None]]()
+        WORKERS.submit(asyncio.run, self._embedded(texts), done=lambda *end: came.put(end))
+        vectors, failed = came.get()
+        if failed is not None:
+            raise failed
+        return vectors  # type: ignore[no-any-return]
 
     async def _embedded(self, texts: list[str]) -> list[list[float]]:
         found: list[list[float]] = []

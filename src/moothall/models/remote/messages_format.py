@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.errors import ModelError
 from moothall.models.protocol import is_seen, kept_for
 from moothall.models.remote.adapting import NO_ANSWER
-from moothall.models.remote.chat_format import chat_messages, in_order
+from moothall.models.remote.chat_format import chat_messages, in_order, tools
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -69,7 +69,9 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     for block in content or ():
         if isinstance(block, Mapping) and block.get("type") == "image_url":
-            blocks.append(_image(block))
+            given = block.get("image_url")
+            url = given.get("url") if isinstance(given, Mapping) else given
+            blocks.append(_source(str(url or "")))
         elif is_seen(block):
             blocks.append(_source(block["file"]["file_data"]))
         elif not isinstance(block, Mapping) or block.get("type", "text") == "text":
@@ -79,11 +81,6 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
         else:  # a block in the provider's own form
             blocks.append(dict(block))
     return blocks
-
-
-def _image(block: Mapping[str, Any]) -> dict[str, Any]:
-    given = block.get("image_url")
-    return _source(str(given.get("url", "")) if isinstance(given, Mapping) else str(given or ""))
 
 
 def _source(url: str) -> dict[str, Any]:
@@ -128,14 +125,8 @@ def _id(given: str, ids: dict[str, str]) -> str:
 
 def messages_tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
     """Return the actions that the model may call."""
-    return [
-        {
-            "name": action.name,
-            "description": action.description,
-            "input_schema": action.parameters or _NO_PARAMETERS,
-        }
-        for action in actions
-    ]
+    made = [each["function"] for each in tools(actions)]
+    return [{"input_schema": each.pop("parameters"), **each} for each in made]
 
 
 def tools_called(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

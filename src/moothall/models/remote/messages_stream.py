@@ -118,7 +118,9 @@ class MessageStream(AnswerReader):
         for block in self._in_order():
             if block.given.get("type") == "tool_use":
                 given = block.given.get("input")
-                args = block.text("partial_json") or (given if isinstance(given, dict) else "")
+                args = block.text("partial_json") or (
+                    given if isinstance(given, dict | str) else ""
+                )
                 yield block.given.get("id"), block.given.get("name"), args
 
     def _end(self, has_calls: bool) -> str:
@@ -142,8 +144,8 @@ class MessageStream(AnswerReader):
         return ({"server": self._server, "content": kept},) if thought else ()
 
     def _count(self, usage: Any) -> None:
-        if isinstance(usage, dict):  # later counts replace earlier ones
-            self._counted |= {key: value for key, value in usage.items() if value is not None}
+        if isinstance(usage, dict):  # later counts replace earlier ones, where they say something
+            self._counted |= {key: value for key, value in usage.items() if value}
 
     def _spent(self) -> Usage:
         # The API counts cached tokens beside the input, and we within it.

@@ -17,6 +17,7 @@ from moothall.models.base import Request
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.providers import PROVIDERS, key_of
 from moothall.models.remote.batch_servers import OpenAIBatches
+from moothall.models.remote.chat_format import response_format
 from moothall.models.remote.context_length import (
     root_of,
     served_context,
@@ -28,7 +29,6 @@ from moothall.models.remote.responses_format import (
     responses_fields,
     responses_input,
     responses_tools,
-    text_format,
 )
 from moothall.models.remote.responses_stream import ResponseStream
 from moothall.models.settings import HeadersLike, KeyLike, joined_url, server_of
@@ -219,7 +219,8 @@ class OpenAIModel(RemoteModel):
         if actions:
             body["tools"] = [*body.get("tools", ()), *responses_tools(actions)]
         if schema is not None:
-            body["text"] = {**body.get("text", {}), "format": text_format(schema)}
+            about = {"type": "json_schema", **response_format(schema)["json_schema"]}
+            body["text"] = {**body.get("text", {}), "format": about}
         # What is not stored there comes with the answer, and goes back with the results.
         if body.setdefault("store", False) is False and self._encrypts:
             given = body.get("include") or ()

@@ -241,7 +241,11 @@ class RemoteModel(Answering):
                 return
             except ModelError as error:
                 said = str(error)
-                if not begun and _STALE.search(said) and any(map(_thinking, request.messages)):
+                if (
+                    not begun
+                    and _STALE.search(said)
+                    and any(each.get("thinking") for each in request.messages)
+                ):
                     plain = [{**each, "thinking": []} for each in request.messages]
                     request = request._replace(messages=plain)
                 elif begun or not (
@@ -391,7 +395,3 @@ class RemoteModel(Answering):
             if hidden == str(error):
                 raise
             raise type(error)(hidden) from None
-
-
-def _thinking(message: Any) -> bool:
-    return isinstance(message, Mapping) and bool(message.get("thinking"))

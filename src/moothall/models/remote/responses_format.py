@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.models.protocol import kept_for
-from moothall.models.remote.chat_format import chat_messages, in_order, response_format
+from moothall.models.remote.chat_format import chat_messages, in_order, tools
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -81,17 +81,8 @@ def _block(block: Any) -> Any:
 
 def responses_tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
     """Return the actions that the model may call."""
-    return [
-        {
-            "type": "function",
-            "name": action.name,
-            "description": action.description,
-            "parameters": action.parameters or {"type": "object", "properties": {}},
-            # The server's default, strict, refuses parameters that may be left out.
-            "strict": False,
-        }
-        for action in actions
-    ]
+    # The server's default, strict, refuses parameters that may be left out.
+    return [{"type": "function", **each["function"], "strict": False} for each in tools(actions)]
 
 
 def responses_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,8 +99,3 @@ def responses_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
             made[group] = {**made.get(group, {}), inner: made.pop(name)}
     made.pop("seed", None)  # the interface has none
     return made
-
-
-def text_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the format of an answer that follows a schema."""
-    return {"type": "json_schema", **response_format(schema)["json_schema"]}
