@@ -144,8 +144,11 @@ class MessageStream(AnswerReader):
         return ({"server": self._server, "content": kept},) if thought else ()
 
     def _count(self, usage: Any) -> None:
-        if isinstance(usage, dict):  # later counts replace earlier ones, where they say something
-            self._counted |= {key: value for key, value in usage.items() if value}
+        if isinstance(usage, dict):  # later counts replace earlier ones
+            counted = {key: value for key, value in usage.items() if value is not None}
+            if not counted.get("input_tokens"):  # compatible servers may not repeat the input
+                counted.pop("input_tokens", None)
+            self._counted |= counted
 
     def _spent(self) -> Usage:
         # The API counts cached tokens beside the input, and we within it.
