@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,7 +21,7 @@ from a2a.types import a2a_pb2 as pb
 from google.protobuf.json_format import ParseDict
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from doors.conftest import serving
@@ -333,6 +334,64 @@ def test_a2a_agent_asks_for_what_came_of_a_task_whose_stream_has_states_alone(se
     card = Route("/.well-known/agent-card.json", get_card)
     far = A2AAgent("far", serve(Starlette(routes=[card, Route("/rpc", call, methods=["POST"])])))
     assert far.reply_sync("Hello").text == "Here."
+
+
+def streaming(updates: Iterable[dict[str, Any]]) -> Starlette:
+    """Return a server that answers a message by these updates."""
+
+    async def get_card(request: Request) -> JSONResponse:
+        usual = {"url": "/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        return JSONResponse({"supportedInterfaces": [usual], "capabilities": {"streaming": True}})
+
+    async def call(request: Request) -> StreamingResponse:
+        told = (json.dumps({"jsonrpc": "2.0", "id": 1, "result": each}) for each in updates)
+        events = (f"data: {each}\n\n" for each in told)
+        return StreamingResponse(events, media_type="text/event-stream")
+
+    routes = [
+        Route("/.well-known/agent-card.json", get_card),
+        Route("/rpc", call, methods=["POST"]),
+    ]
+    return Starlette(routes=routes)
+
+
+def piece(id: str, text: str, append: bool) -> dict[str, Any]:
+    artifact = {"artifactId": id, "parts": [{"text": text}]}
+    return {"artifactUpdate": {"taskId": "t", "artifact": artifact, "append": append}}
+
+
+ENDED = {"statusUpdate": {"taskId": "t", "status": {"state": "TASK_STATE_COMPLETED"}}}
+
+
+@pytest.mark.parametrize(
+    ("updates", "shown"),
+    (
+        ([("a", "Tea ", False), ("a", "is here.", True), ("b", "Bye.", False)], None),
+        ([("a", "Tea", False), ("a", "Tea is here.", False)], None),
+        ([("a", "Tea ", True), ("b", "Bye.", True), ("a", "is here.", True)], "Tea \n\nBye."),
+        ([("a", "Coffee", False), ("a", "Tea", False), ("a", " is here.", True)], "Coffee"),
+    ),
+)
+def test_a2a_agent_shows_the_text_of_artifacts_as_it_comes(
+    serve: Serve, updates: list[tuple[str, str, bool]], shown: str | None
+) -> None:
+    far = A2AAgent("far", serve(streaming([*(piece(*each) for each in updates), ENDED])))
+
+    async def main() -> tuple[str, str]:
+        async with far.stream("Hello") as events:
+            seen = [each.text async for each in events if isinstance(each, TextPiece)]
+            return events.reply.text, "".join(seen)
+
+    text, seen = asyncio.run(main())
+    assert seen == (text if shown is None else shown)
+
+
+def test_a2a_agent_takes_an_answer_in_very_many_pieces_in_a_time_that_grows_with_it(
+    serve: Serve,
+) -> None:
+    pieces = (piece("a", "x" * 3000, True) for _ in range(9000))
+    far = A2AAgent("far", serve(streaming(itertools.chain(pieces, [ENDED]))), timeout_s=20)
+    assert len(far.reply_sync("Hello").text) == 27_000_000
 
 
 # -- servers that misbehave ------------------------------------------------------------------------

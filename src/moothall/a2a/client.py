@@ -50,7 +50,9 @@ class RemoteTask:
         self.status_parts: list[dict[str, Any]] = []
         self.artifacts: dict[str, list[dict[str, Any]]] = {}
         self.message: list[dict[str, Any]] | None = None
-        self.told: str = ""  # the text that was shown as it came
+        self._begun: set[str] = set()  # the artifacts whose text was shown as it came
+        self._apart = False  # whether what was shown is not how the text begins
+        self._count = 0  # of the parts of all artifacts
 
     @property
     def rests(self) -> bool:
@@ -95,24 +97,29 @@ class RemoteTask:
         if (task := update.get("task")) is not None:
             self._about(task, "id")
             self._status(task.get("status"))
-            for artifact in _list(task.get("artifacts", [])):
-                self._artifact(artifact, False)
-        elif (message := update.get("message")) is not None:
+            artifacts = _list(task.get("artifacts", []))
+            return "".join([self._artifact(each, False) for each in artifacts])
+        if (message := update.get("message")) is not None:
             self._about(message, "taskId")
+            self._apart = self._apart or self.message is not None
             self.message = _parts(message)
-        elif (status := update.get("statusUpdate")) is not None:
+            return self._added("", _text_of(self.message, "\n\n"))
+        if (status := update.get("statusUpdate")) is not None:
             self._about(status, "taskId")
             self._status(status.get("status"))
         elif (artifact := update.get("artifactUpdate")) is not None:
             self._about(artifact, "taskId")
-            self._artifact(artifact.get("artifact"), artifact.get("append") is True)
-        else:
-            return ""  # of a later revision
-        text = self.text if self.artifacts or self.message is not None else ""
-        if not text.startswith(self.told):
+            return self._artifact(artifact.get("artifact"), artifact.get("append") is True)
+        return ""  # a status, or of a later revision
+
+    def _added(self, id: str, text: str) -> str:
+        """Return what the text of an artifact, or the message, adds at the end of all."""
+        self._apart = self._apart or (bool(text) and id != next(reversed(self.artifacts), id))
+        if self._apart or not text:
             return ""
-        added, self.told = text[len(self.told) :], text
-        return added
+        between = "\n\n" if self._begun and id not in self._begun else ""
+        self._begun.add(id)
+        return between + text
 
     def _about(self, found: Any, key: str) -> None:
         if not isinstance(found, dict):
@@ -132,17 +139,25 @@ class RemoteTask:
         self.state = status["state"]
         self.status_parts = [] if status.get("message") is None else _parts(status["message"])
 
-    def _artifact(self, artifact: Any, append: bool) -> None:
+    def _artifact(self, artifact: Any, append: bool) -> str:
+        """Take an artifact, or a piece of one; the work is that of its own parts, not of all."""
         parts = _parts(artifact)
         id = artifact.get("artifactId", "")
         if not isinstance(id, str):
             raise _nonsense(artifact)
-        known = self.artifacts.setdefault(id, [])
-        if not append:
+        known, old, new = self.artifacts.setdefault(id, []), "", _text_of(parts, "")
+        if append and known:
+            new = "".join([part["text"] for part in parts if "text" in part])
+        elif known:
+            old = _text_of(known, "")
+            self._apart = self._apart or not new.startswith(old)
+            self._count -= len(known)
             known.clear()
         known += parts
-        if sum(map(len, self.artifacts.values())) > _MOST_PARTS:
+        self._count += len(parts)
+        if self._count > _MOST_PARTS:
             raise ModelError(f"the server sent more than {_MOST_PARTS} parts")
+        return self._added(id, new[len(old) :])
 
 
 def _text_of(parts: list[dict[str, Any]], between: str) -> str:
@@ -225,10 +240,10 @@ class Server:
         response = await self._send(method, params, True)
         try:
             if "event-stream" not in response.headers.get("Content-Type", ""):
-                body = b""
+                body = bytearray()
                 while data := await self._read(response):
                     body += data
-                yield self._result(body, method)
+                yield self._result(bytes(body), method)
                 return
             events = ServerEvents(self._name)
             while data := await self._read(response):
@@ -238,6 +253,7 @@ class Server:
             response.close()
 
     async def _read(self, response: Response) -> bytes:
+        await asyncio.sleep(0)  # a server that never pauses holds up nobody
         try:
             return await response.read()
         except HTTPError as error:

@@ -47,13 +47,13 @@ from moothall.doors.a2a_tasks import (
 )
 from moothall.doors.asks import asks_of
 from moothall.doors.callers import LOCAL, TOKEN
+from moothall.doors.checks import in_thread
 from moothall.doors.served import Served
 from moothall.errors import JournalError, NoSuchRun, RunHeld, StateError
 from moothall.journal import Journal, Outline
 from moothall.reasoning.recorded_agent import asked_in
 from moothall.reasoning.reply import gives
 from moothall.text import log_failure
-from moothall.threads import WORKERS
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
@@ -87,7 +87,7 @@ class Tasks:
         self._served.check(self._caller(sender))
         journal = journal_of(self._served.agents[agent])
         if journal is not None:
-            waiting = await _in_thread(journal._waits_for.runs_below, agent, sender)
+            waiting = await in_thread(journal._waits_for.runs_below, agent, sender)
             if waiting >= _MOST_PARKED:
                 text = f"{_MOST_PARKED} tasks wait for an answer: answer one first"
                 raise Fault("INTERNAL_ERROR", text)
@@ -135,7 +135,7 @@ class Tasks:
             if (journal := journal_of(agent)) is None:
                 continue
             try:
-                stopped = await _in_thread(self._stopped, id, journal)
+                stopped = await in_thread(self._stopped, id, journal)
             except JournalError as error:
                 log_failure(logger, f"agent {id!r}: its tasks do not go on", error)
                 continue
@@ -147,9 +147,9 @@ class Tasks:
         for id, agent in [*self._served.agents.items()]:
             if (journal := journal_of(agent)) is None:
                 continue
-            for run_id in await _in_thread(journal._waits_for.due, id):
+            for run_id in await in_thread(journal._waits_for.due, id):
                 if is_task(run_id) and run_id not in self._tasks:
-                    found = await _in_thread(found_in, id, journal, run_id)
+                    found = await in_thread(found_in, id, journal, run_id)
                     if found is not None and run_id not in self._tasks:
                         self._begin(*found)
 
@@ -187,14 +187,14 @@ class Tasks:
         if message.get("contextId") not in (None, "", context_of(run, sender)):
             raise Fault("INVALID_PARAMS", "the task belongs to another context")
         caller = self._caller(sender)
-        waits = await _in_thread(journal.waiting, id)
+        waits = await in_thread(journal.waiting, id)
         asks = asks_of(waits, self._served.callers.permits(caller))
         key, said = answer_in(message["parts"], asks)
         try:
-            await _in_thread(partial(journal.answer, id, key, said, by=caller))
+            await in_thread(partial(journal.answer, id, key, said, by=caller))
         except StateError as late:
             raise Fault("UNSUPPORTED_OPERATION", str(late)) from late
-        found = await _in_thread(found_in, agent, journal, id)
+        found = await in_thread(found_in, agent, journal, id)
         task = self.live(agent, sender, id)
         if task is None:
             if found is None:  # another process goes on with it
@@ -214,7 +214,7 @@ class Tasks:
         journal = journal_of(self._served.agents[agent])
         assert journal is not None
         try:
-            await _in_thread(journal._waits_for.cancel, id, "the task was cancelled")
+            await in_thread(journal._waits_for.cancel, id, "the task was cancelled")
         except (RunHeld, StateError):  # it has just gone on
             return False
         return True
@@ -240,7 +240,7 @@ class Tasks:
         if task is not None:
             return task.to_json(history)
         found = await self.outline(agent, sender, id)
-        made: dict[str, Any] = await _in_thread(self._recorded, agent, sender, found, history, True)
+        made: dict[str, Any] = await in_thread(self._recorded, agent, sender, found, history, True)
         return made
 
     async def outline(self, agent: str, sender: str, id: str) -> Outline:
@@ -252,7 +252,7 @@ class Tasks:
         journal = journal_of(self._served.agents[agent])
         if journal is not None and is_of(id, agent, sender):
             try:
-                found: Outline = await _in_thread(journal.run, id)
+                found: Outline = await in_thread(journal.run, id)
                 if found.agent == agent:
                     return found
             except NoSuchRun:
@@ -277,7 +277,7 @@ class Tasks:
             if is_of(each.id, agent, sender)
         ]
         known = {each[1] for each in live}
-        found = [*live, *await _in_thread(lambda: [*self._of_journal(agent, sender, known)])]
+        found = [*live, *await in_thread(lambda: [*self._of_journal(agent, sender, known)])]
         wanted = sorted(
             (
                 each
@@ -298,7 +298,7 @@ class Tasks:
                 tasks.append(each[4].to_json(history, artifacts))
             else:
                 args = (agent, sender, each[4], history, artifacts)
-                tasks.append(await _in_thread(self._recorded, *args))
+                tasks.append(await in_thread(self._recorded, *args))
         token = page_token(page[-1][0], page[-1][1]) if len(rest) > size else ""
         sizes = {"pageSize": len(page), "totalSize": len(wanted)}
         return {"tasks": tasks, "nextPageToken": token, **sizes}
@@ -360,7 +360,3 @@ class Tasks:
         status = status_json(run.id, context, state, run.changed, parts)
         messages = [first_message(run.id, context, content)]
         return task_json(run.id, context, status, made, messages, history)
-
-
-def _in_thread(function: Any, *args: Any) -> asyncio.Future[Any]:
-    return WORKERS.run(asyncio.get_running_loop(), function, *args)

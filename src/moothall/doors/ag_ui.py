@@ -21,9 +21,9 @@ from moothall.doors.ag_ui_wire import (
     spoken,
     starts,
 )
-from moothall.doors.asks import Ask, Asking, Caller, asks_of, waiting_text
+from moothall.doors.asks import MOST_WAITING, WAITS_S, Ask, Asking, Caller, asks_of, waiting_text
 from moothall.doors.callers import sender_of
-from moothall.doors.checks import COMMENT, Send, or_silence, sent_event
+from moothall.doors.checks import COMMENT, Send, in_thread, or_silence, sent_event
 from moothall.doors.openai.content import Wrong
 from moothall.doors.openai.door import Endpoint, parted
 from moothall.doors.openai.input import check_conversation
@@ -47,12 +47,8 @@ from moothall.reasoning.recorded_agent import asked_in
 from moothall.reasoning.reply import Reply, gives
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.stream import ReplyStream
-from moothall.threads import WORKERS
 
 SENDER: Final = "ag-ui"
-_WAITS_S: Final = 600.0
-"""How long a run waits for the answer to its interrupt."""
-_MOST_WAITING: Final = 1000
 _TOGETHER_S: Final = 0.2
 """How long a run that asks the person waits for what else it asks."""
 
@@ -74,7 +70,7 @@ class _Job:
     asking: Asking = field(init=False)
 
     def __post_init__(self) -> None:
-        self.asking = Asking(self._changed, _WAITS_S)
+        self.asking = Asking(self._changed, WAITS_S)
 
     def _changed(self, ask: Ask) -> None:
         if ask.key in self.asking.open:
@@ -293,8 +289,8 @@ class AGUIDoor:
     def _keep(self, job: _Job) -> dict[str, Ask]:
         """Keep a run that waits in this process; return what it asks."""
         self._waiting[job.run_id] = job
-        asyncio.get_running_loop().call_later(_WAITS_S, self._drop_idle, job, {*job.asking.open})
-        while len(self._waiting) > _MOST_WAITING:
+        asyncio.get_running_loop().call_later(WAITS_S, self._drop_idle, job, {*job.asking.open})
+        while len(self._waiting) > MOST_WAITING:
             self._drop(next(iter(self._waiting)))
         return job.asking.open
 
@@ -338,7 +334,6 @@ class AGUIDoor:
         agent, thread = self._served.replying()[id], given["threadId"]
         journal: Any = getattr(agent, "journal", None)
         own = _own_thread(caller, thread, run_id)
-        loop = asyncio.get_running_loop()
 
         def look() -> Any:
             run = journal.run(run_id)
@@ -346,7 +341,7 @@ class AGUIDoor:
             return (asked_in(journal.entries(run_id)), journal.waiting(run_id)) if is_mine else None
 
         try:
-            found = None if journal is None else await WORKERS.run(loop, look)
+            found = None if journal is None else await in_thread(look)
         except NoSuchRun:
             found = None
         asked, waits = found or (None, ())
@@ -359,7 +354,7 @@ class AGUIDoor:
                 journal.answer(run_id, key, read(asks[key], entry), by=caller)
 
         try:
-            await WORKERS.run(loop, answer)
+            await in_thread(answer)
         except StateError as late:
             raise Wrong(str(late)) from late
         tools = asked_of(id, given, [{"role": "user", "content": ""}])

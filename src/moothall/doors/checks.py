@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from moothall.jsonvalue import Unreadable, read_json
+from moothall.threads import WORKERS
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -44,6 +45,11 @@ _ONCE: Final = (
     *("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"),
 )
 """The headers that access depends on: a request has each at most once."""
+
+
+def in_thread(function: Any, *args: Any) -> asyncio.Future[Any]:
+    """Call a function that may take long, such as one that reads a journal, in a thread."""
+    return WORKERS.run(asyncio.get_running_loop(), function, *args)
 
 
 def as_json(data: Any) -> bytes:

@@ -9,11 +9,12 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from moothall import tracing
-from moothall.doors.asks import Ask, Caller, asks_of, waiting_text
+from moothall.doors.asks import MOST_WAITING, WAITS_S, Ask, Caller, asks_of, waiting_text
 from moothall.doors.callers import LOCAL, caller_of, sender_of
+from moothall.doors.checks import in_thread
 from moothall.doors.mcp_job import (
     CALLS,
     Job,
@@ -34,18 +35,12 @@ from moothall.reasoning.events import CallEnded, CallProgress, CallStarted, Even
 from moothall.reasoning.loop.answer import safe_names
 from moothall.reasoning.recorded_agent import asked_in
 from moothall.text import one_line
-from moothall.threads import WORKERS
 
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp import MCPError
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
-
-
-_WAITS_S: Final = 600.0
-"""How long a call waits for an answer that comes with another request."""
-_MOST_WAITING: Final = 1000
 
 
 class MCPDoor:
@@ -249,7 +244,7 @@ class MCPDoor:
         journal: Any = self._served.agents[job.to].journal  # type: ignore[attr-defined]
         assert job.run_id is not None
         with suppress(StateError):
-            await _in_thread(lambda: journal.answer(job.run_id, key, said, by=job.caller))
+            await in_thread(lambda: journal.answer(job.run_id, key, said, by=job.caller))
 
     async def _progress(self, ctx: ServerRequestContext[Any], job: Job, event: Event | str) -> None:
         text = event if isinstance(event, str) else ""  # of the action itself
@@ -278,8 +273,8 @@ class MCPDoor:
         state = secrets.token_urlsafe(32)
         job.asked = ask
         self._waiting[state] = job
-        asyncio.get_running_loop().call_later(_WAITS_S, self._dropped, state)
-        while len(self._waiting) > _MOST_WAITING:
+        asyncio.get_running_loop().call_later(WAITS_S, self._dropped, state)
+        while len(self._waiting) > MOST_WAITING:
             self._dropped(next(iter(self._waiting)))
         return required(state, ask)
 
@@ -333,13 +328,13 @@ class MCPDoor:
         if journal is None or action is None or action.name != "say":
             raise gone
         try:
-            run = await _in_thread(journal.run, run_id)
+            run = await in_thread(journal.run, run_id)
         except NoSuchRun:
             raise gone from None
         thread, args = run.thread or "", params.arguments or {}
         if run.agent != id or not (thread == sender or thread.startswith(f"{sender}/")):
             raise gone
-        asked = asked_in(await _in_thread(journal.entries, run_id)) or {}
+        asked = asked_in(await in_thread(journal.entries, run_id)) or {}
         if asked.get("text") != args.get("content"):
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
         caller, meta = _caller(ctx), None
@@ -381,10 +376,6 @@ def _can_ask(ctx: ServerRequestContext[Any]) -> bool:
     """Whether a client can ask its person."""
     capabilities = ctx.session.client_capabilities
     return capabilities is not None and capabilities.elicitation is not None
-
-
-def _in_thread(function: Any, *args: Any) -> asyncio.Future[Any]:
-    return WORKERS.run(asyncio.get_running_loop(), function, *args)
 
 
 def _in_meta(params: types.CallToolRequestParams) -> bool:

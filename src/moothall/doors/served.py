@@ -23,6 +23,7 @@ from moothall.approval.approval import answer, not_permitted
 from moothall.doors.a2a_records import is_task
 from moothall.doors.asks import Caller, CallerApprover
 from moothall.doors.callers import LOCAL, Callers
+from moothall.doors.checks import in_thread
 from moothall.errors import DefinitionError
 from moothall.journal.entry import Wait
 from moothall.message import Envelope, address
@@ -33,7 +34,7 @@ from moothall.reasoning.reply_context import CONTENTS, RUNS_NAMED
 from moothall.reasoning.threaded import Threaded
 from moothall.spaces.delivery import ASKERS, HEARERS, PAYERS, REQUEST, RUNNING, Delivery, of_chain
 from moothall.spaces.native import NativeSpace
-from moothall.threads import WORKERS, called, guard, reset
+from moothall.threads import called, guard, reset
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 _IDLE_S: Final = 3600.0
@@ -240,7 +241,7 @@ class Served:
         journal: Any = getattr(self.agents[agent], "journal", None)
         if journal is None:
             return []
-        found: list[Wait] = await WORKERS.run(asyncio.get_running_loop(), journal.waiting, run_id)
+        found: list[Wait] = await in_thread(journal.waiting, run_id)
         return found
 
     async def resume_due(self) -> None:
@@ -323,7 +324,7 @@ class Served:
         with _SERVING:
             _SERVED.discard(self)
         if self._own:
-            await WORKERS.run(asyncio.get_running_loop(), self._space.close)
+            await in_thread(self._space.close)
 
     def _sender(self, id: str) -> Agent:
         """Return the sender of an id, and remove idle senders."""

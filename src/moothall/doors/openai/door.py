@@ -17,6 +17,7 @@ from moothall.doors.checks import (
     Scope,
     Send,
     body_of,
+    in_thread,
     or_silence,
     path_of,
 )
@@ -49,7 +50,6 @@ from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.stream import ReplyStream
 from moothall.reasoning.thread import thread_of_sender
 from moothall.text import log_failure
-from moothall.threads import WORKERS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -113,10 +113,9 @@ class OpenAIDoor:
         asked = response_request(given)
         agent, chain = self._agent(asked.model), self._chain
         sender = sender_of(SENDER, caller)
-        loop, previous, history = asyncio.get_running_loop(), None, list[dict[str, Any]]()
+        previous, history = None, list[dict[str, Any]]()
         if asked.previous is not None:
-            before, name = chain.before, asked.previous
-            previous, history = await WORKERS.run(loop, lambda: before(agent, sender, name))
+            previous, history = await in_thread(chain.before, agent, sender, asked.previous)
         check_conversation([*history, *asked.messages])
         run_id = chain.next(agent, previous)
         form, thread = Response(asked, run_id), thread_of(sender, run_id)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from moothall.action.left import LEFT
 from moothall.doors.callers import sender_of
-from moothall.doors.checks import Send
+from moothall.doors.checks import Send, in_thread
 from moothall.doors.openai.chain import SENDER, Chain, previous_of, run_of, thread_of
 from moothall.doors.openai.content import Wrong
 from moothall.doors.openai.input import Asked
@@ -20,7 +19,6 @@ from moothall.journal import Outline
 from moothall.jsonvalue import json_text
 from moothall.memory.given import meant_by
 from moothall.reasoning.reply import Reply, gives
-from moothall.threads import WORKERS
 
 _MOST_ITEMS: Final = 100
 
@@ -41,16 +39,16 @@ class StoredResponses:
         """Send a response, whole: its stream has ended, or has its own client."""
         if dict(parse_qsl(given["query"])).get("stream") == "true":
             raise Wrong("stream is for a new response: get this one whole", "stream")
-        await send_json(send, 200, await _in_thread(self._found, given["id"], caller))
+        await send_json(send, 200, await in_thread(self._found, given["id"], caller))
 
     async def delete(self, given: dict[str, Any], send: Send, caller: str) -> None:
         """Delete a response, in the agent's journal too."""
-        await _in_thread(self._deleted, given["id"], caller)
+        await in_thread(self._deleted, given["id"], caller)
         await send_json(send, 200, {"id": given["id"], "object": "response", "deleted": True})
 
     async def cancel(self, given: dict[str, Any], send: Send, caller: str) -> None:
         """Cancel a response that waits for a person, and send it."""
-        await send_json(send, 200, await _in_thread(self._cancelled, given["path:id"], caller))
+        await send_json(send, 200, await in_thread(self._cancelled, given["path:id"], caller))
 
     async def input_items(self, given: dict[str, Any], send: Send, caller: str) -> None:
         """Send the input of a response, the last item first."""
@@ -60,7 +58,7 @@ class StoredResponses:
             raise Wrong(f"limit must be from 1 to {_MOST_ITEMS}", "limit")
         if order not in ("asc", "desc"):
             raise Wrong("order must be asc or desc", "order")
-        items = await _in_thread(self._items, given["id"], caller)
+        items = await in_thread(self._items, given["id"], caller)
         if order == "desc":
             items.reverse()
         ids = [each["id"] for each in items]
@@ -186,7 +184,3 @@ def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _under_way() -> Wrong:
     return Wrong("this response is under way", None, "response_in_progress", 409)
-
-
-async def _in_thread(function: Any, *args: Any) -> Any:
-    return await WORKERS.run(asyncio.get_running_loop(), function, *args)
