@@ -618,9 +618,9 @@ def test_the_key_is_not_in_what_an_answer_fails_with() -> None:
 
 @pytest.mark.parametrize("given", (HANG, events(hang=True)), ids=("no-head", "no-body"))
 def test_a_stream_that_does_not_begin_is_late(given: Any) -> None:
-    came, said, requests = begun(given, timeout=1, max_retries=1)
+    came, said, requests = begun(given, timeout=0.5, max_retries=1)
     assert (came, requests) == ("", 2)
-    assert said == "URL gave no answer within 1 s; tried 2 times; timeout= gives it longer"
+    assert said == "URL gave no answer within 0.5 s; tried 2 times; timeout= gives it longer"
 
 
 @pytest.mark.parametrize(
