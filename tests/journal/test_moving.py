@@ -76,6 +76,8 @@ def test_an_imported_run_goes_on_where_it_stopped(
     ]
     with pytest.raises(StateError, match="may go on in the journal"):
         agent.reply_sync("go on", run_id="R", thread="anna")  # not begun a second time
+    with pytest.raises(StateError, match="was moved already"):
+        journal.export("R", tmp_path / "twice.jsonl", move=True)
     with Journal(place("other")) as other:
         assert other.import_run(tmp_path / "r.jsonl", "moved") == "moved"
         assert other.run("moved").state == "error"

@@ -463,6 +463,7 @@ class Journal:
         Raises:
             NoSuchRun: there is no run of that id
             RunHeld: a process works on a run that is to be moved
+            StateError: it is `elsewhere` already
             JournalError: the journal cannot be read, or is damaged
             OSError: the file cannot be written
         """

@@ -14,7 +14,14 @@ from typing import Any, Final
 
 from moothall.arguments import check_text
 from moothall.database import Database
-from moothall.errors import ConfigError, FileError, JournalError, NoSuchFile, RunHeld
+from moothall.errors import (
+    ConfigError,
+    FileError,
+    JournalError,
+    NoSuchFile,
+    RunHeld,
+    StateError,
+)
 from moothall.files import written_whole
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry
@@ -77,6 +84,11 @@ def moved(file: Store, runs: Runs, run_id: str, path: Path) -> None:
     It stays here, so that nothing that has its id begins it anew.
     """
     with _held(file, runs, run_id) as number:
+        if _state(file, number) == ELSEWHERE:
+            raise StateError(
+                f"run {run_id!r} was moved already, or is a copy: `moothall runs adopt` lets it go "
+                "on here, if it does not elsewhere"
+            )
         # First of all: a process that dies in between leaves no run that goes on twice.
         with file.writing() as db:
             db.execute("UPDATE runs SET state = ? WHERE number = ?", (ELSEWHERE, number))
@@ -91,10 +103,14 @@ def moved(file: Store, runs: Runs, run_id: str, path: Path) -> None:
 def adopted(file: Store, runs: Runs, run_id: str) -> None:
     """Let a run go on here that may go on elsewhere; do nothing to any other."""
     with _held(file, runs, run_id) as number:
-        with file.reading() as db:
-            (state,) = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()
-        if state == ELSEWHERE:
+        if _state(file, number) == ELSEWHERE:
             _go_on(file, number, run_id)
+
+
+def _state(file: Store, number: int) -> str | None:
+    with file.reading() as db:
+        row = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()
+    return None if row[0] is None else str(row[0])
 
 
 def _go_on(file: Store, number: int, run_id: str) -> None:
