@@ -951,16 +951,11 @@ def test_dualact_interruption_before_the_reply_reaches_h() -> None:
 # -- wherever a ReActAgent goes --------------------------------------------------------------------
 
 
-def test_in_a_space_it_is_asked_by_say() -> None:
-    dual, _, _ = two([GO, DONE], ["3"])
-    with NativeSpace() as space:
-        space.add(dual)
-        me = space.add(Agent("me"))
-        assert me.ask("dualact", "say", content="How many?").result(WAIT) == "3"
-
-
-def test_a_say_is_given_the_conclusion_that_nobody_accepted() -> None:
-    dual, _, _ = two([GO, GO], ["3"], max_hr_loops=1)
+@pytest.mark.parametrize(("last", "options"), ((DONE, {}), (GO, {"max_hr_loops": 1})))
+def test_say_gets_the_conclusion_also_one_that_nobody_accepted(
+    last: Any, options: dict[str, Any]
+) -> None:
+    dual, _, _ = two([GO, last], ["3"], **options)
     with NativeSpace() as space:
         space.add(dual)
         me = space.add(Agent("me"))
