@@ -211,6 +211,20 @@ def test_anthropic_counts_cached_and_reasoning_tokens() -> None:
     assert repr(reply.usage).endswith("cache_write_tokens=50, reasoning_tokens=12)")
 
 
+def test_anthropic_counts_each_pass_of_an_answer_that_was_compacted() -> None:
+    usage = {
+        "input_tokens": 23_000,
+        "output_tokens": 1_000,
+        "iterations": [
+            {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500},
+            {"type": "message", "input_tokens": 23_000, "output_tokens": 1_000},
+        ],
+    }
+    body = {"type": "message", "content": [{"type": "text", "text": "ok"}], "usage": usage}
+    reply = ask(http(json.dumps(body | {"stop_reason": "end_turn"}).encode()))
+    assert reply.usage == Usage(203_000, 4_500)
+
+
 def test_anthropic_cost_follows_the_prices_of_the_cache() -> None:
     usage = {"input_tokens": 10, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 50}
     body = {"content": [{"type": "text", "text": "ok"}], "usage": usage | {"output_tokens": 20}}

@@ -151,12 +151,18 @@ class MessageStream(AnswerReader):
             self._counted |= counted
 
     def _spent(self) -> Usage:
+        # A server that summarises before it answers counts each pass, and in all the last one only.
+        passes = listed(self._counted.get("iterations")) or [self._counted]
+
+        def sum_of(name: str) -> int:
+            return sum(token_count(each, name) for each in passes)
+
         # The API counts cached tokens beside the input, and we within it.
-        read = token_count(self._counted, "cache_read_input_tokens")
-        written = token_count(self._counted, "cache_creation_input_tokens")
-        answered = token_count(self._counted, "output_tokens")
+        read = sum_of("cache_read_input_tokens")
+        written = sum_of("cache_creation_input_tokens")
+        answered = sum_of("output_tokens")
         thought = token_count(self._counted.get("output_tokens_details"), "thinking_tokens")
-        given = token_count(self._counted, "input_tokens") + read + written
+        given = sum_of("input_tokens") + read + written
         return Usage(given, answered, read, written, min(thought, answered))
 
 
