@@ -323,15 +323,21 @@ def test_amqp_dead_letter_exchange_refusing_is_logged_and_retried(
     assert sum("ACCESS_REFUSED" in each for each in log.lines) < 5
 
 
+@pytest.mark.parametrize("kind", ("send", "answer", "request"))
 def test_amqp_dead_letter_queue_full_loses_no_letter(
-    broker: Broker, make_space: MakeSpace, dead: Dead, channel: BlockingChannel, exchange: str
+    broker: Broker,
+    make_space: MakeSpace,
+    dead: Dead,
+    channel: BlockingChannel,
+    exchange: str,
+    kind: str,
 ) -> None:
     limit = '{"max-length": 1, "overflow": "reject-publish"}'
     broker.ctl("set_policy", "full", f"^{exchange}.dead", limit, "--apply-to", "queues")
     there = make_space().add(Worker("there", Notes("/dev/null")))
     bodies = [b"one", b"two"]
     for each in bodies:
-        properties = pika.BasicProperties(message_id=each.decode(), type="send")
+        properties = pika.BasicProperties(message_id=each.decode(), type=kind)
         channel.basic_publish(exchange, "agent.there", each, properties)
     assert there.ask("there", "echo", value=1).result(timeout=WAIT_S) == 1
     assert sorted(dead.next()[1] for _ in bodies) == sorted(bodies)
