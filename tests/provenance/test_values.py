@@ -148,6 +148,14 @@ def test_link_of_the_user_is_known_as_a_whole(text: str, value: Any) -> None:
     assert kinds(value, text) == {"user"}
 
 
+@pytest.mark.parametrize("value", ("mallory", 900))
+@pytest.mark.parametrize("link", ("shop.example/x?to={}&n=1", "mailto:anna@a.example?cc=b&to={}"))
+def test_query_of_a_link_without_a_scheme_names_nothing_either(link: str, value: Any) -> None:
+    assert kinds(value, f"look at {link.format(value)} please") == {"outside"}
+    assert kinds(link.format(value), f"look at {link.format(value)} please") == {"user"}
+    assert kinds(value, f"is it to={value}? Pay.") == {"user"}
+
+
 def test_link_within_a_link_is_no_link_of_the_user() -> None:
     text = "see https://a.example/go?to=https://evil.example/x"
     assert kinds("https://evil.example/x", text) == {"outside"}

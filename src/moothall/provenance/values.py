@@ -101,7 +101,7 @@ _NAMED: Final = re.compile("([^<>]*)<([^<>]+)>")
 _SPACED: Final = re.compile(r"[a-z]{0,4}[\d ./()+-]*\d[a-z\d ./()+-]*")
 _HOST: Final = re.compile(r"https?://([^/?#@\s]+)/?$")
 _LINK: Final = re.compile(
-    r"(?:://|(?<![\w@.-])www\.)(?:(?![,;]\w{2,15}://)[^\s<>\"'`|\\^{}\[\]“”«»])+"
+    r"(?:://|(?<![\w@.-])www\.|(?<=\S)\?(?=[\w.%-]{1,64}=))(?:(?![,;]\w{2,15}://)[^\s<>\"'`|\\^{}\[\]“”«»])+"
 )
 
 
@@ -138,14 +138,16 @@ def links_in(text: str) -> list[tuple[int, int]]:
 
     What stands within one is the word of whoever made it, not of whoever passed it on.
     """
-    if "://" not in text and "www." not in text:
-        return []
-    return [found.span() for found in _LINK.finditer(text)]
+    return [found.span() for found in _LINK.finditer(text)] if _may_link(text) else []
 
 
 def unlinked(text: str) -> str:
     """Return a text with nothing within its web addresses."""
-    return _LINK.sub(" ", text) if "://" in text or "www." in text else text
+    return _LINK.sub(" ", text) if _may_link(text) else text
+
+
+def _may_link(text: str) -> bool:
+    return "://" in text or "www." in text or "?" in text
 
 
 def stands(text: str, value: str, start: int = 0) -> int:
