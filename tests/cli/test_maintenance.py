@@ -256,6 +256,8 @@ def test_backup_takes_the_place_of_a_journal_that_nobody_has_open(folder: Path) 
     old = done.stdout.rpartition(" ")[2].strip()
     assert listed(folder, "--journal", old) == ["two", "three"]
     assert moothall("runs", "check", cwd=folder).stdout == "3 runs, all whole\n"
+    done = moothall("runs", "restore", "runs.db", cwd=folder)
+    assert (done.returncode, "is the journal itself" in done.stderr) == (2, True)
 
 
 def test_damaged_journal_is_named_by_check_and_not_restored(folder: Path) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from moothall.database import Database
-from moothall.errors import FileError, JournalError
+from moothall.errors import ConfigError, FileError, JournalError
 from moothall.files import owned_as, permitted_as, written_whole
 from moothall.journal.store.holding import named
 from moothall.journal.store.journal_file import JournalFile
@@ -39,9 +39,12 @@ def restored(backup: Path, path: Path) -> Path | None:
     """Put a copy of a backup in the place of a journal; return where the old one is, if any.
 
     Raises:
+        ConfigError: the backup is the journal itself
         JournalError: the backup is damaged, or a process has the journal open
         FileError: the copy cannot be written
     """
+    if path.exists() and path.samefile(backup):
+        raise ConfigError(f"{str(backup)!r} is the journal itself: name a backup of it")
     copy = JournalFile(backup, "process", 10)
     try:
         if found := faults(copy):
