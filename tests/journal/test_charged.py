@@ -264,7 +264,7 @@ def test_of_choosing_who_speaks_it_counts_too(whose: str, tmp_path: Path) -> Non
         assert first.spent.tokens > 2000
         before = first.spent.tokens
         replied(journal, first, OSError("down"))
-        assert first.spent.tokens < before + 2000  # of one call
+        assert first.spent.tokens < before + 3000  # of one call; two would be over 4000
         second = budget(prices=prices, model_calls=4)
         reply = replied(journal, second, chosen)
         assert reply.stop_reason == "budget"
