@@ -207,7 +207,8 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
+        why = str(getattr(error, "strerror", None) or error).partition(" (while attempting")[0]
         raise ConfigError(
-            f"nothing can be served at {host}:{port}: {why}; give another host or port"
+            f"nothing can be served at {host}:{port}: {why}; give another host or port (0 takes a "
+            "free one)"
         ) from error
