@@ -53,7 +53,7 @@ async def over_http(
 
     async def state(request: httpx2.Request) -> None:
         """Add the headers of this request, and the trace that its message states."""
-        if tracing.active is not None and request.method == "POST":
+        if request.method == "POST":
             request.headers.update(_trace_in(request.content))
         if callable(headers):
             found = headers()
@@ -76,6 +76,8 @@ async def over_http(
 
 def _trace_in(body: bytes) -> dict[str, str]:
     """Return the headers of the trace that a message states in `_meta`."""
+    if b"traceparent" not in body:
+        return {}
     try:
         meta = json.loads(body)["params"]["_meta"]
         return {each: str(meta[each]) for each in tracing.TRACE if each in meta}
