@@ -30,7 +30,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         return Budget(model_calls=0) if name == "poor" else None
 
     bought: list[str] = []
-    app = asgi(buyer(bought), token={"rich": "t-rich", "poor": "t-poor"}, budget=budget)
+    tokens = {"rich": "t-rich", "poor": "t-poor"}
+    app = asgi(buyer(bought), token=tokens, budget=budget, approves=["rich"])
     with serving(app) as url:
         done = subprocess.run(
             [node, program, url, "t-rich"], capture_output=True, text=True, check=False, timeout=120
