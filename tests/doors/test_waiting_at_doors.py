@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,19 @@ import openai
 import pytest
 
 from company.conftest import until
-from doors.a2a_calls import BOUGHT, asked, call, data, plain, rpc, shop, started, state
+from doors.a2a_calls import (
+    BOUGHT,
+    ask,
+    asked,
+    call,
+    data,
+    plain,
+    requested,
+    rpc,
+    shop,
+    started,
+    state,
+)
 from doors.conftest import client, serving
 from doors.test_ag_ui import run, user
 from moothall import DualActAgent, Journal, ReActAgent, ScriptedModel, Waiting
@@ -116,6 +130,34 @@ def test_a2a_subscriber_of_a_task_that_waits_joins_it_again(serve: Serve, tmp_pa
         told = rpc(url, "SubscribeToTask", {"id": wait.run})
         last = told[-1].get("statusUpdate") or told[-1]["task"]
         assert state(last) == "TASK_STATE_COMPLETED"
+
+
+def test_a2a_subscriber_hears_the_end_of_a_task_whose_run_ended_first(
+    serve: Serve, tmp_path: Path
+) -> None:
+    let_go = threading.Event()
+
+    class Late(ReActAgent):
+        async def reply(self, *args: Any, **named: Any) -> Any:
+            made = await super().reply(*args, **named)
+            if made.stop_reason != "waiting":
+                await asyncio.to_thread(let_go.wait, 30)
+            return made
+
+    with Journal(tmp_path / "runs.db") as journal:
+        model = ScriptedModel([call("ask"), "Red it is."])
+        url = serve(asgi(Late("shop", model, actions=[ask], journal=journal)))
+        id = rpc(url, "SendMessage", plain("Which?"))["result"]["task"]["id"]
+        http, answer = requested(url, "SubscribeToTask", {"id": id})
+        with closing(http):
+            told = (json.loads(line[6:])["result"] for line in answer if line[:5] == b"data:")
+            assert state(next(told)["task"]) == "TASK_STATE_INPUT_REQUIRED"
+            (wait,) = journal.waiting()
+            journal.answer(wait.run, wait.key, "red", by="eva")  # another process
+            assert state(next(told)["task"]) in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING")
+            let_go.set()
+            last = [*told][-1:]
+            assert [state(each["statusUpdate"]) for each in last] == ["TASK_STATE_COMPLETED"]
 
 
 def test_a2a_member_of_a_group_asks_in_its_name_and_goes_on_at_the_next_server(

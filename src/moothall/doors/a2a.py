@@ -266,14 +266,16 @@ class A2ADoor:
     async def _followed(self, agent: str, sender: str, id: str) -> AsyncIterator[dict[str, Any]]:
         """Yield the state of a task that waits, or of another process: now, and after its end."""
         yield {"task": await self._tasks.get(agent, sender, id)}
-        while (await self._tasks.outline(agent, sender, id)).state == "waiting":
-            if (task := self._tasks.live(agent, sender, id)) is not None:
-                async for update in _updates(task, None, False):
-                    yield update
-                return
+        run = await self._tasks.outline(agent, sender, id)
+        while (task := self._tasks.live(agent, sender, id)) is None and run.state == "waiting":
             await asyncio.sleep(_LOOK_S)
-        await self._tasks.updates(agent, id)
-        yield {"task": await self._tasks.get(agent, sender, id)}
+            run = await self._tasks.outline(agent, sender, id)
+        if task is None:  # another process goes on with it, or it has ended
+            await self._tasks.updates(agent, id)
+            yield {"task": await self._tasks.get(agent, sender, id)}
+            return
+        async for update in _updates(task, None, False):  # its run ends before it does
+            yield update
 
 
 def _updates(task: Task, history: int | None, rests: bool) -> AsyncIterator[dict[str, Any]]:
