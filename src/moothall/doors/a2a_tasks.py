@@ -235,6 +235,8 @@ class Task:
 
 def takes_none(id: str, state: str) -> Fault:
     """Return the error for a message to a task that asks nothing."""
+    if state == INPUT_REQUIRED:  # what it asks, its caller cannot answer
+        return Fault("UNSUPPORTED_OPERATION", f"task {id} takes no message: {IN_DOUBT}")
     now = "has ended" if state in TERMINAL else "works and asks nothing"
     return Fault("UNSUPPORTED_OPERATION", f"task {id} {now}, so it takes no message")
 
