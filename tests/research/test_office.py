@@ -67,6 +67,9 @@ def xlsx(**sheets: list[tuple[object, ...]]) -> bytes:
 
 
 def cell(value: object) -> str:
+    """A cell; a text that begins with `<` is what the file has."""
+    if isinstance(value, str) and value.startswith("<"):
+        return value
     if isinstance(value, str):
         return f'<c t="inlineStr"><is><t>{value}</t></is></c>'
     return f"<c><v>{value}</v></c>"
@@ -190,6 +193,24 @@ def test_an_open_document_text_is_cut_at_its_headings() -> None:
     )
     assert document.text == "Plan\n\nWe  move in May.\n\nCosts\n\nTeam | 29"
     assert [each.title for each in document.sections] == ["", "Costs"]
+
+
+@pytest.mark.parametrize(
+    ("formula", "missing"),
+    (
+        ("<c><f>SUM(B2:B3)</f><v></v></c>", True),
+        ("<c r='B4'><f>SUM(B2:B3)</f><v/></c>", True),
+        ("<c><f t='shared' si='0'/></c>", True),
+        ("<c><f>SUM(B2:B3)</f><v>1900</v></c>", False),
+        ('<c t=\'str\'><f>IF(B2&gt;1,"","x")</f><v></v></c>', False),
+    ),
+)
+def test_spreadsheet_formula_without_a_stored_value_is_missing(formula: str, missing: bool) -> None:
+    rows: list[tuple[object, ...]] = [("item", "euros"), ("Rent", 900), ("All", formula)]
+    document = read("a.xlsx", xlsx(Costs=rows))
+    assert "Rent" in document.text
+    said = "1 formula without a stored value: save it in a spreadsheet program"
+    assert document.missing == (said if missing else "")
 
 
 def test_a_mail_is_read_with_who_says_it_and_its_attachments_are_missing() -> None:

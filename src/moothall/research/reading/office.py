@@ -6,6 +6,7 @@ import csv
 import io
 import posixpath
 import re
+import zipfile
 from collections.abc import Iterator
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -30,6 +31,11 @@ _DRAW: Final = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 _OFFICE: Final = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _NOT_SHOWN: Final = frozenset(
     (f"{_OFFICE}annotation", f"{_TEXT}tracked-changes", f"{_TEXT}hidden-text")
+)
+# A cell with a formula and no value, as programs write it that do not reckon; "str" may be empty.
+_UNRECKONED: Final = re.compile(
+    rb"<(?:\w+:)?c\b(?![^>]*\bt=[\"']str)[^>]*>\s*<(?:\w+:)?f\b(?:[^>]*/>|[^>]*>[^<]*</[^>]*>)\s*"
+    rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</[^>]*>)?\s*</(?:\w+:)?c>"
 )
 _SAID: Final = ("Subject", "From", "To", "Cc", "Date")
 _MAIL: Final = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\n]*\n")
@@ -56,7 +62,7 @@ class _Writer:
     def document(self, what: str, title: str = "", missing: str = "") -> Document:
         """Return what was written."""
         if not self._pieces:
-            raise UnreadableDocument(f"the {what} has no text")
+            raise UnreadableDocument(f"the {what} has no text{f', {missing}' if missing else ''}")
         return Document(title, "\n\n".join(self._pieces), self.sections, missing=missing)
 
 
@@ -85,7 +91,22 @@ def read_spreadsheet(data: bytes) -> Document:
         locked = "password" in str(error).lower()
         why = "is encrypted: a password is needed" if locked else f"is damaged: {error}"
         raise UnreadableDocument(f"the spreadsheet {why}") from error
-    return made.document("spreadsheet")
+    return made.document("spreadsheet", missing=_unreckoned(data))
+
+
+def _unreckoned(data: bytes) -> str:
+    """Return how many cells of a workbook have a formula whose value nobody has stored."""
+    if not zipfile.is_zipfile(io.BytesIO(data)):
+        return ""
+    packed = Packed(data, "spreadsheet")
+    sheets = [each for each in packed.names if re.fullmatch(r"xl/worksheets/[^/]+\.xml", each)]
+    try:
+        count = sum(len(_UNRECKONED.findall(packed.read(each))) for each in sheets)
+    except UnreadableDocument:  # too large to be looked through; its rows are read
+        count = 0
+    if not count:
+        return ""
+    return f"{counted(count, 'formula')} without a stored value: save it in a spreadsheet program"
 
 
 def _cell(value: Any) -> str:
