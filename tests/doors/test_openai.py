@@ -571,7 +571,8 @@ def test_openai_door_errors_have_the_form_and_the_status_of_the_protocol(serve: 
     answer = httpx.post(f"{url}/v1/responses", content=b"{nothing", headers=headers)
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
-    assert httpx.get(f"{url}/v1/responses", headers=headers).status_code == 405
+    refused = httpx.get(f"{url}/v1/responses", headers=headers)
+    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
 
 
 def test_openai_door_stop_reasons_have_their_status(serve: Serve) -> None:

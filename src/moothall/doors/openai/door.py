@@ -321,7 +321,8 @@ class Endpoint:
                 given["path:id"] = scope["path_params"].get("id")
             await until_gone(handle(given, sending, caller_of(scope)), receive)
         except Wrong as wrong:
-            await send_json(send, wrong.status, {"error": wrong.error})
+            allow = ", ".join(self._handles) if wrong.status == 405 else ""
+            await send_json(send, wrong.status, {"error": wrong.error}, allow)
         except Exception as error:
             log_failure(logger, f"a request of {scope['path']} failed", error)
             if begun:

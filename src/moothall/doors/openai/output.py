@@ -21,8 +21,8 @@ HEADERS: Final = (
 )
 
 
-async def send_json(send: Send, status: int, data: Any) -> None:
-    """Send a whole answer."""
+async def send_json(send: Send, status: int, data: Any, allow: str = "") -> None:
+    """Send a whole answer; `allow` has the methods that a path takes."""
     body = as_json(data)
     headers = [
         (b"content-type", b"application/json"),
@@ -31,6 +31,8 @@ async def send_json(send: Send, status: int, data: Any) -> None:
     ]
     if status >= 400:  # the same request would end the same way, and may cost the same again
         headers.append((b"x-should-retry", b"false"))
+    if allow:
+        headers.append((b"allow", allow.encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
