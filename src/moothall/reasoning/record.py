@@ -290,7 +290,7 @@ class _NullRecord(Record[S]):
     """The record of a run without a journal: steps are called, and nothing is kept."""
 
     key = ""
-    run: Any = SimpleNamespace(left=False, parked=())
+    run: Any = SimpleNamespace(left=False, parked=(), cut_off=())
 
     def __init__(self) -> None:
         self.state = self.begun = self.over = self.at_end = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
@@ -124,7 +124,7 @@ async def guarded(
     return reply
 
 
-def _why(error: BaseException, asked: list[str]) -> str:
+def _why(error: BaseException, asked: Sequence[str]) -> str:
     """Return why a run was cut off, and what it had asked a person; empty if nothing says more."""
     if isinstance(error, Exception):
         return error_text(error)
