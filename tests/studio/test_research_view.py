@@ -159,4 +159,4 @@ def test_tasks_that_fail_and_resources_that_are_many(page: Page) -> None:
     over = seen("error")["over"]
     assert (over["reason"], over["detail"]) == ("error", "no server")
     data[-1] = ("over", {"reason": "cancelled", "detail": "by somebody"})
-    assert seen("cancelled")["over"]["detail"] == ""
+    assert seen("cancelled")["over"]["detail"] == "by somebody"
