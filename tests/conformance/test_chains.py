@@ -675,7 +675,11 @@ def outcome(request: Any) -> str:
 
 
 def test_deadlock_that_the_end_of_another_request_leaves_is_found(space: Any) -> None:
+    both_begin, begun = Gate(), threading.Semaphore(0)
+
     async def both(agent: Agent, to: str) -> Any:
+        begun.release()
+        await both_begin
         return await asyncio.gather(agent.ask("held", "hold"), agent.ask(to, "echo", value=1))
 
     held = space.add(Holder("held", concurrency=2))
@@ -683,6 +687,9 @@ def test_deadlock_that_the_end_of_another_request_leaves_is_found(space: Any) ->
         space.add(Doer(id, both))
     me = space.add(Agent("me"))
     asked = [me.ask(id, "do", value=to) for id, to in ("AB", "BA")]
+    for _ in asked:
+        assert begun.acquire(timeout=WAIT_S)
+    both_begin.open()
     held.begun.wait_for(2)
     held.gate("one").open()
     ended = [outcome(each) for each in asked]
