@@ -389,7 +389,7 @@ def test_session_that_is_ended_as_soon_as_it_begins_is_tried_again(
         ending = threading.Thread(target=end)
         ending.start()
         try:
-            while ended < 50:
+            while ended < 20:
                 try:
                     journal.runs()
                 except JournalError as error:  # as it was read
