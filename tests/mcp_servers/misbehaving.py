@@ -1,7 +1,7 @@
 """An MCP server without the SDK, which starts fast, and misbehaves where a test asks for that.
 
 Its tools are in the file that its first argument names, each time that it lists them; by default
-those of `TOOLS`. With `silent:WORDS` as its second argument it answers nothing;
+those of `TOOLS`. With `silent` as its second argument it answers nothing;
 `list:JSON` is a list; with `promises` it says that it has resources and prompts.
 """
 
@@ -81,8 +81,7 @@ class Server:
         self.note(f"started {os.getpid()}")
         for line in sys.stdin:
             message = json.loads(line)
-            if self.mode.startswith("silent"):
-                print(self.mode[7:], file=sys.stderr, flush=True)
+            if self.mode == "silent":
                 continue
             method, id = message.get("method"), message.get("id")
             if method is None:

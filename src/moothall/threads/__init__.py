@@ -17,6 +17,7 @@ from moothall.threads.waiting import Channel as Channel
 from moothall.threads.waiting import WaitingLine as WaitingLine
 from moothall.threads.waiting import settle as settle
 from moothall.threads.waiting import side_by_side as side_by_side
+from moothall.threads.waiting import to_its_end as to_its_end
 from moothall.threads.workers import WORKERS as WORKERS
 from moothall.threads.workers import WorkerThreads as WorkerThreads
 from moothall.threads.workers import is_cancelled as is_cancelled

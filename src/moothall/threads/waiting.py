@@ -169,5 +169,19 @@ async def side_by_side(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
             for task in tasks:
                 if not task.cancelling():  # a second one would cut its cleanup off
                     task.cancel()
-            await asyncio.wait(tasks)
+            await to_its_end(asyncio.wait(tasks))
         raise
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return what work returns; a cancellation meanwhile is raised when the work has ended."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return task.result()

@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -32,7 +32,7 @@ from moothall.society.experiments.design import Design
 from moothall.society.experiments.models import code_of, in_words, is_of_file
 from moothall.society.experiments.results import file_name, join
 from moothall.society.tables import arrow, write_whole
-from moothall.threads import side_by_side
+from moothall.threads import side_by_side, to_its_end
 
 _MANIFEST: Final = "experiment.json"
 _PACKAGES: Final = ("moothall", "numpy", "scipy")
@@ -92,7 +92,7 @@ async def sweep(
     lived(0)
     gate = asyncio.Semaphore(max(1, jobs))
     turns: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
-    idle: list[Any] = []
+    processes = _Processes()
 
     async def one(cell: Cell, part: Path) -> None:
         # Only one process at a time may use a file of recorded answers.
@@ -100,7 +100,7 @@ async def sweep(
         async with turns[str(file)] if file else contextlib.nullcontext(), gate:
             try:
                 if jobs:
-                    await _in_process(cell, part, lived, idle)
+                    await _in_process(cell, part, lived, processes)
                 else:
                     await cell.run(part, lived)
             except MoothallError as error:
@@ -110,8 +110,8 @@ async def sweep(
     try:
         await side_by_side([one(*each) for each in left])
     finally:
-        for process in idle:
-            await _end(process)
+        processes.kill()
+        await to_its_end(processes.wait())
     path = folder / "results.parquet"
     totals = join(parts, path)
     for cell, part in zip(cells, parts, strict=True):
@@ -207,41 +207,23 @@ def _write_manifest(
 # -- processes -------------------------------------------------------------------------------------
 
 
-async def _in_process(
-    cell: Cell, part: Path, lived: Callable[[int], None], idle: list[Any]
-) -> None:
-    """Run a cell in a process of its own; a process that is killed is replaced once."""
-    for _ in range(2):
-        steps = 0
-        async with _process(idle) as process:
-            with contextlib.suppress(ConnectionError):
-                process.stdin.write(json.dumps(str(part)).encode() + b"\n" + cell.as_json() + b"\n")
-                await process.stdin.drain()
-            async for line in process.stdout:
-                said = json.loads(line)
-                if "error" in said:
-                    raise getattr(errors, said["kind"])(said["error"])
-                if "code" in said:
-                    code: int = said["code"]
-                    break
-                steps += said["lived"]
-                lived(said["lived"])
-            else:
-                code = await process.wait()
-        if code == 0:
-            return
-        lived(-steps)
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-    raise StateError(
-        f"its process {how}, twice; cells that have ended are kept, and the same call continues"
-    )
+class _Processes:
+    """The processes that run the cells of a sweep."""
 
+    def __init__(self) -> None:
+        self._all: list[Any] = []
+        self._idle: list[Any] = []
 
-@contextlib.asynccontextmanager
-async def _process(idle: list[Any]) -> AsyncIterator[Any]:
-    """Start a process that runs cells, or take an idle one; after a failure, kill it."""
-    process: Any = idle.pop() if idle else None
-    if process is None:
+    async def take(self) -> Any:
+        """Return an idle process, or a new one."""
+        return self._idle.pop() if self._idle else await to_its_end(self._started())
+
+    def put_back(self, process: Any) -> None:
+        """Have a process run other cells, unless it has ended."""
+        if process.returncode is None:
+            self._idle.append(process)
+
+    async def _started(self) -> Any:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "moothall.society.experiments.cell"),
             stdin=asyncio.subprocess.PIPE,
@@ -249,18 +231,48 @@ async def _process(idle: list[Any]) -> AsyncIterator[Any]:
             env={"OMP_NUM_THREADS": "1", **os.environ},
             start_new_session=True,  # Ctrl-C goes to the parent process, which ends this one
         )
-    try:
-        yield process
-    except BaseException:
-        await _end(process)
-        raise
-    if process.returncode is None:
-        idle.append(process)
+        self._all.append(process)
+        return process
+
+    def kill(self) -> None:
+        """Kill the processes, and the cells that they run."""
+        for process in self._all:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    async def wait(self) -> None:
+        """Return when all have ended."""
+        for process in self._all:
+            await process.wait()
 
 
-async def _end(process: Any) -> None:
-    """Kill a process, and the cell that it runs."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await asyncio.shield(process.wait())
+async def _in_process(
+    cell: Cell, part: Path, lived: Callable[[int], None], processes: _Processes
+) -> None:
+    """Run a cell in a process of its own; a process that is killed is replaced once."""
+    for _ in range(2):
+        steps = 0
+        process = await processes.take()
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(json.dumps(str(part)).encode() + b"\n" + cell.as_json() + b"\n")
+            await process.stdin.drain()
+        async for line in process.stdout:
+            said = json.loads(line)
+            if "error" in said:
+                raise getattr(errors, said["kind"])(said["error"])
+            if "code" in said:
+                code: int = said["code"]
+                break
+            steps += said["lived"]
+            lived(said["lived"])
+        else:
+            code = await process.wait()
+        processes.put_back(process)
+        if code == 0:
+            return
+        lived(-steps)
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+    raise StateError(
+        f"its process {how}, twice; cells that have ended are kept, and the same call continues"
+    )
