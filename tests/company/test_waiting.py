@@ -25,6 +25,7 @@ from moothall import (
     ScriptedModel,
     Waiting,
 )
+from moothall.company.controls import fire
 from moothall.errors import ActionError, ConfigError
 
 AGENTS = """
@@ -152,6 +153,87 @@ def test_hook_hears_at_the_next_start_what_was_asked_while_no_company_ran(
         assert "the approval of pay()" in program.told[0]
 
     live(make_company(COMPANY), work)
+
+
+DOUBTS = """
+import time
+
+from moothall import Agent, ReActAgent, ScriptedModel, action
+
+
+def held():
+    with open("paid", "a") as file:
+        file.write("x\\n")
+    if len(open("paid").readlines()) < 3:
+        time.sleep(600)
+
+
+def pay() -> str:
+    "Pay."
+    held()
+    return "paid"
+
+
+class Bank(Agent):
+    @action
+    def book(self) -> str:
+        "Book."
+        held()
+        return "booked"
+
+
+def clerk(id):
+    return ReActAgent(id, ScriptedModel([{"name": "pay"}, "Paid."] * 9), actions=[pay])
+
+
+def tell(wait):
+    with open("told", "a") as file:
+        file.write(f"{wait.run} {wait.kind} {wait.key}\\n")
+"""
+
+
+@pytest.mark.timeout(60)
+def test_calls_that_a_kill_cut_off_reach_hook_and_metrics_and_go_on_once_decided(
+    folder: Path,
+) -> None:
+    (folder / "program.py").write_text(DOUBTS)
+    (folder / "company.yaml").write_text(
+        """
+journal: runs.db
+on_waiting: program.py:tell
+http: {listen: '127.0.0.1:0'}
+agents:
+  Clerk: {ref: 'program.py:clerk'}
+  Bank: {ref: 'program.py:Bank'}
+schedules:
+  wages: {every: 1d, to: Clerk, args: {content: Pay.}}
+  books: {every: 1d, to: Bank, action: book}
+"""
+    )
+    first = Served(folder)
+    with Journal(folder / "runs.db") as office:
+        firings = {fire(office, name, by="eva") for name in ("wages", "books")}
+        paid = folder / "paid"
+        asyncio.run(until(lambda: paid.exists() and len(paid.read_text().split()) == 2))
+        first.process.kill()
+        first.end()
+        second = Served(folder)
+        asyncio.run(until(lambda: len(told(folder)) == 2))
+        assert {run.removesuffix("/reply") for run, *_ in told(folder)} == firings
+        text = second.get("/metrics")[1]
+        assert value(text, "moothall_waiting", agent="Clerk", kind="doubt") == 1
+        assert value(text, "moothall_waiting", agent="books", kind="doubt") == 1
+        wages, books = sorted(firings, reverse=True)
+        asyncio.run(until(lambda: office.run(wages).state == "waiting"))
+        assert office.run(books).state == "in_doubt"
+        for wait in office.waiting(kind="doubt"):
+            status, _ = sent(second.port, None, {"run": wait.run, "key": wait.key, "value": "skip"})
+            assert status == 200
+        asyncio.run(until(lambda: office.run(wages).state == "done"))
+        asyncio.run(until(lambda: not office.runs(needs_person=True)))
+        assert len(told(folder)) == len(paid.read_text().split()) == 2
+        second.process.send_signal(signal.SIGTERM)
+        assert second.end() == 0
 
 
 def sent(port: int | None, token: str | None, body: object = None) -> tuple[int, dict[str, Any]]:

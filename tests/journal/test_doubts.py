@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import moothall
-from journal.crash import crash
+from journal.crash import crash, on_a_loop
 from moothall import Action, Call, Journal, ModelReply, ReActAgent, ScriptedModel
 from moothall.errors import ConfigError
 from moothall.journal.doubt import Done
@@ -92,3 +92,48 @@ def test_a_decision_that_is_none_is_refused(broken: Path) -> None:
 def test_the_event_of_that_name_says_where_the_decision_is() -> None:
     with pytest.raises(TypeError, match=r"import Done from moothall\.journal"):
         moothall.Done({"paid": 3})  # type: ignore[arg-type]
+
+
+@on_a_loop
+async def test_a_call_that_is_cut_off_again_once_it_was_repeated_is_decided_anew(
+    tmp_path: Path,
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    with Journal(tmp_path / "before") as journal:
+        await agent(journal, [], first).reply("Pay both.", run_id="R")
+    with Journal(first) as journal:
+        journal.decide("R", "repeat", by="eva")
+        await agent(journal, [], second).reply("Pay both.", run_id="R")
+    paid: list[str] = []
+    with Journal(second) as journal:
+        before = [each.since for each in journal.waiting("R")]
+        for wait in journal.waiting("R"):
+            journal.answer("R", wait.key, "repeat", by="bo")
+        assert (journal.waiting("R"), len(before)) == ([], 2)
+        assert (await agent(journal, paid).reply("Pay both.", run_id="R")).stop_reason == "done"
+    assert paid == ["ann", "bob"]
+
+
+@on_a_loop
+async def test_somebody_is_told_of_a_doubt_once_and_reminded_of_it(tmp_path: Path) -> None:
+    broken = tmp_path / "after"
+    with Journal(tmp_path / "before") as journal:
+        await agent(journal, [], broken).reply("Pay both.", run_id="R", thread="c/1")
+    with Journal(broken) as journal:
+        waits = journal._waits_for
+        assert waits.counts() == {("a", "doubt"): 2}
+        ann, bob = waits.untold()
+        assert (ann.kind, ann.action, ann.args) == ("doubt", "pay", {"who": "ann"})
+        waits.told(ann, None)
+        waits.told(bob, 0.0)
+        assert waits.untold() == [bob]
+        waits.told(bob, 3600.0)
+        assert waits.untold() == []
+        journal.answer("R", ann.key, "skip")
+        assert (waits.untold(), waits.counts()) == ([], {("a", "doubt"): 1})
+        assert journal.waiting("R") == [bob]
+        journal.answer("R", bob.key, "skip")
+        assert waits.counts() == {}
+        assert waits.runs_below("a", "c") == 1
+        await agent(journal, []).reply("Pay both.", run_id="R", thread="c/1")
+        assert waits.runs_below("a", "c") == 0

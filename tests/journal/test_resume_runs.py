@@ -258,6 +258,32 @@ async def test_a_late_reply_reaches_the_thread_that_asked_and_is_not_answered(
 
 
 @on_a_loop
+async def test_a_resumption_that_is_cancelled_leaves_its_runs_to_the_next_one(
+    tmp_path: Path,
+) -> None:
+    left = await crashed(tmp_path, desk, *RUNS)
+    under_way = asyncio.Event()
+
+    async def wait() -> None:
+        under_way.set()
+        await asyncio.Event().wait()
+
+    async def at_once() -> None: ...
+
+    with Journal(left) as journal:
+        resuming = asyncio.create_task(
+            desk(journal, wait).resume_runs(deps=lambda run: RUNS[run.id])
+        )
+        await under_way.wait()
+        resuming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await resuming
+        assert {run.state for run in journal.runs()} == {"stopped"}
+        await desk(journal, at_once).resume_runs(deps=lambda run: RUNS[run.id])
+        assert {run.state for run in journal.runs()} == {"done"}
+
+
+@on_a_loop
 async def test_only_runs_of_this_agent_that_did_not_end(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal") as journal:
         await desk(journal, at_once).reply("Hi", run_id="ended")

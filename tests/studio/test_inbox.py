@@ -6,12 +6,15 @@ import asyncio
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
+from journal.process import Processes
 from moothall import ACCESS_REQUESTED, Call, ModelReply, ReActAgent, ScriptedModel, action
 from moothall.approval import Question
 from moothall.studio import Studio
+from studio.killed import RUN
 
 ANSWER = (
     "## Found\n\nIt is **here**, see [the page](https://a.example/x).\n\n"
@@ -175,3 +178,21 @@ def test_a_card_is_in_the_inbox_or_where_its_run_is_shown(
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
         assert page.evaluate(SCROLLS) == [], tab
+
+
+def test_a_call_in_doubt_of_a_killed_program_is_decided_in_the_inbox(
+    studio: Studio, open_page: Callable[..., Page], tmp_path: Path
+) -> None:
+    with Processes("studio.killed") as processes:
+        assert processes.run(tmp_path, journal=str(studio.journal.path)) == -9
+    page = open_page("Space")
+    page.locator(".s-inbox").click()
+    card = page.get_by_role("article", name="doubt")
+    expect(card).to_contain_text("teller is in doubt")
+    card.get_by_role("button", name="Done with this result").click()
+    expect(page.get_by_text("write the result of the call first")).to_be_visible()
+    card.get_by_role("textbox", name="Result of transfer(coins=3)").fill('{"moved": 3}')
+    card.get_by_role("button", name="Done with this result").click()
+    expect(card).to_have_count(0)
+    (decided,) = studio.journal._waits_for.decided(run_id=RUN)
+    assert decided.answer == {"decision": "done", "value": {"moved": 3}}

@@ -34,6 +34,7 @@ from moothall.errors import (
     RequestError,
     RunHeld,
     RunMismatch,
+    RunWaiting,
 )
 from moothall.orders.named_agents import AgentSource
 from moothall.reasoning.conversational import ConversationalAgent
@@ -272,7 +273,7 @@ class Company:
                 self._space.journal, self._perform, self._repeats, self._metrics.fired
             )
             self._task(self._keep_up(self._scheduler))
-        if self._on_waiting is not None:
+        if self._space.journal is not None:
             self._task(self._space.tell_of_waits(self._on_waiting, self._new_wait))
 
     def _task(self, work: Any) -> None:
@@ -586,7 +587,9 @@ class Company:
                         f'no answer from "{where}" in {timeout:g} s; its run {run_id!r} goes on '
                         "after the next start"
                     )
-                return agent._said(work.result())
+                if (reply := work.result()).stop_reason == "in_doubt":
+                    raise RunWaiting(reply.detail)
+                return agent._said(reply)
             except (JournalError, RunHeld, RunMismatch, RequestError, LeftOpen):
                 raise
             except Exception as error:  # whatever it is, it is the outcome of this call

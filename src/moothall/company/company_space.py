@@ -28,6 +28,7 @@ from moothall.threads import called
 if TYPE_CHECKING:
     from moothall.journal import Journal, Outline
     from moothall.journal.entry import Wait
+    from moothall.journal.waits import Waits
 
 logger: logging.Logger = logging.getLogger("moothall.company")
 
@@ -273,21 +274,25 @@ class CompanySpace:
 
         return self._settings.http is None or not is_task(run.id)
 
-    async def tell_of_waits(self, hook: Callable[[Any], Any], new: asyncio.Event) -> None:
+    async def tell_of_waits(self, hook: Callable[[Any], Any] | None, new: asyncio.Event) -> None:
         """Call the hook `on_waiting` with what waits, once in all processes of the journal.
 
         One process at a time does so. If it dies before the hook has returned, the next one calls
-        the hook again; if the hook raises, it is called again after a minute.
+        the hook again; if the hook raises, it is called again after a minute. Without a hook, log
+        the calls in doubt: nothing else names them.
         """
         assert self.journal is not None
         waits = self.journal._waits_for
+        if hook is None:
+            await _log_doubts(waits)
+            return
         while True:
             new.clear()
             try:
                 if await asyncio.to_thread(waits.hold_telling):
                     try:
                         for each in await asyncio.to_thread(waits.untold):
-                            again = await _told(hook, each)
+                            again = await self._told(hook, each)
                             await asyncio.to_thread(waits.told, each, again)
                     finally:
                         await asyncio.to_thread(waits.end_telling)
@@ -296,6 +301,15 @@ class CompanySpace:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await new.wait()
+
+    async def _told(self, hook: Callable[[Any], Any], wait: Wait) -> float | None:
+        """Call the hook with what waits; return in how many seconds it is called again, or None."""
+        try:
+            await called(hook, wait)
+        except Exception as error:  # the user's own function
+            log_failure(logger, f"on_waiting failed with {wait.key!r} of run {wait.run!r}", error)
+            return _FAILED_S
+        return self._settings.remind if wait.kind == "doubt" else wait.remind
 
     def close(self) -> None:
         """Close the space, whose actions have its grace time, and then the journal."""
@@ -330,14 +344,16 @@ class CompanySpace:
                 self._timer.start()
 
 
-async def _told(hook: Callable[[Any], Any], wait: Wait) -> float | None:
-    """Call the hook with what waits; return in how many seconds it is called again, or None."""
-    try:
-        await called(hook, wait)
-    except Exception as error:  # the user's own function
-        log_failure(logger, f"on_waiting failed with {wait.key!r} of run {wait.run!r}", error)
-        return _FAILED_S
-    return wait.remind
+async def _log_doubts(waits: Waits) -> None:
+    known: list[Wait] = []
+    while True:
+        with suppress(MoothallError):  # a journal that is away: others log it
+            found = await asyncio.to_thread(waits.doubts)
+            for each in [each for each in found if each not in known]:
+                text = "agent %r: run %r waits for %s; `moothall approvals` shows it"
+                logger.warning(text, each.agent, each.run, each)
+            known = found
+        await asyncio.sleep(_LOOK_S)
 
 
 def _is_taken(error: MoothallError) -> bool:

@@ -256,9 +256,9 @@ class Scheduler:
             await self.fire(calls[name], datetime.fromisoformat(time))
 
     def _waits(self, run_id: str) -> bool:
-        """Return whether the reply of a firing waits in the journal."""
+        """Return whether the reply of a firing waits for somebody in the journal."""
         try:
-            return self.journal.run(f"{run_id}{REPLY}").state == "waiting"
+            return self.journal.run(f"{run_id}{REPLY}").state in ("waiting", "in_doubt")
         except NoSuchRun:
             return False
 

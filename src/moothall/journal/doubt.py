@@ -36,6 +36,7 @@ class Doubt:
         key: its step of that part, such as `2.0`: the first call of the second answer
         action: its name
         args: its arguments
+        since: when it started, in seconds since 1970
     """
 
     number: int
@@ -43,6 +44,7 @@ class Doubt:
     key: str
     action: str
     args: dict[str, Any]
+    since: float = 0.0
 
     def __str__(self) -> str:
         from moothall.journal.store.values import as_text
@@ -54,20 +56,20 @@ class Doubt:
 def in_doubt(entries: Iterable[Entry], with_decided: bool = False) -> list[Doubt]:
     """Return the calls that have a start, no end, and no decision, or one not yet carried out."""
     # A call that is declared idempotent is not among them: it is executed again.
-    begun: dict[tuple[str, str], list[Any]] = {}  # the entry's data, and whether it is decided
+    begun: dict[tuple[str, str], list[Any]] = {}  # the entry, and whether it is decided
     for entry in entries:
         data = entry.data
         key = (entry.path, str(data.get("key")))
         if entry.kind == "started":
             if data.get("asks"):
-                begun[key] = [data, False]
+                begun[key] = [entry, False]
         elif entry.kind in ("ended", "failed", "waits"):
             begun.pop(key, None)
         elif entry.kind == "decided" and key in begun:
             begun[key][1] = True
     return [
-        Doubt(number, *key, str(data.get("about", {}).get("action") or data["key"]), _args(data))
-        for number, (key, (data, decided)) in enumerate(begun.items(), 1)
+        Doubt(number, *key, _action(entry.data), _args(entry.data), entry.at)
+        for number, (key, (entry, decided)) in enumerate(begun.items(), 1)
         if with_decided or not decided
     ]
 
@@ -78,6 +80,10 @@ def state_of(entries: Sequence[Entry]) -> str | None:
         return "in_doubt"
     last = next((entry for entry in reversed(entries) if not entry.path), None)
     return str(last.data["reason"]) if last is not None and last.kind == "over" else None
+
+
+def _action(data: dict[str, Any]) -> str:
+    return str(data.get("about", {}).get("action") or data["key"])
 
 
 def _args(data: dict[str, Any]) -> dict[str, Any]:

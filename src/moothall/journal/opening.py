@@ -166,7 +166,8 @@ class Runs:
         for part in past.values():
             run.open_calls.update((each.path, each.key) for each in in_doubt(part))
         kinds = {entry.kind for part in past.values() for entry in part}
-        run.has_waits, run.parked = not NOTED.isdisjoint(kinds), parked
+        run.has_waits = not NOTED.isdisjoint(kinds) or bool(run.open_calls)
+        run.parked = parked
         self._open.add(run)
         return run
 

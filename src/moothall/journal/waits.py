@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from moothall.approval.decision import decision_json
 from moothall.approval.later import is_hash
 from moothall.arguments import check_text, none_of
 from moothall.database import Database
-from moothall.errors import ConfigError, NotPermitted, StateError
+from moothall.errors import NotPermitted, StateError
 from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doubt, state_of
 from moothall.journal.entry import KINDS, RESUME, Wait, stamp, wait_of, waits_for
 from moothall.journal.opening import TELLING, Runs
 from moothall.journal.stop_reason import ENDED, cut_off
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import MARKED, as_text, restored
-from moothall.journal.store.wait_rows import DOUBT, doubt_key, end_rows
-from moothall.jsonvalue import NotJSON, json_text, to_json
+from moothall.journal.store.wait_rows import (
+    DOUBT,
+    as_answer,
+    doubt_key,
+    end_rows,
+    in_order,
+    tell_doubt,
+)
+from moothall.jsonvalue import json_text
 from moothall.text import cut, escaped
 
 OF_A_PERSON: Final = ("approval", "question", "doubt")
@@ -28,9 +35,15 @@ OF_A_PERSON: Final = ("approval", "question", "doubt")
 _MOST_EARLY: Final = 100
 """So many answers of a run are kept before they are asked for."""
 _SHOWN: Final = 200
+_OPEN: Final = "NOT taken AND value IS NULL AND place > 0"
 _COLUMNS: Final = (
     "r.id, w.key, w.kind, w.agent, w.thread, w.path, w.step, w.place, w.since, w.until, "
     "w.value, w.decided_by, w.answered"
+)
+
+_TOLD_DOUBTS: Final = (
+    "SELECT r.id, w.key, w.since, w.remind FROM runs r JOIN waits w ON w.run = r.number "
+    f"WHERE r.state = 'in_doubt' AND NOT r.deleted AND w.kind = '{DOUBT}'"
 )
 
 
@@ -40,6 +53,7 @@ class Waits:
     def __init__(self, file: Store, runs: Runs) -> None:
         self._file = file
         self._runs = runs
+        self._read: dict[tuple[int, float], list[Doubt]] = {}  # by a run and its last change
 
     def open(
         self, run_id: str | None, agent: str | None, kind: str | Iterable[str] | None
@@ -68,15 +82,26 @@ class Waits:
             "SELECT number, id, agent, thread, changed FROM runs WHERE state = 'in_doubt' "
             "AND NOT deleted"
         ).fetchall()
+        known = self._read
+        self._read = {at: known[at] for row in rows if (at := (row[0], row[-1])) in known}
         rows = [row for row in rows if run_id in (None, row[1]) and agent in (None, row[2])]
         taken = set(self._runs.taken([row[0] for row in rows]))
         for number, run, its, thread, changed in rows:
             if number in taken:
                 continue
-            for each in in_doubt([entry for entry, _ in self._file.read(db, number, run)]):
+            found = known.get((number, changed))
+            if found is None:
+                found = in_doubt([entry for entry, _ in self._file.read(db, number, run)])
+                self._read[number, changed] = found
+            for each in found:
                 key = doubt_key(each.path, each.key)
                 about = (run, key, DOUBT, its, thread, each.path, each.key, each.action, each.args)
-                yield Wait(*about, since=changed)
+                yield Wait(*about, since=each.since)
+
+    def doubts(self) -> list[Wait]:
+        """Return the calls that a person decides about, since their process ended."""
+        with self._file.reading() as db:
+            return list(self._doubted(db, None, None))
 
     def decided(self, by: str | None = None, run_id: str | None = None) -> list[Wait]:
         """Return what has been answered, in order: by one person, or in one run."""
@@ -146,13 +171,13 @@ class Waits:
             ).fetchone()
             if row is None:
                 self._keep_early(
-                    db, number, run_id, key, (_as_answer("result", key, value), by, now)
+                    db, number, run_id, key, (as_answer("result", key, value), by, now)
                 )
                 return
             kind, place, until, before, its, at, taken = row
-            text = _as_answer(kind or "result", key, value)
+            text = as_answer(kind or "result", key, value)
             if before is not None:
-                if _sorted(before) == _sorted(text):
+                if in_order(before) == in_order(text):
                     return
                 said = "" if its is None else f" by {escaped(its)}"
                 raise StateError(
@@ -187,7 +212,7 @@ class Waits:
         state = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()[0]
         if state is not None and state not in ("waiting", "in_doubt"):
             raise StateError(f"run {run_id!r} is over ({state}): {key!r} cannot be answered")
-        early = "SELECT count(*) FROM waits WHERE run = ? AND place = 0"
+        early = "SELECT count(*) FROM waits WHERE run = ? AND place = 0 AND value IS NOT NULL"
         if db.execute(early, (number,)).fetchone()[0] >= _MOST_EARLY:
             raise StateError(
                 f"run {run_id!r} has {_MOST_EARLY} answers already that it has not asked for"
@@ -203,6 +228,15 @@ class Waits:
         match value:
             case {"done": result, **rest} if not rest:
                 value = Done(result)
+        with self._file.reading() as db:
+            number = self._file.number(db, run_id)
+            entries = [entry for entry, _ in self._file.read(db, number, run_id)]
+        undecided = {(each.path, each.key) for each in in_doubt(entries)}
+        for doubt in in_doubt(entries, with_decided=True):
+            at = (doubt.path, doubt.key)
+            if at in undecided and doubt_key(*at) == key:  # perhaps again: its repetition, too
+                self.decide(run_id, {doubt.number: value}, by)
+                return
         wanted = as_text(_decision_json(value))
         for each in self.decided(run_id=run_id):
             if each.key == key:
@@ -213,15 +247,7 @@ class Waits:
                     f"{json_text(each.answer)}, and not with {wanted}: the first answer counts; "
                     "`moothall resume` replaces a decision that has not been carried out"
                 )
-        numbers = {doubt_key(each.path, each.key): each.number for each in self._doubts(run_id)}
-        if key not in numbers:
-            raise StateError(f"run {run_id!r} has no call in doubt under the key {key!r}")
-        self.decide(run_id, {numbers[key]: value}, by)
-
-    def _doubts(self, run_id: str) -> list[Doubt]:
-        with self._file.reading() as db:
-            number = self._file.number(db, run_id)
-            return in_doubt([e for e, _ in self._file.read(db, number, run_id)], with_decided=True)
+        raise StateError(f"run {run_id!r} has no call in doubt under the key {key!r}")
 
     def decide(
         self, run_id: str, decisions: Mapping[int, Decision] | Decision, by: str | None
@@ -303,15 +329,23 @@ class Waits:
             "NOT w.taken AND w.value IS NULL AND w.remind <= ? AND (w.until IS NULL OR w.until > ?)"
         )
         with self._file.reading() as db:
-            return list(self._waits(db, where, [now, now]))
+            doubts = list(self._doubted(db, None, None))
+            rows = db.execute(_TOLD_DOUBTS).fetchall() if doubts else ()
+            again = {(run, key, since): remind for run, key, since, remind in rows}
+            found = [*self._waits(db, where, [now, now])]
+        at = [again.get((each.run, each.key, each.since), now) for each in doubts]
+        return found + [w for w, its in zip(doubts, at, strict=True) if its and its <= now]
 
     def told(self, wait: Wait, again: float | None) -> None:
         """Set in how many seconds somebody is told of a wait again; None for never."""
         remind = None if again is None else time.time() + again
         with self._file.writing() as db:
+            number = self._file.number(db, wait.run)
+            if wait.kind == DOUBT:
+                tell_doubt(db, number, wait, remind)
+                return
             db.execute(
-                "UPDATE waits SET remind = ? WHERE run = ? AND key = ?",
-                (remind, self._file.number(db, wait.run), wait.key),
+                "UPDATE waits SET remind = ? WHERE run = ? AND key = ?", (remind, number, wait.key)
             )
 
     def cut_off(self) -> tuple[int, int]:
@@ -324,15 +358,12 @@ class Waits:
             found.append(len(set(numbers).difference(self._runs.taken(numbers))))
         return found[0], found[1]
 
-    def newest(self) -> tuple[int, float]:
-        """Return how much waits, and when the last was asked: both change with what waits."""
-        query = (
-            "SELECT count(*), coalesce(max(since), 0) FROM waits "
-            "WHERE NOT taken AND value IS NULL AND place > 0"
-        )
+    def newest(self) -> tuple[Any, ...]:
+        """Return what changes with what waits."""
+        doubts = [(each.run, each.key, each.since) for each in self.doubts()]
+        query = f"SELECT count(*), coalesce(max(since), 0) FROM waits WHERE {_OPEN}"
         with self._file.reading() as db:
-            count, since = db.execute(query).fetchone()
-        return int(count), float(since)
+            return (*db.execute(query).fetchone(), doubts)
 
     def runs_below(self, agent: str, thread: str) -> int:
         """Return how many runs of an agent wait in the threads `THREAD/…`."""
@@ -346,12 +377,10 @@ class Waits:
 
     def counts(self) -> dict[tuple[str, str], int]:
         """Return how much waits, by agent and kind."""
-        query = (
-            "SELECT agent, kind, count(*) FROM waits WHERE NOT taken AND value IS NULL AND place > "
-            "0 GROUP BY agent, kind"
-        )
+        found = Counter((each.agent, DOUBT) for each in self.doubts())
+        query = f"SELECT agent, kind, count(*) FROM waits WHERE {_OPEN} GROUP BY agent, kind"
         with self._file.reading() as db:
-            return {(agent, kind): count for agent, kind, count in db.execute(query)}
+            return {**found, **{(agent, kind): count for agent, kind, count in db.execute(query)}}
 
 
 def _kinds(kind: str | Iterable[str] | None) -> tuple[str, ...] | None:
@@ -368,26 +397,3 @@ def _decision_json(value: Any) -> Any:
     if isinstance(value, Done):
         return {"decision": "done", "value": value.value}
     return {"decision": value}
-
-
-def _sorted(text: str) -> str:
-    return json.dumps(json.loads(text), sort_keys=True)
-
-
-def _as_answer(kind: str, key: str, value: Any) -> str:
-    """Return an answer as it is stored; ConfigError if it is none of that kind."""
-    if kind == "approval":
-        value = decision_json(value)
-    elif kind == "question" and not isinstance(value, str | None):
-        raise ConfigError(
-            f"the answer to the question {key!r} must be a text, or None for no answer, got "
-            f"{value!r:.80}"
-        )
-    elif kind == "moment" and value is not None:
-        raise ConfigError(
-            f"the moment {key!r} has no result: its answer is None, got {value!r:.80}"
-        )
-    try:
-        return as_text(to_json(value))
-    except NotJSON as error:
-        raise ConfigError(f"the answer to {key!r} is not JSON: {error}") from error

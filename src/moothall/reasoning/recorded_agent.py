@@ -162,12 +162,7 @@ class RecordedAgent(ConversationalAgent):
         return found
 
     async def _resume_all(
-        self,
-        journal: Journal,
-        runs: list[Outline],
-        deps: Callable[[Outline], Any] | None,
-        budget: Callable[[Outline], Budget | None] | None,
-        concurrency: int,
+        self, journal: Journal, runs: list[Outline], deps: Any, budget: Any, concurrency: int
     ) -> list[ResumedRun]:
         """Resume runs: those of a thread one after the other, those of others side by side."""
         found: dict[str, ResumedRun] = {}
@@ -184,9 +179,16 @@ class RecordedAgent(ConversationalAgent):
         threads: dict[str | None, list[Outline]] = {}
         for run in runs:
             threads.setdefault(run.thread, []).append(run)
-        async with asyncio.TaskGroup() as group:
-            for some in threads.values():
-                group.create_task(resume(some))
+        tasks = [asyncio.create_task(resume(some)) for some in threads.values()]
+        try:
+            await asyncio.gather(*(asyncio.shield(task) for task in tasks))
+        except BaseException:
+            for run in runs:  # who asked for its reply has not cancelled it
+                journal._leave(run.id)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
         return [found[run.id] for run in runs]
 
     def _journal_to_resume(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from moothall.approval.decision import decision_json
 from moothall.database import Database
-from moothall.journal.entry import Entry
+from moothall.errors import ConfigError
+from moothall.journal.entry import Entry, Wait
 from moothall.journal.store.values import as_text
+from moothall.jsonvalue import NotJSON, to_json
 
 WAITS: Final = "waits"
 """The kind of the entry that says what a call waits for."""
@@ -43,6 +47,12 @@ _DECIDE: Final = (
     "ON CONFLICT (run, key) DO UPDATE SET place = excluded.place, due = excluded.due, "
     "value = excluded.value, decided_by = excluded.decided_by, answered = excluded.answered, "
     "taken = FALSE"
+)
+
+_TELL: Final = (
+    "INSERT INTO waits (run, key, kind, path, step, place, since, remind, agent, thread) "
+    f"VALUES (?, ?, ?, ?, ?, 0, ?, ?, {_WHOSE}) "
+    "ON CONFLICT (run, key) DO UPDATE SET since = excluded.since, remind = excluded.remind"
 )
 
 
@@ -124,6 +134,36 @@ def reopen_rows(db: Database, run: int, id: str, entries: Iterable[Entry]) -> bo
     return db.execute(query, (run,)).fetchone() is not None
 
 
+def tell_doubt(db: Database, run: int, doubt: Wait, remind: float | None) -> None:
+    """Write when somebody is told again of a call in doubt: no entry says that one is."""
+    row = (run, doubt.key, DOUBT, doubt.path, doubt.step, doubt.since, remind, run, run)
+    db.execute(_TELL, row)
+
+
 def end_rows(db: Database, run: int) -> None:
     """Have nobody wait for what a run that is over had asked."""
     db.execute("UPDATE waits SET taken = TRUE WHERE run = ? AND NOT taken", (run,))
+
+
+def in_order(text: str) -> str:
+    """Return an answer as it is compared with another one."""
+    return json.dumps(json.loads(text), sort_keys=True)
+
+
+def as_answer(kind: str, key: str, value: Any) -> str:
+    """Return an answer as it is stored; ConfigError if it is none of that kind."""
+    if kind == "approval":
+        value = decision_json(value)
+    elif kind == "question" and not isinstance(value, str | None):
+        raise ConfigError(
+            f"the answer to the question {key!r} must be a text, or None for no answer, got "
+            f"{value!r:.80}"
+        )
+    elif kind == "moment" and value is not None:
+        raise ConfigError(
+            f"the moment {key!r} has no result: its answer is None, got {value!r:.80}"
+        )
+    try:
+        return as_text(to_json(value))
+    except NotJSON as error:
+        raise ConfigError(f"the answer to {key!r} is not JSON: {error}") from error

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -20,9 +20,10 @@ from moothall.agents.person import DECIDE
 from moothall.approval import Always, ApprovalRequest, ChangedArgs, Later, Question, Refused
 from moothall.approval.decision import Decision
 from moothall.errors import CardGone, ConfigError, InvalidArguments, NoSuchRun, StateError
-from moothall.journal.entry import Wait
+from moothall.journal.entry import Wait, call_line
 from moothall.journal.journal import Journal
 from moothall.journal.run_parts import ReadPart
+from moothall.journal.waits import OF_A_PERSON
 from moothall.jsonvalue import json_text
 from moothall.reasoning.dualact.dual_act_state import Progress
 from moothall.reasoning.events import DECISIONS, HumanDecision
@@ -39,8 +40,6 @@ _MOST_STORED: Final = 500
 """How many waits of a journal are cards at a time: the oldest."""
 _MOST_ALWAYS: Final = 1_000
 """How many permissions for whole runs are kept: the last ones."""
-_OF_A_PAGE: Final = ("approval", "question")
-"""The waits of a journal that are cards; calls in doubt are decided in the tab Runs."""
 _GONE: Final = "card {} is not open: it was answered, or what asked has ended"
 
 
@@ -50,7 +49,7 @@ _Reader: TypeAlias = Callable[..., tuple[Any, str]]
 
 @dataclass
 class Card:
-    """One thing that waits for a person: an `approval`, a `question`, or a `decision` of H."""
+    """What waits for a person: an `approval`, a `question`, a `decision` of H, or a `doubt`."""
 
     number: int
     kind: str
@@ -171,7 +170,7 @@ class Cards:
         now = (journal.path, *journal._waits_for.newest())
         if now == self._looked:
             return
-        found = journal.waiting(kind=_OF_A_PAGE)[:_MOST_STORED]
+        found = journal.waiting(kind=OF_A_PERSON)[:_MOST_STORED]
         waits = {(each.run, each.key): each for each in found}
         with self._guard:
             known = {card.wait: card.number for card in self._open.values() if card.wait}
@@ -203,6 +202,8 @@ class Cards:
             kind, about, read = "decision", _of_decision(journal, wait), _decision
         elif kind == "question":
             about["text"] = wait.text
+        elif kind == "doubt":
+            about["text"], read = call_line(wait.action, wait.args), _doubt
         else:
             request = ApprovalRequest(
                 *(agent, wait.action, wait.args, agent, {}, wait.run, wait.thread, wait.text),
@@ -319,6 +320,10 @@ def _question(text: str) -> tuple[str, str]:
     if not text.strip():
         raise ConfigError("text must be an answer in words")
     return text, "answered"
+
+
+def _doubt(decision: Literal["repeat", "skip", "done"], result: Any = None) -> tuple[Any, str]:
+    return ({"done": result}, "decided") if decision == "done" else (decision, "decided")
 
 
 def _decision(choice: str, instruction: str = "", reasoning: str = "") -> tuple[str, str]:

@@ -1,7 +1,8 @@
-// What waits for a person: approvals, questions and decisions. A card stands where its run is shown,
+// What waits for a person: approvals, questions, decisions and doubts. A card stands where its run is shown,
 // else in the drawer that the header's button opens; what happens comes before how to decide.
 
 import { attempt, button, call, clock, empty, h, parsed, plain, replace, toast } from "./dom.js";
+import { DOUBT, choices } from "./doubts.js";
 import { drafted, forget } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { runs } from "./journal.js";
@@ -265,3 +266,10 @@ cardKind("question", (card, decide) => {
       text, h("button", { class: "s-button primary" }, "Answer")),
   ];
 });
+
+cardKind("doubt", (card, decide) => [
+  h("summary", beginning(card.text), h("time", {}, clock(card.asked)), h("b", {}, card.agent), " is in doubt"),
+  h("p", {}, h("code", {}, card.text)),
+  h("p", { class: "s-soft" }, DOUBT),
+  choices(card.text, (decision, result) => decide({ decision, result })),
+]);

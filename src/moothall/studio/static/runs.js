@@ -51,7 +51,7 @@ export function mount(root) {
   let run = null; // the chosen one, as it is shown
   let due = 0;
   let found = null; // the ids that the server has found for the words, in their tasks and replies
-  const slot = cardSlot(h("div"), (card) => card.run === chosen && slot.isConnected);
+  const slot = cardSlot(h("div"), (card) => card.run === chosen && card.kind !== "doubt" && slot.isConnected); // its doubts it shows itself
 
   // Tab leads to the chosen one, else to the first; arrow keys to the others, and Tab on to the run.
   let stop = null;
