@@ -171,10 +171,9 @@ class RecordedAgent(ConversationalAgent):
         async def resume(some: list[Outline]) -> None:
             async with room:
                 for run in some:
-                    if journal.runs(forked_from=run.id, limit=1):
-                        found[run.id] = ResumedRun(run, "forked")
-                    else:
-                        found[run.id] = await self._resume_run(run, deps, budget)
+                    forked = journal.runs(forked_from=run.id, limit=1)
+                    resumed = None if forked else await self._resume_run(run, deps, budget)
+                    found[run.id] = resumed or ResumedRun(run, "forked")
 
         threads: dict[str | None, list[Outline]] = {}
         for run in runs:
