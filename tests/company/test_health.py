@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import signal
 import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+import psycopg
 import pytest
+from benchmarks.postgresql import Server
 
 from company.conftest import MakeCompany, live, until
 from company.served import Served
@@ -101,6 +104,30 @@ def test_company_is_not_ready_while_its_journal_is_gone_and_metrics_say_so(
         assert (await asyncio.to_thread(get, company.port, "/health"))[0] == 200
 
     live(company, lose)
+
+
+def test_company_is_not_ready_while_the_server_of_its_journal_takes_no_writes(
+    holding: Path, make_company: MakeCompany, postgresql: Server
+) -> None:
+    url = str(postgresql.url(f"t{secrets.token_hex(6)}"))
+    company = make_company(COMPANY.replace("runs.db", url))
+    end_sessions = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+    )
+
+    async def switch(me: Agent) -> None:
+        with psycopg.connect(url, autocommit=True) as admin:
+            admin.execute("ALTER ROLE CURRENT_USER SET default_transaction_read_only = on")
+            try:
+                admin.execute(end_sessions)
+                status, said = await asyncio.to_thread(get, company.port, "/health")
+                assert (status, '"journal":false' in said) == (503, True)
+            finally:
+                admin.execute("ALTER ROLE CURRENT_USER RESET default_transaction_read_only")
+            admin.execute(end_sessions)
+        assert (await asyncio.to_thread(get, company.port, "/health"))[0] == 200
+
+    live(company, switch)
 
 
 def test_systemd_is_told_that_a_company_runs_and_that_it_stops(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall.database import RUNS
 from moothall.errors import MoothallError
 from moothall.text import log_failure
 
@@ -74,19 +75,20 @@ class Probe:
                     loop.call_soon_threadsafe(self._asked.pop, loop, None)
         if self._journal() is not None and "journal" not in self._asked:
             self._asked["journal"] = time.monotonic()
-            asyncio.get_running_loop().run_in_executor(None, self._read)
+            asyncio.get_running_loop().run_in_executor(None, self._try)
         while any(  # noqa: ASYNC110 - other threads answer
             time.monotonic() - since < ANSWERS_S for since in list(self._asked.values())
         ):
             await asyncio.sleep(_LOOK_S)
 
-    def _read(self) -> None:
-        """Read the journal, as a run does that begins."""
+    def _try(self) -> None:
+        """See whether the journal takes writes, and no server that is a standby now has it."""
         journal, fault = self._journal(), ""
         try:
             if journal is not None:
                 journal._file.check()
-                journal.runs(limit=1)
+                with journal._file.writing(lock=RUNS) as db:
+                    db.execute("UPDATE deletions SET values_deleted = 0 WHERE values_deleted < 0")
         except MoothallError as error:
             fault = str(error)
             if fault != self._fault:
