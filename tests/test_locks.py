@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
+import commands
 import pytest
 
 LITTER = """
-import asyncio, gc, os, signal, sys, threading, time
+import asyncio, gc, os, signal, sys, threading, time, warnings
 from moothall import *
+
+warnings.simplefilter("ignore")
 
 async def never(messages, actions):
     await asyncio.Event().wait()
@@ -39,13 +40,7 @@ def agent(id="lives", **options):
 
 def run(program: str, *args: object, timeout: float = 50) -> str:
     """What a program prints; one that hangs is killed, and fails the test."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", LITTER + program, *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    done = commands.run(*args, code=LITTER + program, timeout=timeout)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

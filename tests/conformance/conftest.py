@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -37,19 +38,23 @@ LIKE_THE_SPACES_OWN = (
 handled before the way of a message matters, and over a broker `make test-all` has them."""
 
 DECIDED_AT_HOME = (
+    "test_after_action_exception_of_any_kind_leaves_one_outcome",
     "test_a_mailbox_without_room_is_refused",
     "test_a_space_with_what_is_no_approver_is_refused_at_once",
     "test_action_result_that_is_not_json_is_an_error_or_converted",
     "test_anything_but_true_refuses",
+    "test_before_action_exception_of_any_kind_is_the_outcome",
     "test_callbacks_are_called_for_the_special_actions_too",
     "test_callbacks_are_not_called_for_a_call_that_is_refused_before",
     "test_group_names_are_checked",
     "test_only_true_of_an_approver_permits",
+    "test_request_permission_exception_of_any_kind_refuses",
     "test_request_timeout_refuses_anything_but_a_number",
     "test_send_refuses_a_wrong_delay",
 )
-"""Matrices of what one process decides by itself: over a broker, `make test` has their first row,
-and `make test-all` all of them."""
+DECIDED_AT_HOME_IN = ("test_access", "test_callbacks", "test_current_message", "test_typed_answers")
+"""Matrices of what one process decides by itself, and the files of such: over a broker, `make test`
+has the first row of each, and `make test-all` all of them."""
 
 COLLECTED = pytest.StashKey[list[pytest.Item]]()
 """The tests that were collected, before any were deselected."""
@@ -60,7 +65,7 @@ T = TypeVar("T")
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     config.stash[COLLECTED] = list(items)
-    begun: set[str] = set()
+    begun: set[tuple[Path, str]] = set()
     for item in items:
         callspec = getattr(item, "callspec", None)
         if callspec is None or callspec.params.get("make_space") != "amqp":
@@ -68,11 +73,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raised = callspec.params.get("kind") if item.path.stem == "test_requests" else None
         may_wait = isinstance(raised, str) and raised not in LIKE_THE_SPACES_OWN
         name = item.originalname
-        may_wait |= name == MANY_MESSAGES or item.path.stem in ABOUT_DEFINITIONS or name in begun
+        may_wait |= (
+            name == MANY_MESSAGES
+            or item.path.stem in ABOUT_DEFINITIONS
+            or (item.path, name) in begun
+        )
         if may_wait:
             item.add_marker(pytest.mark.long)
-        elif name in DECIDED_AT_HOME:
-            begun.add(name)
+        elif name in DECIDED_AT_HOME or item.path.stem in DECIDED_AT_HOME_IN:
+            begun.add((item.path, name))
 
 
 @pytest.fixture(params=SPACES)

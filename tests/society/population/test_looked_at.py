@@ -61,7 +61,7 @@ async def test_a_citizen_that_is_looked_at_lives_as_in_a_town_of_agents(before: 
         every = [*agents.agents]
         some = [town.agents[number] for number in LOOKED]
         assert [each.id for each in some] == [number + 1 for number in LOOKED]
-        for _ in range(12):
+        for _ in range(6):
             for number, one in zip(LOOKED, some, strict=True):
                 assert known(one) == known(every[number])
                 assert town.agents[number] is one
