@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import commands
 import pytest
+
+import commands
 
 LITTER = """
 import asyncio, gc, os, signal, sys, threading, time, warnings

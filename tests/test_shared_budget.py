@@ -10,7 +10,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -19,6 +18,8 @@ from typing import Any
 
 import pytest
 
+import commands
+from commands import Command
 from moothall import Budget, BudgetExceeded, DeadlineExceeded, Journal, JournalError
 from moothall.errors import DefinitionError
 
@@ -58,9 +59,10 @@ def journal(path: Path) -> Iterator[Journal]:
         yield journal
 
 
-def spender(path: Path, seed: int, kept: str = "") -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", SPENDER, str(path), str(seed), kept],
+def spender(path: Path, seed: int, kept: str = "") -> Command:
+    return Command(
+        *(path, seed, kept),
+        code=SPENDER,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -261,8 +263,8 @@ except BudgetExceeded:
 
 
 def test_processes_share_a_named_child(path: Path, journal: Journal) -> None:
-    program = [sys.executable, "-c", USER, str(path)]
-    processes = [subprocess.Popen(program, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    pipe = subprocess.PIPE
+    processes = [Command(path, code=USER, stdout=pipe, text=True) for _ in range(3)]
     assert sum(int(process.communicate()[0]) for process in processes) == 200
     whole = Budget(journal=journal, name="whole")
     assert whole.spent.actions == whole.child(name="ada").spent.actions == 200
@@ -284,7 +286,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_shared_budget_child_reservation_of_a_killed_process_counts_as_spent(
     path: Path, journal: Journal, when: str, spent: int
 ) -> None:
-    killed = subprocess.run([sys.executable, "-c", DIES, path, when], check=False)
+    killed = commands.run(path, when, code=DIES)
     assert killed.returncode == -signal.SIGKILL
     whole = Budget(tokens=100, journal=journal, name="whole")
     ada = whole.child(tokens=50, name="ada")

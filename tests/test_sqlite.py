@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import commands
 from moothall import Journal, ReActAgent, ScriptedModel, SQLiteMemory
 from moothall.errors import JournalError, MemoryFileError
 from moothall.spaces.amqp.inbox import Inbox
@@ -24,18 +25,16 @@ def run(journal: Journal | Path, run_id: str) -> str:
 
 
 # From 3.12 on, Python warns of a fork beside threads, which some of these programs try.
-_QUIET = (sys.executable, "-W", "ignore:This process:DeprecationWarning")
+_QUIET = ("-W", "ignore:This process:DeprecationWarning")
 
 
-def python(program: str, *args: object) -> str:
-    """What a program prints, in a process of its own."""
-    done = subprocess.run(
-        [*_QUIET, "-c", program, *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def python(program: str, *args: object, to_its_end: bool = False) -> str:
+    """What a program prints, in a process of its own; perhaps with the end of an interpreter."""
+    if to_its_end:
+        command = [sys.executable, *_QUIET, "-c", program, *map(str, args)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    else:
+        done = commands.run(*args, code=program, options=_QUIET)
     assert done.stderr == ""
     assert done.returncode == 0
     return done.stdout
@@ -185,7 +184,7 @@ assert os.waitpid(pid, 0)[1] == 0
 def test_sqlite_writes_of_a_forked_child_outlive_its_parents_close(
     tmp_path: Path,
 ) -> None:
-    assert python(FORKED, tmp_path / "runs.db") == ""
+    assert python(FORKED, tmp_path / "runs.db", to_its_end=True) == ""
     assert python(RUNS, tmp_path / "runs.db") == "['parent', 'child', 'late']\n"
 
 
@@ -362,9 +361,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_sqlite_write_after_own_process_read_the_files_outlives_a_kill(
     tmp_path: Path,
 ) -> None:
-    done = subprocess.run(
-        [*_QUIET, "-c", READ, tmp_path], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = commands.run(tmp_path, code=READ, options=_QUIET)
     assert (done.returncode, done.stderr) == (-signal.SIGKILL, "")
     assert python(RUNS, tmp_path / "runs.db") == "['0', '1', '2']\n"
     with SQLiteMemory(tmp_path / "memory.db") as memory:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
+import commands
 from journal.conftest import Place
 from moothall import Budget, BudgetExceeded, DeadlineExceeded, Journal
 from moothall.budget import StoredBudget
@@ -46,7 +45,7 @@ def after_death(journal: Journal, tokens: int) -> list[StoredBudget]:
 def die(path: str, of: str = "") -> None:
     """Have a process die that has spent and reserved of the budget, or of a part of it."""
     program = DIES.replace('name="team")', f'name="team"){of}')
-    subprocess.run([sys.executable, "-c", program, path], check=False)
+    commands.run(path, code=program)
 
 
 def test_a_budget_is_shown_with_what_is_spent_and_reserved(journal: Journal) -> None:

@@ -6,14 +6,15 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from commands import Command
 from journal.conftest import Place
 from journal.crash import crash, on_a_loop
 from journal.process import TESTS, Processes
@@ -23,10 +24,11 @@ from moothall.models.protocol import Call
 
 
 @contextmanager
-def holder(journal: str, *how: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def holder(journal: str, *how: str) -> Iterator[tuple[Command, int]]:
     """A process that works on run R; and the process that it prints, itself or its child."""
-    command = (sys.executable, "-m", "journal.holder", journal, *how)
-    with subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    how_it_runs: dict[str, Any] = {"cwd": TESTS, "stdout": pipe, "text": True}
+    with Command(journal, *how, module="journal.holder", **how_it_runs) as process:
         assert process.stdout is not None
         other = int(process.stdout.readline())
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from benchmarks.broker import Broker
 
+from commands import Command
 from journal.crash import crash
 from moothall import Action, Call, ModelError, ReActAgent, ScriptedModel
 from telemetry.conftest import Traced
@@ -44,11 +44,10 @@ def test_run_over_three_processes_killed_five_times_is_one_trace(
         "journal": str(tmp_path / "journal.db"),
     }
 
-    def start(**more: Any) -> subprocess.Popen[str]:
+    def start(**more: Any) -> Command:
         given = json.dumps({**job, **more})
         pipe = subprocess.PIPE
-        command = [sys.executable, str(PROGRAM), given]
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        return Command(given, script=PROGRAM, stdin=pipe, stdout=pipe, text=True)
 
     workers = [start(role="work", id=id) for id in ("one", "two")]
     try:
