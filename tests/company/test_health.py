@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import secrets
 import signal
 import socket
@@ -104,6 +105,24 @@ def test_company_is_not_ready_while_its_journal_is_gone_and_metrics_say_so(
         assert (await asyncio.to_thread(get, company.port, "/health"))[0] == 200
 
     live(company, lose)
+
+
+def test_company_is_not_ready_while_its_disk_is_full(
+    holding: Path, make_company: MakeCompany
+) -> None:
+    company = make_company(COMPANY)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    async def fill(me: Agent) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
+        try:
+            status, said = await asyncio.to_thread(get, company.port, "/health")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert (status, '"journal":false' in said) == (503, True)
+        assert (await asyncio.to_thread(get, company.port, "/health"))[0] == 200
+
+    live(company, fill)
 
 
 def test_company_is_not_ready_while_the_server_of_its_journal_takes_no_writes(

@@ -25,6 +25,8 @@ ANSWERS_S: Final = 2.0
 LIVES_S: Final = 10.0
 """Seconds that a loop may be held until the company is not live."""
 _LOOK_S: Final = 0.02
+_NO_RUN: Final = 0
+"""What is written to see that the journal takes it: the text of a run that no journal has."""
 
 
 class Probe:
@@ -82,13 +84,13 @@ class Probe:
             await asyncio.sleep(_LOOK_S)
 
     def _try(self) -> None:
-        """See whether the journal takes writes, and no server that is a standby now has it."""
+        """Write to the journal: a full disk, or a server that is a standby now, can be read."""
         journal, fault = self._journal(), ""
         try:
             if journal is not None:
                 journal._file.check()
                 with journal._file.writing(lock=RUNS) as db:
-                    db.execute("UPDATE deletions SET values_deleted = 0 WHERE values_deleted < 0")
+                    journal._file.describe(db, _NO_RUN, str(time.monotonic()))
         except MoothallError as error:
             fault = str(error)
             if fault != self._fault:
