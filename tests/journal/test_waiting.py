@@ -438,6 +438,7 @@ async def test_an_action_without_a_journal_cannot_give_its_result_later(tmp_path
     (
         ({"key": ""}, "key= must be 1–255 printable characters"),
         ({"key": "a" * 64}, "has the form of an approval's hash"),
+        ({"key": "doubt:1.0"}, "or of a call in doubt"),
         ({"until": "soon"}, "until= must be seconds from now on"),
         ({"remind": 0}, "remind= must be seconds above 0"),
         ({"default": object()}, "default= is not JSON"),

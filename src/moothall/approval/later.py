@@ -18,8 +18,8 @@ Moment: TypeAlias = float | timedelta | datetime
 
 _NO_DEFAULT: Final[Any] = object()
 _LONGEST_S: Final = 1e10
-_HASH: Final = re.compile("[0-9a-f]{64}")
-"""The keys of approvals and questions: an answer that comes before such a one is refused."""
+_OF_MOOTHALL: Final = re.compile("[0-9a-f]{64}|doubt:.*|moment-[0-9a-f]{16}", re.DOTALL)
+"""The keys that no action gives: of approvals and questions, of calls in doubt, of moments."""
 
 
 class Later(BaseException):
@@ -56,8 +56,11 @@ class Later(BaseException):
     ) -> None:
         if key is not None:
             check_text("Later: key=", key)
-            if is_hash(key):
-                raise ConfigError(f"Later: the key {key!r} has the form of an approval's hash")
+            if is_of_moothall(key):
+                raise ConfigError(
+                    f"Later: the key {key!r:.80} has the form of an approval's hash, or of a call "
+                    "in doubt or a moment: give another"
+                )
         if not isinstance(text, str):
             raise ConfigError(f"Later: text= must be a text, got {text!r:.80}")
         self.key: str | None = key
@@ -79,9 +82,9 @@ class Later(BaseException):
         return Later, (), self.__dict__
 
 
-def is_hash(key: str) -> bool:
-    """Return whether a key is the hash of an approval or a question."""
-    return _HASH.fullmatch(key) is not None
+def is_of_moothall(key: str) -> bool:
+    """Return whether a key has the form of those that no action gives."""
+    return _OF_MOOTHALL.fullmatch(key) is not None
 
 
 def seconds_of(given: object, name: str) -> float:

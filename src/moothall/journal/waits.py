@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from moothall.approval.later import is_hash
+from moothall.approval.later import is_of_moothall
 from moothall.arguments import check_text, none_of
 from moothall.database import Database
 from moothall.errors import NotPermitted, StateError
@@ -204,7 +204,7 @@ class Waits:
         self, db: Database, number: int, run_id: str, key: str, row: tuple[str, str | None, float]
     ) -> None:
         """Keep an answer to a `Later` that has not come yet."""
-        if is_hash(key) or key.startswith(("doubt:", "moment-")):
+        if is_of_moothall(key):
             raise StateError(
                 f"run {run_id!r} waits for nothing under the key {key!r}; `moothall waiting` lists "
                 "what waits"

@@ -31,7 +31,7 @@ as_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 @click.option("--kind", metavar="KIND", help=f"Only one kind: {', '.join(KINDS)}.")
 @json_data_option
 def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: bool) -> None:
-    """List what runs wait for, the longest first: approvals, questions, results and moments.
+    """List what runs wait for, the longest first: approvals, questions, results, moments, doubts.
 
     Each line has the key by which `moothall answer` answers it.
 
