@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import commands
+from commands import Command
 from moothall import Journal
 
 # What the system is asked for between the bytes and their name is where a process dies, or waits.
@@ -51,11 +52,7 @@ FOLDERS = {KEEPS: "journal-kept", LIVES: "1"}
 
 
 def run(program: str, folder: Path, at: str, value: str = "1") -> int:
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program, str(folder), at, value],
-        timeout=50,
-        check=False,
-    ).returncode
+    return commands.run(folder, at, value, code=program).returncode
 
 
 def hidden(folder: Path) -> list[str]:
@@ -78,12 +75,9 @@ def test_files_left_by_a_killed_process_go_with_the_next_write(
 
 def test_files_that_a_living_process_writes_stay(tmp_path: Path) -> None:
     Journal(tmp_path / "journal").close()
-    with subprocess.Popen(
-        [sys.executable, "-c", KEEPS, str(tmp_path), "waits", "1"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as writing:
+    pipe = subprocess.PIPE
+    arguments = (tmp_path, "waits", "1")
+    with Command(*arguments, code=KEEPS, stdin=pipe, stdout=pipe, text=True) as writing:
         assert writing.stdout
         assert writing.stdin
         assert writing.stdout.readline() == "writing\n"

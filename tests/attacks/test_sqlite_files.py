@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -15,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import commands
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.errors import DefinitionError, InboxError, JournalError, MoothallError
 from moothall.journal.store import tables
@@ -268,12 +267,7 @@ def test_sqlite_file_without_write_permission_is_named(
     kind: Kind, file: int, folder: int, told: str, new: str
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
-        done = subprocess.run(
-            (sys.executable, "-c", NOT_PERMITTED, name, str(kind), str(file), str(folder)),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = commands.run(name, kind, file, folder, code=NOT_PERMITTED)
         os.chmod(name, 0o755)
         if kind.name == "journal" and file & 0o444:
             told = "made"  # it is opened to be read

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from commands import Command
 from journal.conftest import Place
 from moothall import Journal, ReActAgent, RunHeld, ScriptedModel
 from moothall.errors import ConfigError, DefinitionError, JournalError, NoSuchRun
@@ -139,14 +140,10 @@ ReActAgent("a", model, actions=[act], journal=sys.argv[1]).reply_sync("go", run_
 
 
 @pytest.fixture
-def holder(place: Place) -> Iterator[subprocess.Popen[str]]:
+def holder(place: Place) -> Iterator[Command]:
     """A process that works on the run `held`."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, place("j")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    pipe = subprocess.PIPE
+    with Command(place("j"), code=HOLD, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "acts\n"
         yield process

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from commands import Command
 from conformance.memory import call, result, said, user
 from moothall import ReActAgent, ScriptedModel
 from moothall.errors import DefinitionError, MoothallError, StateError
@@ -95,11 +96,7 @@ def test_sqlite_memory_of_a_killed_process_keeps_every_added_item(path: Path) ->
         "    number += 1\n"
     )
     for round in range(3):
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, str(path), str(round)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        process = Command(path, round, code=program, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         told = -1
         for line in process.stdout:

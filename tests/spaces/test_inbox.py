@@ -6,14 +6,14 @@ import gc
 import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from commands import run
+import commands
+from commands import Command, run
 from moothall.errors import InboxError
 from moothall.spaces.amqp.inbox import (
     ACCEPTED,
@@ -354,11 +354,7 @@ def test_inbox_file_killed_at_any_moment_keeps_every_reported_start(path: Path) 
         "    n += 1\n"
     )
     for round in range(3):
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, str(path), str(round)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        process = Command(path, round, code=program, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         told = -1
         for line in process.stdout:
@@ -385,12 +381,8 @@ def test_inbox_file_killed_at_any_moment_keeps_every_reported_start(path: Path) 
 
 def test_inbox_file_in_use_refuses_a_second_process(path: Path) -> None:
     program = LIVE + "inbox.start([('k', 'a')])\nprint('ready', flush=True)\nsys.stdin.read()\n"
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    pipe = subprocess.PIPE
+    process = Command(path, code=program, stdin=pipe, stdout=pipe, text=True)
     assert process.stdout is not None
     assert process.stdin is not None
     assert process.stdout.readline() == "ready\n"
@@ -415,9 +407,7 @@ def test_inbox_file_in_use_refuses_a_second_inbox_and_keeps_the_lock(path: Path)
     for name in (path, path.parent / "link.db"):
         with pytest.raises(InboxError, match="it is used already in this process; give each"):
             Inbox(name)
-    done = subprocess.run(
-        [sys.executable, "-c", LIVE, str(path)], capture_output=True, text=True, check=False
-    )
+    done = commands.run(path, code=LIVE)
     assert "it is used by another process" in done.stderr
     inbox.close()
     Inbox(path).close()
@@ -448,9 +438,7 @@ def test_inbox_in_forked_child_refuses_and_parent_keeps_the_lock(path: Path) -> 
         "inbox.start([('after', 'a')])\n"
         "die()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
-    )
+    done = commands.run(path, code=program)
     assert done.stderr == ""
     assert done.stdout.count("it is used by another process") == 1
     inbox = Inbox(path)
@@ -553,12 +541,7 @@ assert inbox.unfinished('a') == []
     ),
 )
 def test_a_full_disk(path: Path, program: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FULL + program, str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = commands.run(path, code=FULL + program)
     assert done.stderr == ""
     assert done.returncode == -signal.SIGKILL
     count = int(done.stdout)
