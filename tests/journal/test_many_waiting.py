@@ -7,7 +7,6 @@ import random
 import resource
 import statistics
 import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import Command
 from journal.crash import on_a_loop
 from journal.process import TESTS
 from journal.waiting_program import begin, clerk
@@ -23,10 +23,9 @@ from moothall import Journal
 MANY = (pytest.mark.long, pytest.mark.timeout(600))
 
 
-def started(folder: Path, action: str) -> subprocess.Popen[bytes]:
+def started(folder: Path, action: str) -> Command:
     """A process that goes on with what is due."""
-    program = (sys.executable, "-m", "journal.waiting_program", str(folder), action)
-    return subprocess.Popen(program, cwd=TESTS)
+    return Command(folder, action, module="journal.waiting_program", cwd=TESTS)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+import commands
+from commands import Command
 from models.batch_server import BatchServer
 from moothall import Budget, ConfigError, Journal, ModelError, ModelReply, complete_many, model
 from moothall.models import AnthropicModel, FallbackModel, OpenAIModel, Price, Prices, RateLimit
@@ -194,14 +196,14 @@ print([each.text for each in answers], budget.spent.usd, budget.spent.model_call
 def test_batch_of_a_killed_process_is_fetched_and_paid_once(
     server: BatchServer, tmp_path: Path
 ) -> None:
-    program = [sys.executable, "-c", PROGRAM, server.url, str(tmp_path)]
-    first = subprocess.Popen(program)
+    program = (server.url, tmp_path)
+    first = Command(*program, code=PROGRAM)
     assert server.looks.acquire(timeout=60)  # the journal knows the batch
     os.kill(first.pid, signal.SIGKILL)
     assert first.wait() == -signal.SIGKILL
     server.finish()
     for _ in range(2):  # once more: all is recorded
-        done = subprocess.run(program, capture_output=True, text=True, check=False)
+        done = commands.run(*program, code=PROGRAM)
         assert done.stdout == "['about one', 'about two', 'about three'] 0.009 3\n", done.stderr
     assert [len(each) for each in server.batches.values()] == [3]
     assert server.cancelled == []
