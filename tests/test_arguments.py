@@ -123,6 +123,24 @@ def test_a_wrong_name_is_told_with_the_one_that_is_near(make: Callable[[], Any],
     assert told in str(raised.value)
 
 
+def test_a_model_that_does_not_fit_is_refused_each_time_also_after_one_of_its_class_fitted() -> (
+    None
+):
+    class Fits(Old):
+        async def complete(self, prompt: Any, actions: Any = None, schema: Any = None) -> str:
+            return "Hello."
+
+    ReActAgent("a", Fits())
+    changed: Any = Fits()
+    changed.complete = Old().complete
+    unbound: Any = Fits()
+    unbound.complete = Fits.complete  # its self takes the messages, and nothing is the prompt
+    for model in (Old(), changed, unbound) * 2:
+        with pytest.raises(DefinitionError, match="must have complete"):
+            ReActAgent("a", model)
+        ReActAgent("a", Fits())
+
+
 def test_constructor_errors_of_its_own_stay_as_they_are() -> None:
     class Own(Agent):
         def __init__(self, id: str, colour: str) -> None:
