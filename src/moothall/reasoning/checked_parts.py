@@ -116,12 +116,13 @@ _FITTING: Final[WeakSet[FunctionType]] = WeakSet()
 def check_model(model: object, id: object) -> None:
     """Refuse what is neither a model nor the name of one, without importing or loading a model."""
     if not isinstance(model, str):
-        check_part(model, ("complete",), "model", id)
         complete: Any = getattr(model, "complete", None)
-        behind: Any = complete.__func__ if type(complete) is MethodType else None
+        of_it = type(complete) is MethodType and complete.__self__ is model
+        behind: Any = complete.__func__ if of_it else None
         plain = type(behind) is FunctionType  # another object's hash and equality are its own
         if plain and behind in _FITTING:
             return
+        check_part(model, ("complete",), "model", id)
         if not can_take(complete, 1, actions=None):
             raise DefinitionError(
                 f"agent {id!r}: its model must have complete(messages, actions=None, "
