@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, TypeAlias
 
-from moothall.models.calling.choice import OneCall, SeveralCalls
+from moothall.models.calling.choice import OneCall
+from moothall.models.calling.listed import SeveralCalls
 from moothall.models.calling.program import ProgramOfCalls
 
 Calls: TypeAlias = Literal["one", "list", "program"]

@@ -40,21 +40,15 @@ keeps its beginning, and the prompt cache stays valid."""
 
 _HEAD = "You carry out the user's instruction by choosing one action. Answer with JSON.\nActions:\n"
 _ANSWER = 'Tell the user what came of it. {"answer": text}'
-_LIST = (
-    "You carry out the user's instruction by calling actions. Answer with JSON: a list of all the "
-    "calls that it needs now, each of them filled in for one thing that it asks for; or the "
-    "answer, if no action helps or all is done.\nActions:\n"
-)
-_LISTED_ANSWER = 'No action helps, or all is done: {"answer": text}'
 _MOST_CALLS = 16
 
 
-def choice_text(actions: Iterable[Action], *, may_answer: bool, several: bool = False) -> str:
+def choice_text(actions: Iterable[Action], *, may_answer: bool) -> str:
     """Return the part of the prompt that lists the actions."""
     lines = [f"{_one_line(action.description)} {_form(action)}".strip() for action in actions]
     if may_answer:
-        lines.append(_LISTED_ANSWER if several else _ANSWER)
-    return (_LIST if several else _HEAD) + "\n".join(lines)
+        lines.append(_ANSWER)
+    return _HEAD + "\n".join(lines)
 
 
 def _form(action: Action) -> str:
@@ -80,9 +74,15 @@ def _one_line(text: Any) -> str:
 
 
 def choice_schema(
-    actions: Iterable[Action], *, answer: Mapping[str, Any] | None = None, several: bool = False
+    actions: Iterable[Action],
+    *,
+    answer: Mapping[str, Any] | None = None,
+    answers_by: str | None = None,
 ) -> dict[str, Any]:
-    """Return the schema that admits one of the actions, or a list, or an answer of a schema."""
+    """Return the schema that admits one of the actions, or an answer of a schema.
+
+    With `answers_by`, it admits a list of actions, or of one action of this name, the answer.
+    """
     definitions: dict[str, Any] = {}
     forms: list[dict[str, Any]] = []
     for number, action in enumerate(actions):
@@ -93,12 +93,20 @@ def choice_schema(
             args.setdefault("properties", {})
             args.setdefault("additionalProperties", False)
         forms.append(object_schema(action={"const": action.name}, args=args))
-    if several and forms:
-        calls = {"type": "array", "items": {"anyOf": forms}}
-        forms = [{**calls, "minItems": 1, "maxItems": _MOST_CALLS}]
+    if answers_by is not None and forms:
+        forms = [_list_of({"anyOf": forms}, _MOST_CALLS)]
     if answer is not None:
-        forms.append(object_schema(answer=_within(dict(answer), "answer", definitions)))
+        text = _within(dict(answer), "answer", definitions)
+        if answers_by is None:
+            forms.append(object_schema(answer=text))
+        else:
+            called = object_schema(action={"const": answers_by}, args=object_schema(text=text))
+            forms.append(_list_of(called, 1))
     return {"anyOf": forms, **({"$defs": definitions} if definitions else {})}
+
+
+def _list_of(items: dict[str, Any], most: int) -> dict[str, Any]:
+    return {"type": "array", "items": items, "minItems": 1, "maxItems": most}
 
 
 def after_a_thought(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,23 +183,22 @@ def with_calls(
 class OneCall:
     """Calls as JSON objects, one at a time; also the interface of a form of calls."""
 
-    several = False
     before_user: str = INSTRUCTION
 
     def head(self, actions: list[Action], *, may_answer: bool) -> str:
         """Return the part of the prompt that shows the actions."""
-        return choice_text(actions, may_answer=may_answer, several=self.several)
+        return choice_text(actions, may_answer=may_answer)
 
     def written(self, message: Mapping[str, Any]) -> str:
         """Return the calls of an assistant's message as the model writes them."""
         forms = [written(each["name"], each["args"]) for each in message.get("tool_calls") or ()]
-        return f"[{', '.join(forms)}]" if self.several and forms else "\n".join(forms)
+        return "\n".join(forms)
 
     def held_to(
         self, actions: list[Action], answer: Mapping[str, Any] | None
     ) -> dict[str, Any] | str:
         """Return the schema, or the grammar, of the model's text; `answer` is its answers' one."""
-        return choice_schema(actions, answer=answer, several=self.several)
+        return choice_schema(actions, answer=answer)
 
     def read(
         self, reply: ModelReply, messages: list[dict[str, Any]], actions: list[Action]
@@ -211,13 +218,6 @@ class OneCall:
     def answer_text(self) -> AnswerText:
         """Return a reader of the text of an answer that is streamed."""
         return AnswerText()
-
-
-class SeveralCalls(OneCall):
-    """Calls as a JSON list, or an answer."""
-
-    several = True
-    before_user = ""
 
 
 class AnswerText:

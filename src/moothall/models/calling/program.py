@@ -88,7 +88,7 @@ class ProgramOfCalls(OneCall):
 
     def head(self, actions: list[Action], *, may_answer: bool) -> str:
         """Return the part of the prompt that shows the actions, as signatures."""
-        functions = [_Function(name, each) for name, each in _named(actions)]
+        functions = [Function(name, each) for name, each in _named(actions)]
         otherwise, example = 'answer("…")', _NONE
         for name in (each.name for each in functions if each.action._finds):
             otherwise, example = f'{name}(words="…")', f'{name}(words="age of an animal")'
@@ -108,7 +108,7 @@ class ProgramOfCalls(OneCall):
         self, actions: list[Action], answer: Mapping[str, Any] | None
     ) -> dict[str, Any] | str:
         """Return the grammar of a program."""
-        functions = [_Function(name, each) for name, each in _named(actions)]
+        functions = [Function(name, each) for name, each in _named(actions)]
         finders = [n for n, each in enumerate(functions) if each.action._finds]
         others = [n for n, each in enumerate(functions) if not each.action._finds]
         rules = [_RULES]
@@ -210,7 +210,7 @@ def _carried_out(
     actions: list[Action],
 ) -> ModelReply:
     """Return the reply with the calls that a program wants now, or with its answer."""
-    functions = {name: _Function(name, each) for name, each in _named(actions)}
+    functions = {name: Function(name, each) for name, each in _named(actions)}
     program = Program(source, {name: [*each.parameters] for name, each in functions.items()})
     progress = program.proceed(results)
     if progress.ended:
@@ -244,7 +244,7 @@ def _identifier(name: str) -> str:
     return f"_{made}" if made[0].isdigit() else made + "_" * keyword.iskeyword(made)
 
 
-class _Function:
+class Function:
     """An action as a function: `parameters` has its parameters' own names by those shown."""
 
     def __init__(self, name: str, action: Action) -> None:

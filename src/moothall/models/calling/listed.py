@@ -1,0 +1,110 @@
+"""Calls as a list: the prompt, the schema, and how the list is read.
+
+The answer is one of the calls that the model may choose, so it first chooses a name. Where the
+answer had a form of its own, a model of 1.5B parameters never called (benchmarks/minds).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic_core import from_json
+
+from moothall.jsonvalue import readable
+from moothall.models.calling.choice import (
+    AnswerText,
+    OneCall,
+    choice_schema,
+    read_choice,
+    with_calls,
+    written,
+)
+from moothall.models.calling.program import Function
+from moothall.models.protocol import ModelReply
+
+if TYPE_CHECKING:
+    from moothall.action import Action
+
+_HEAD: Final = """\
+You carry out what the user asks for by calling actions. Answer with JSON: a list of all the calls \
+that are needed now, one for each thing that the user asks for, with their arguments. Never make \
+up a value that an action can give. If no action helps with what the user asks for, or all is \
+done, write {answer} alone.
+
+Examples, with other actions:
+User: Paint hatch A red and hatch B blue.
+[{first}, {second}]
+User: How long is the hull of the Zorp?
+[{one}]
+User: How old is the oldest zebra?
+{none}
+
+The actions:
+"""
+_ANSWER: Final = "answer"
+_TEXT: Final = "text"
+
+
+class SeveralCalls(OneCall):
+    """Calls as a JSON list, of which the answer may be the only one."""
+
+    before_user = ""
+
+    def head(self, actions: list[Action], *, may_answer: bool) -> str:
+        """Return the part of the prompt that shows the actions, as signatures."""
+        name = _answer_of(actions)
+        head = _HEAD.format(
+            answer=f"[{written(name, f'{{{json.dumps(_TEXT)}: text}}')}]",
+            first=written("paint", {"hatch": "A", "colour": "red"}),
+            second=written("paint", {"hatch": "B", "colour": "blue"}),
+            one=written("hull_length", {"ship": "Zorp"}),
+            none=f"[{written(name, {_TEXT: 'No action knows the age of animals.'})}]",
+        )
+        return head + "\n".join(Function(each.name, each).shown for each in actions)
+
+    def written(self, message: Mapping[str, Any]) -> str:
+        """Return the calls of an assistant's message as the model writes them."""
+        forms = [written(each["name"], each["args"]) for each in message.get("tool_calls") or ()]
+        return f"[{', '.join(forms)}]" if forms else ""
+
+    def held_to(self, actions: list[Action], answer: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the schema of a list of calls; `answer` is its answers' one."""
+        return choice_schema(actions, answer=answer, answers_by=_answer_of(actions))
+
+    def read(
+        self, reply: ModelReply, messages: list[dict[str, Any]], actions: list[Action]
+    ) -> ModelReply:
+        """Return the reply with its text read as calls or as an answer; ValueError for neither."""
+        calls = read_choice(reply.text)
+        if isinstance(calls, str):
+            raise ValueError("an answer that is no call")
+        if len(calls) == 1 and calls[0][0] == _answer_of(actions):
+            answer = calls[0][1].get(_TEXT)
+            text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+            return replace(reply, text=readable(text))
+        return with_calls(reply, calls, messages)
+
+    def answer_text(self) -> AnswerText:
+        """Return a reader of the text of an answer that is streamed."""
+        return _AnswerOfAList()
+
+
+class _AnswerOfAList(AnswerText):
+    """Decodes the text of a streamed `[{"action": "answer", "args": {"text": "…"}}]`."""
+
+    def _read(self, raw: str) -> Any:
+        found = from_json(raw, allow_partial="trailing-strings")
+        call = found[0] if isinstance(found, list) and found else {}
+        args = call.get("args") if call.get("action", "").startswith(_ANSWER) else None
+        return args.get(_TEXT) if isinstance(args, dict) and args.keys() == {_TEXT} else None
+
+
+def _answer_of(actions: Iterable[Action]) -> str:
+    """Return the name by which the model answers, which no action has."""
+    taken, name = {each.name for each in actions}, _ANSWER
+    while name in taken:
+        name += "_"
+    return name
