@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.model import ACTIONS
+from moothall.action import Action
 from moothall.models.calling.choice import AnswerText, choice_text, read_choice
+from moothall.models.calling.listed import SeveralCalls
 
 TEXTS = st.text(st.characters() | st.sampled_from('"\\/\n\té👋\ud83d\udc4b'), max_size=30)
 
@@ -66,6 +68,45 @@ def test_whatever_is_written_what_is_read_can_be_shown(packets: list[str]) -> No
         reader = AnswerText()
         said = "".join(map(reader.add, written))
         assert said.encode().decode() == said  # half of a pair cannot be encoded
+
+
+def tells(name: str) -> Action:
+    of_text = {"type": "object", "properties": {"text": {"type": "string"}, "from": {}}}
+    return Action(name, lambda **_: "sent", "Tell a customer.", of_text)
+
+
+def call(name: str, **args: Any) -> str:
+    return json.dumps([{"action": name, "args": args}])
+
+
+@given(TEXTS, st.lists(st.integers(0, 400), max_size=12))
+def test_answer_in_a_list_of_calls_is_said_as_it_is_written(text: str, cuts: list[int]) -> None:
+    reader = SeveralCalls().answer_text([tells("answer")])
+    written = call("answer_", text=text)
+    said = "".join(reader.add(packet) for packet in in_packets(written, cuts))
+    assert said == text or "\ud83d" in text or "\udc4b" in text
+
+
+@pytest.mark.parametrize(
+    "written",
+    (
+        call("answer", text="to the customer"),
+        call("answer_customer", text="to the customer"),
+        "[1, 2]",
+        '[{"action": 5, "args": {"text": "no"}}]',
+        '["answer"]',
+    ),
+)
+def test_text_of_a_call_in_a_list_is_no_answer(written: str) -> None:
+    reader = SeveralCalls().answer_text([tells("answer"), tells("answer_customer")])
+    assert "".join(map(reader.add, written)) == ""
+
+
+def test_list_of_calls_shows_parameters_by_their_own_names_and_an_answer_where_it_may() -> None:
+    shown = {may: SeveralCalls().head([tells("tell")], may_answer=may) for may in (False, True)}
+    assert all("from: Any = None" in each for each in shown.values())
+    assert '"answer"' in shown[True]
+    assert "answer" not in shown[False].lower().replace("answer with json", "")
 
 
 def test_a_model_is_shown_how_to_answer_where_it_may() -> None:

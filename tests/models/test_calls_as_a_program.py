@@ -248,14 +248,6 @@ def test_a_list_of_calls_may_be_several_or_an_answer_from_the_first_token_on(
     assert reply.calls or reply.text or reply.finish_reason == "length"
 
 
-def test_a_list_of_calls_says_an_answer_by_a_name_that_no_action_has(shallow: Path) -> None:
-    taken = Action("answer", str, "Answer.", {"type": "object", "properties": {}})
-    with LocalModel(shallow, max_tokens=24, tool_choice="answer", calls="list") as model:
-        made = run(model.complete(user("Hi"), [taken]))
-    assert {call.name for call in made.calls} <= {"answer"}
-    assert made.calls or made.finish_reason == "length"
-
-
 def test_tool_choice_names_the_action_that_must_be_called(shallow: Path) -> None:
     with LocalModel(shallow, max_tokens=24, tool_choice="list_files") as forced:
         made = run(forced.complete(user("Good morning!"), ACTIONS))

@@ -112,8 +112,10 @@ def notify(state: str) -> None:
 async def keep_watchdog(probe: Probe) -> None:
     """Tell systemd again and again that all loops run, as often as `WatchdogSec=` needs."""
     given = os.environ.get("WATCHDOG_USEC", "")
-    if not given.strip("0").isdecimal() or os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(
-        os.getpid()
+    if (
+        not given.isdecimal()
+        or not int(given)
+        or os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid())
     ):
         return
     while True:

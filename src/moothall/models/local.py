@@ -204,7 +204,7 @@ class LocalModel(InProcess, Answering):
                 yield TextPiece(goes_on.text)
             yield goes_on
             return
-        said = self._form.answer_text()
+        said = self._form.answer_text(actions)
         body = self._body(request, goes_on)
         for is_last in (False, True):
             reply: Any = None

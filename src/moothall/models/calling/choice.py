@@ -215,7 +215,7 @@ class OneCall:
         """Return what follows without asking the model; or what it must be told; else None."""
         return None
 
-    def answer_text(self) -> AnswerText:
+    def answer_text(self, actions: list[Action]) -> AnswerText:
         """Return a reader of the text of an answer that is streamed."""
         return AnswerText()
 

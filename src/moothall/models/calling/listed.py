@@ -31,19 +31,21 @@ if TYPE_CHECKING:
 _HEAD: Final = """\
 You carry out what the user asks for by calling actions. Answer with JSON: a list of all the calls \
 that are needed now, one for each thing that the user asks for, with their arguments. Never make \
-up a value that an action can give. If no action helps with what the user asks for, or all is \
-done, write {answer} alone.
+up a value that an action can give.{when}
 
 Examples, with other actions:
 User: Paint hatch A red and hatch B blue.
 [{first}, {second}]
 User: How long is the hull of the Zorp?
-[{one}]
-User: How old is the oldest zebra?
-{none}
+[{one}]{none}
 
 The actions:
 """
+_WHEN: Final = """ If no action helps with what the user asks for, or all is done, write {answer} \
+alone."""
+_NONE: Final = """
+User: How old is the oldest zebra?
+{answer}"""
 _ANSWER: Final = "answer"
 _TEXT: Final = "text"
 
@@ -55,15 +57,20 @@ class SeveralCalls(OneCall):
 
     def head(self, actions: list[Action], *, may_answer: bool) -> str:
         """Return the part of the prompt that shows the actions, as signatures."""
-        name = _answer_of(actions)
+        when = none = ""
+        if may_answer:
+            name = _answer_of(actions)
+            when = _WHEN.format(answer=f"[{written(name, f'{{{json.dumps(_TEXT)}: text}}')}]")
+            no = written(name, {_TEXT: "No action knows the age of animals."})
+            none = _NONE.format(answer=f"[{no}]")
         head = _HEAD.format(
-            answer=f"[{written(name, f'{{{json.dumps(_TEXT)}: text}}')}]",
+            when=when,
             first=written("paint", {"hatch": "A", "colour": "red"}),
             second=written("paint", {"hatch": "B", "colour": "blue"}),
             one=written("hull_length", {"ship": "Zorp"}),
-            none=f"[{written(name, {_TEXT: 'No action knows the age of animals.'})}]",
+            none=none,
         )
-        return head + "\n".join(Function(each.name, each).shown for each in actions)
+        return head + "\n".join(Function(each.name, each, True).shown for each in actions)
 
     def written(self, message: Mapping[str, Any]) -> str:
         """Return the calls of an assistant's message as the model writes them."""
@@ -87,19 +94,23 @@ class SeveralCalls(OneCall):
             return replace(reply, text=readable(text))
         return with_calls(reply, calls, messages)
 
-    def answer_text(self) -> AnswerText:
+    def answer_text(self, actions: list[Action]) -> AnswerText:
         """Return a reader of the text of an answer that is streamed."""
-        return _AnswerOfAList()
+        return _AnswerOfAList(_answer_of(actions))
 
 
 class _AnswerOfAList(AnswerText):
     """Decodes the text of a streamed `[{"action": "answer", "args": {"text": "…"}}]`."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
     def _read(self, raw: str) -> Any:
-        found = from_json(raw, allow_partial="trailing-strings")
-        call = found[0] if isinstance(found, list) and found else {}
-        args = call.get("args") if call.get("action", "").startswith(_ANSWER) else None
-        return args.get(_TEXT) if isinstance(args, dict) and args.keys() == {_TEXT} else None
+        match from_json(raw, allow_partial="trailing-strings"):
+            case [{"action": self._name, "args": {"text": text}}]:
+                return text
+        return None
 
 
 def _answer_of(actions: Iterable[Action]) -> str:

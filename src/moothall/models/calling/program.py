@@ -156,7 +156,7 @@ class ProgramOfCalls(OneCall):
             return _ENDED
         return _FOUND if isinstance(results[-1][-1].value, list) else None
 
-    def answer_text(self) -> AnswerText:
+    def answer_text(self, actions: list[Action]) -> AnswerText:
         """Return a reader of the text of a program that only answers."""
         return _Said()
 
@@ -245,9 +245,12 @@ def _identifier(name: str) -> str:
 
 
 class Function:
-    """An action as a function: `parameters` has its parameters' own names by those shown."""
+    """An action as a function: `parameters` has its parameters' own names by those shown.
 
-    def __init__(self, name: str, action: Action) -> None:
+    Those shown are names of Python, unless `own_names`.
+    """
+
+    def __init__(self, name: str, action: Action, own_names: bool = False) -> None:
         self.name = name
         self.action = action
         schema: Mapping[str, Any] = action.parameters or {}
@@ -258,7 +261,8 @@ class Function:
         self._needed = len(needed)
         self.parameters: dict[str, str] = {}
         for own in self._about:
-            shown = own if own.isidentifier() and not keyword.iskeyword(own) else _identifier(own)
+            is_name = own.isidentifier() and not keyword.iskeyword(own)
+            shown = own if own_names or is_name else _identifier(own)
             while shown in self.parameters:
                 shown += "_"
             self.parameters[shown] = own
