@@ -23,7 +23,7 @@ from moothall.journal.store.holding import hold, holder_of, named
 from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.store.wait_rows import NOTED, Answer, Noted, end_rows, write_rows
 from moothall.journal.tally import Tally
-from moothall.threads import WORKERS, guard, renewed
+from moothall.threads import WORKERS, guard, renewed, to_its_end
 
 Relied: TypeAlias = tuple[int | None, Callable[[], dict[str, bytes]]]
 """How many deletions were known when values were kept, and what makes the values again."""
@@ -254,7 +254,7 @@ class Commits:
                 return
             except BlockingIOError:
                 pass  # another one writes: a loop must not block on it
-        await until(self.enqueue(run))
+        await to_its_end(asyncio.wrap_future(self.enqueue(run)))
 
     def enqueue(self, run: OpenRun) -> concurrent.futures.Future[None]:
         """Have a worker thread write what a run has noted; return a future of that."""
@@ -366,17 +366,3 @@ class Commits:
                     end_rows(db, run.number)
             written[run] = each, place
         self.file.wrote(db, [run.number for run in taken])
-
-
-async def until(written: concurrent.futures.Future[None]) -> None:
-    """Wait until something is written, even if cancelled: a write takes a short time."""
-    waiting = asyncio.wrap_future(written)
-    cancelled: asyncio.CancelledError | None = None
-    while not waiting.done():
-        try:
-            await asyncio.wait((waiting,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled from waiting.exception()
-    waiting.result()

@@ -173,7 +173,7 @@ async def side_by_side(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         raise
 
 
-async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+async def to_its_end(work: Awaitable[T]) -> T:
     """Return what work returns; a cancellation meanwhile is raised when the work has ended."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -183,5 +183,5 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        raise cancelled
+        raise cancelled from None if task.cancelled() else task.exception()
     return task.result()
