@@ -211,7 +211,7 @@ def check_text(name: str, value: object, *, optional: bool = False) -> None:
 
 
 def none_of(name: str, known: Sequence[str], given: str) -> ConfigError:
-    """Return the error for a value that is none of the known ones; it names them all."""
+    """Return the error for an unknown value; it names the known ones."""
     *but_last, last = known
     words = f"{', '.join(but_last)} or {last}" if but_last else last
     return ConfigError(f"{name} must be {words}, got {given!r:.80}{nearest(given, known)}")

@@ -66,7 +66,7 @@ class Context(Generic[T]):
         self._loop = asyncio._get_running_loop()
 
     def progress(self, text: str) -> None:
-        """Tell whoever watches the reply how far the action is: the event `call_progress`.
+        """Tell the observers of the reply how far the action is: the event `call_progress`.
 
         A client of the MCP door that calls an agent's action is told, too. The model does not read
         it, and a journal does not keep it. If nobody watches, or after the call has ended, it is
@@ -191,7 +191,7 @@ class PendingQuestion:
     async def _asked(self, question: Question) -> str:
         context = self._context
         if context._seen is not None:
-            await context._seen()  # whoever shows the question shows the call first
+            await context._seen()  # a display shows the call before its question
         return await answer(context.agent._approver(), question)
 
     def result(self) -> str:

@@ -286,7 +286,7 @@ def not_found(agent: Any, name: str) -> ActionNotFound:
 
 
 def note_on(agent: Any, proposed: Mapping[str, Any]) -> str:
-    """Return what whoever approves a proposed message is told besides."""
+    """Return the note for the approver of a proposed message."""
     name = proposed["action"]["name"]
     # Its model may call the action, or other agents.
     found = (agent._callable(name), agent._offered().get(name))

@@ -88,7 +88,7 @@ def is_planned(journal: Journal, nobody: Nobody) -> Any:
         (pays_twice, "the approval of pay(coins=3) and the approval of pay(coins=4)"),
         (asks, 'an answer to "Which color?"'),
         (is_reviewed, "Ann"),
-        (is_planned, "whoever reviews its plan"),
+        (is_planned, "the reviewer of its plan"),
     ),
 )
 @on_a_loop

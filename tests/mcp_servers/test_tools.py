@@ -355,7 +355,7 @@ def test_mcp_policy_of_a_tool_that_is_none_is_told(
     server: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert "echo" in server(access={"ehco": ACCESS_DENIED, "add": ACCESS_PERMITTED}).offers
-    assert "access= names 'ehco', which is none of its tools" in caplog.text
+    assert "access= names 'ehco', which is not one of its tools" in caplog.text
     assert "'add'" not in caplog.text
 
 

@@ -317,7 +317,7 @@ class Server:
         """Return an address that a card names, absolute; ModelError if it may not be called."""
         try:
             url = urljoin(self._url, named)
-            _origin(url)  # a port that is none is found here
+            _origin(url)  # refuses an invalid port
         except ValueError as error:
             raise ModelError(
                 f"{self._name}: its card at {self._url} names the address {named!r:.200}, which is "

@@ -48,7 +48,7 @@ class Action(Options):
     name: str
     function: Callable[..., Any]
     _help: Any = None
-    _note: str = ""  # what whoever approves a call is told besides
+    _note: str = ""  # a note for the approver of a call
     _named_values: bool = False  # whether it takes only values that its description lists
     _unbound: bool = False  # whether it is the method of a class, which an agent can only ask for
     _resumes: Any = None  # the agent that it asks, whose own record goes on with a call cut off

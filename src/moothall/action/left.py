@@ -1,4 +1,4 @@
-"""Actions that are left to whoever asked: the model may call them, and the asker executes them."""
+"""Actions that are left to the caller: the model may call them, and the caller executes them."""
 
 from __future__ import annotations
 

@@ -82,8 +82,8 @@ class Person(ConversationalAgent):
     stops, which ends the reply as `cancelled`. Any other answer with a schema is JSON, and is asked
     for until it is valid. A closed terminal ends the reply as `error`, with `NobodyToAsk`.
 
-    Without `desk=`, `stdin=` or `stdout=`, the one who is asked is whoever answers the questions of
-    the agent that asks: where a door serves that agent its caller, and in a group with a journal
+    Without `desk=`, `stdin=` or `stdout=`, the person is asked who answers the questions of the
+    agent that asks: where a door serves that agent its caller, and in a group with a journal
     its approver, unless that is a `TerminalApprover`. If the answer comes later, the run waits.
 
     Args:

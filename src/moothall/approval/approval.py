@@ -69,7 +69,7 @@ class ApprovalRequest:
         run_id: the id of the run that the call belongs to, or None
         thread: the conversation that the call belongs to: in a space its sender's; None for the
             agent's own
-        note: what whoever decides must know besides, such as how the definition of a server's tool
+        note: what the approver must know besides, such as how the definition of a server's tool
             has changed, or which value was read where; an empty text for nothing. No `Rule`
             permits a request with a note.
         outside: the guarded values that come from outside, as `action.parameter=value`; an
@@ -181,7 +181,7 @@ def check_approver(approver: object, whose: str, name: str = "approver") -> None
 async def approve(approver: Approver | None, request: ApprovalRequest) -> Decision:
     """Ask an approver. No approver, an exception and what is not a permission refuse.
 
-    `Later` is returned: whoever cannot wait for it refuses.
+    `Later` is returned: a caller that cannot wait for it refuses.
     """
     if approver is None:
         return False

@@ -115,7 +115,7 @@ _GIVEN: Final = 'True, False, Refused(…), Always() or ChangedArgs(…) (as JSO
 
 
 def decision_of(data: Any) -> Decision:
-    """Return the decision in JSON data; what is none refuses."""
+    """Return the decision in JSON data; other data refuses."""
     match data:
         case True:
             return True

@@ -88,7 +88,7 @@ def is_of_moothall(key: str) -> bool:
 
 
 def seconds_of(given: object, name: str) -> float:
-    """Return a length of time in seconds; ConfigError if it is none."""
+    """Return a length of time in seconds; ConfigError for other values."""
     if isinstance(given, timedelta):
         given = given.total_seconds()
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _LONGEST_S:
@@ -97,7 +97,7 @@ def seconds_of(given: object, name: str) -> float:
 
 
 def moment_of(given: Moment) -> float:
-    """Return a moment in seconds since 1970; ConfigError if it is none."""
+    """Return a moment in seconds since 1970; ConfigError for other values."""
     if isinstance(given, datetime):
         return given.timestamp()
     if isinstance(given, timedelta):
@@ -110,7 +110,7 @@ def moment_of(given: Moment) -> float:
 
 
 def names_of(given: object) -> tuple[str, ...]:
-    """Return the names of those who may answer; ConfigError if it is none."""
+    """Return the names of those who may answer; ConfigError for other values."""
     several = (given,) if isinstance(given, str) else given
     if not isinstance(several, Iterable) or isinstance(several, dict):
         raise ConfigError(f"who= must be a name or several, got {given!r:.80}")

@@ -33,7 +33,7 @@ class Rule:
         permit: the decision for a match; `Refused("…")` refuses with a reason
 
     Raises:
-        ConfigError: a pattern is not a text, or the decision is none
+        ConfigError: a pattern is not a text, or the decision is not a `Decision`
     """
 
     agent: str = "*"
@@ -68,7 +68,7 @@ class RuleApprover:
     """Decides by the first matching rule; without one, `otherwise` decides or it is refused.
 
     Raises:
-        DefinitionError: what should be a rule, or an approver, is none
+        DefinitionError: a rule or an approver has the wrong type
     """
 
     def __init__(self, rules: Iterable[Rule], otherwise: Approver | None = None) -> None:

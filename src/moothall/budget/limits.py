@@ -30,7 +30,7 @@ class Limit:
         parts: in how many parts of a unit it is counted, so that sums are exact
         measured: whether a call may take more or less of it than was reserved
         asks: whether a model cannot be asked once it is used up
-        of_runs: what the option `--max-NAME` of a command is; empty if there is none
+        of_runs: what the option `--max-NAME` of a command is; empty without such an option
         stops: the stop reason of a run that has reached it
         again: what it counts in a run that is resumed with more
     """

@@ -31,7 +31,7 @@ class Books(Protocol):
     """A store of accounts for several processes, such as `Journal.budgets`."""
 
     def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
-        """Return the current states of accounts, of one moment; None where there is none."""
+        """Return the current states of accounts, of one moment, or None."""
         ...
 
     def change_accounts(

@@ -30,7 +30,7 @@ _acts: list[tuple[Callable[[], object], bool]] = []
 
 
 def listen() -> None:
-    """Have Ctrl-C end this process, unless whoever started it has Ctrl-C ignored."""
+    """Have Ctrl-C end this process, unless its parent process ignores Ctrl-C."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _handle)
 

@@ -180,7 +180,7 @@ def _duration(seconds: float) -> str:
 
 
 def _check_kind(journal: Journal, kind: str) -> None:
-    """Raise for a class of which there is no run, and which is none of those that record runs."""
+    """Raise for a class without runs that is not a class that records them."""
     if journal.sums(kind=kind).runs == 0 and kind not in KINDS:
         known = {each.kind for each in journal.runs()}
         with usage():

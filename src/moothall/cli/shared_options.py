@@ -168,7 +168,7 @@ def opened(path: str | None) -> Journal:
 
 
 def made_journal(path: str) -> Journal:
-    """Open the journal of a path, and make it if there is none."""
+    """Open the journal of a path, and create it if it does not exist."""
     from moothall.journal import Journal
 
     with usage(source_of("journal")):

@@ -61,7 +61,7 @@ class Company:
 
     An agent dies if making it or its `after_add` raises, if it leaves its space, or if its
     coroutine `background()` raises; an action that raises is an outcome and no death. A dead agent
-    is made anew and takes its place; messages that wait for it wait for the new one.
+    is created again and takes its place; messages that wait for it wait for the new one.
 
     Use it as `async with`, which starts it, and drains it at the end; or call `run`.
 

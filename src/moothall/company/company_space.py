@@ -36,7 +36,7 @@ _STANDBY_S: Final = 0.1
 """Seconds between two tries to claim an id that another process has; the broker does not notify."""
 
 _LOOK_S: Final = 3.0
-"""Seconds between two searches for what somebody is to be told of."""
+"""Seconds between two searches for waits to notify somebody about."""
 
 _FAILED_S: Final = 60.0
 """Seconds until a hook is called again that has raised."""
@@ -84,7 +84,7 @@ class CompanySpace:
             self.space = self._amqp(broker, inbox=self._path(broker.inbox), approver=approver)
 
     def _approver(self) -> Approver | None:
-        """Return who decides: the file's own approver, a caller, or whoever answers later."""
+        """Return who decides: the file's own approver, a caller, or a later answer."""
         settings = self._settings
         if settings.approver is not None:
             decides: Approver = AgentSource(settings.approver, "approver:", self._folder).found()
@@ -180,7 +180,7 @@ class CompanySpace:
             except (DuplicateAgent, InboxError) as error:
                 if self._settings.broker is None or not _is_taken(error):
                     raise
-            # Before the state says `standby`: whoever reads that may end the other process.
+            # Before the state says `standby`: a reader of that may end the other process.
             if await self._stand_by(part.name) and part.state != "standby":
                 logger.info("%r stands by: another process has its id or its inbox", part.name)
                 part.set("standby")

@@ -19,7 +19,7 @@ class Rows(Protocol):
         ...
 
     def fetchone(self) -> Any:
-        """Return the next row; None if there is none."""
+        """Return the next row, or None."""
         ...
 
     def fetchall(self) -> list[Any]:

@@ -41,7 +41,7 @@ def is_of(id: str, agent: str, sender: str) -> bool:
 
 
 def found_in(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str, Any] | None:
-    """Return with what a task of the journal that rests goes on; None if it is none."""
+    """Return the next message of a resting task of the journal; None for other tasks."""
     run = journal.run(run_id)
     if run.held or run.state not in _GOES_ON:
         return None

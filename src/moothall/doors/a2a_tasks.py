@@ -138,7 +138,7 @@ class Task:
                 waits = await served.waits(self.agent, self.id)
                 parts = resting(waits, served.callers.permits(self.caller))
                 self._end(INPUT_REQUIRED, parts=parts)
-            elif getattr(error, "type", "") == "RunHeld":  # another process has gone on with it
+            elif getattr(error, "type", "") == "RunHeld":  # another process has resumed it
                 self._set(WORKING)
                 self._end_readers()
             else:

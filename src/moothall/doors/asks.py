@@ -21,7 +21,7 @@ from moothall.text import escaped, shown_lines
 WAITS_S: Final = 600.0
 """How long a call waits for an answer that comes with another request."""
 MOST_WAITING: Final = 1000
-_OPERATOR: Final = "; whoever runs the agent answers (`moothall waiting`)"
+_OPERATOR: Final = "; its operator answers (`moothall waiting`)"
 _CANNOT: Final = (
     "its caller's client cannot ask anybody, and only a reply of an agent with a journal= can wait"
 )

@@ -76,7 +76,7 @@ def json_of(body: bytes) -> Any:
     """Return the JSON value of a request's body.
 
     Raises:
-        Unreadable: it is none, or has half of a character
+        Unreadable: it is not JSON, or has half of a character
     """
     try:
         given = read_json(body.decode())

@@ -34,7 +34,7 @@ class SharedBudgets:
         self._holder = ""  # of this process, once it reserves
 
     def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
-        """Return the states of accounts; None where there is none."""
+        """Return the states of accounts, or None."""
         with self._file.reading() as db:
             return [self._account(db, name) for name in names]
 

@@ -19,7 +19,7 @@ WAYS = {"repeat": "run it again", "skip": "skip it"}
 """What a person may decide about a call in doubt besides `Done`, and its words."""
 
 RESUME = "resume"
-"""What a person decides about a run that stopped: whoever has its agent goes on with it."""
+"""What a person decides about a run that stopped: a process with its agent resumes it."""
 
 KINDS = ("approval", "question", "result", "moment", "doubt")
 """What a call may wait for."""
@@ -190,9 +190,9 @@ class Wait:
         who: the names of those who may answer; empty: anybody
         since: when it was asked, in seconds since 1970
         until: when the wait is over, likewise; None for never
-        answer: the answer, as JSON data; None as long as there is none
+        answer: the answer, as JSON data; None until it is given
         by: who gave the answer; None if it is not known
-        answered: when, in seconds since 1970; None as long as there is none
+        answered: when, in seconds since 1970; None until then
         call: the id of the call in the messages; empty for none
         asks_caller: whether a door asks the caller who began the run, too
         remind: how often somebody is reminded, in seconds; None for never

@@ -288,7 +288,7 @@ class Journal:
         return self._waits_for.open(run_id, agent, kind)
 
     def answer(self, run_id: str, key: str, value: Any = None, *, by: str | None = None) -> None:
-        """Give what a run waits for; whoever has its agent goes on with it.
+        """Give what a run waits for; a process with its agent resumes it.
 
         Args:
             run_id: the run's id
@@ -334,7 +334,7 @@ class Journal:
         return self._waits_for.decide(run_id, decisions, by)
 
     def resume(self, run_id: str, *, by: str | None = None) -> None:
-        """Have whoever has its agent resume a run that stopped, such as one without budget.
+        """Ask a process with its agent to resume a stopped run, such as one without budget.
 
         A company, a server or a program that calls `resume_decided` does so within seconds.
 

@@ -323,7 +323,7 @@ class Waits:
         self._runs.release(TELLING)
 
     def untold(self) -> list[Wait]:
-        """Return what somebody is to be told of now: what is new, and what is to be reminded of."""
+        """Return the waits that somebody must hear of now: new ones, and reminders."""
         now = time.time()
         where = (
             "NOT w.taken AND w.value IS NULL AND w.remind <= ? AND (w.until IS NULL OR w.until > ?)"

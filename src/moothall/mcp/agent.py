@@ -87,7 +87,7 @@ class MCPAgent(Agent):
 
     Raises:
         InvalidId: the id is not valid
-        ConfigError: an argument is not valid, or the lock file is none
+        ConfigError: an argument or the lock file is not valid
         DefinitionError: `env=` is given with an address, or `headers=` with a command
         MissingExtra: the extra `mcp` is not installed
     """
@@ -332,7 +332,7 @@ class MCPAgent(Agent):
         for name in {*named}.difference(known, self._unknown):
             self._unknown.add(name)
             logger.warning(
-                "%s: access= names %.80r, which is none of its tools%s",
+                "%s: access= names %.80r, which is not one of its tools%s",
                 self._name,
                 name,
                 nearest(str(name), known),

@@ -144,7 +144,7 @@ class Connection:
     def _late(self, request: Request) -> None:
         words = "" if self._latest is None else self._latest.words()
         sent = self._live is not None
-        # A server that does not connect is told of in the same words, whoever notices it first.
+        # The error is the same for each caller of a server that does not connect.
         why = f"{request.what} took longer than {self.timeout_s:g} s" if sent else UNANSWERED
         text = f"{self.name}: {why}{words}"
         settle(

@@ -25,7 +25,7 @@ class Lock:
         path: the file; one that does not exist accepts nothing
 
     Raises:
-        ConfigError: the file cannot be read, or is none
+        ConfigError: the file cannot be read, or is not a lock file
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

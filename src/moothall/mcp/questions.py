@@ -95,12 +95,12 @@ async def _field(
         value = _read(line, about.get("type"))
         if check.holds(value):
             return {name: value}
-        fault = f"{one_line(line, 80)!r} is none of that. "
+        fault = f"{one_line(line, 80)!r} is not valid. "
     return None
 
 
 def _read(line: str, kind: Any) -> Any:
-    """Return what a person wrote as a value of a type; the line itself if it is none."""
+    """Return a person's line as a value of a type; the line itself if it does not fit."""
     try:
         if kind == "integer":
             return int(line)

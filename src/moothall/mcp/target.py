@@ -61,6 +61,6 @@ def checked_headers(given: object, where: str) -> dict[str, str]:
     for name, value in headers.items():
         if not (name + value).isascii() or not (name + value).isprintable():  # it may be a secret
             raise ConfigError(
-                f"{where}: headers= must be ASCII texts of one line; that of {name!r:.80} is none"
+                f"{where}: headers= must be ASCII texts of one line; {name!r:.80} is not"
             )
     return headers

@@ -110,7 +110,7 @@ class Results:
         return [self.last, hash]
 
     def mark(self, number: Any) -> list[Any] | None:
-        """Return the mark of a message with a part of a result; None if there is none."""
+        """Return the mark of a message with a part of a result, or None."""
         found = self._results.get(number)
         return None if found is None else [number, found.hash]
 

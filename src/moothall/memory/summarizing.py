@@ -119,7 +119,7 @@ class SummarizingMemory(TokenBoundedMemory):
 
     @property
     def summary(self) -> str:
-        """The summary of older messages; empty if there is none."""
+        """The summary of older messages; empty before the first."""
         give_back(self._summary_message())
         return self._summary
 

@@ -133,7 +133,7 @@ class Thoughts:
 
 
 def image_block(data: Any, format: Any) -> dict[str, Any] | None:
-    """Return an image, given in base64, as a block; None if there is none."""
+    """Return an image, given in base64, as a block, or None."""
     if not isinstance(data, str) or not data:
         return None
     kind = format if isinstance(format, str) and format.isalnum() else "png"

@@ -216,7 +216,7 @@ class AnswerReader:
 
 
 def token_count(counted: Any, *fields: str) -> int:
-    """Return the first stated number of tokens; 0 if there is none."""
+    """Return the first stated number of tokens, or 0."""
     for field in fields:
         count: Any = counted.get(field) if isinstance(counted, dict) else None
         is_whole = isinstance(count, int) or (isinstance(count, float) and count.is_integer())

@@ -89,7 +89,7 @@ async def ask_json(
 
 
 async def attempted(number: int, work: Awaitable[T]) -> T:
-    """Return what comes of some work, which is a try of this number."""
+    """Run some work as a try of this number; return its result."""
     with within(ATTEMPT, number):
         return await work
 

@@ -148,7 +148,7 @@ class RefusedCall(ModelError):
 
 
 def failure_in(body: Mapping[str, Any]) -> Any:
-    """Return the failure that stands in the place of an answer; None if there is none."""
+    """Return the failure that stands in the place of an answer, or None."""
     about = body.get("base_resp")  # MiniMax's
     if isinstance(about, dict) and about.get("status_code"):
         return {"error": {"code": about["status_code"], "message": about.get("status_msg")}}

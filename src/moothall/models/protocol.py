@@ -177,7 +177,7 @@ def _dicts(given: Any) -> list[dict[str, Any]]:
 
 
 def answer_json(answer: Any) -> dict[str, Any]:
-    """Return what is recorded of a model's answer; one that is none is none when read back."""
+    """Return what is recorded of a model's answer; a wrong one is as wrong when read back."""
     usable, thinking = is_answer(answer), thinking_of(answer)
     finish_reason, meta = getattr(answer, "finish_reason", None), getattr(answer, "meta", None)
     reasoning, blocks = getattr(answer, "reasoning", ""), blocks_of(answer)

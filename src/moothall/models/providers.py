@@ -134,7 +134,7 @@ def address_variable(name: str) -> str:
 
 
 def key_of(name: str) -> str | None:
-    """Return the key that the environment has for a provider; None if there is none."""
+    """Return the key that the environment has for a provider, or None."""
     variable = PROVIDERS[name].key
     return os.environ.get(variable) if variable else None
 
@@ -211,7 +211,7 @@ def _highest(prices: list[Any], field: str) -> Decimal | None:
 
 
 def _found(name: str) -> Any:
-    """Return the package's record of a model; None if there is none, or no package."""
+    """Return the package's record of a model, or None."""
     provider, listed = provider_of(name)
     if provider is None or not PROVIDERS[provider].data:
         return None

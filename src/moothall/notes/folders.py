@@ -44,7 +44,7 @@ class NoteFolder:
         self._trusted = trusted
 
     def _opened(self, new: bool = False) -> Folder | None:
-        """Return the folder; None if there is none yet."""
+        """Return the folder, or None before the first note."""
         if new:
             self._path.mkdir(parents=True, exist_ok=True, mode=0o700)
             marker = self._root / MARKER
@@ -66,7 +66,7 @@ class NoteFolder:
         return known
 
     def read(self, name: str) -> Note | None:
-        """Return a note; None if there is none of that name."""
+        """Return the note of a name, or None."""
         folder = self._opened()
         if folder is None or not self._is_there(name):
             return None

@@ -49,7 +49,7 @@ def query_words(text: str, most: int) -> list[str]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Yield the words of a text; what consists of accents alone is none."""
+    """Yield the words of a text; accents alone are no word."""
     for word in pieces(text):
         for place, piece in enumerate(word):
             both = (piece, word[place - 1] + piece) if place else (piece,)

@@ -136,7 +136,7 @@ class PostgresPool(Connections[E]):
                     connection.execute("BEGIN")
                     connection.execute(_LOCKS[lock.shared], (_signed(self._class), lock.number))
                     yield Transaction(connection, pipeline)
-                    if not lock.shared:  # else whoever writes can tell by what it wrote
+                    if not lock.shared:  # else the writer can tell by what it wrote
                         self._marks = mark = self._marks + 1
                         connection.execute(_MARK, (self.session(), mark))
                     connection.execute("COMMIT")

@@ -29,7 +29,7 @@ class Result:
         return self._cursor.rowcount
 
     def fetchone(self) -> Any:
-        """Return the next row; None if there is none."""
+        """Return the next row, or None."""
         return self._cursor.fetchone()
 
     def fetchall(self) -> list[Any]:

@@ -15,7 +15,7 @@ from moothall.provenance.values import fold, texts_in
 from moothall.threads import reset
 
 _OURS: Final = "moothall"
-"""How the names of our threads begin: they carry the context of whoever gave them work."""
+"""How the names of our threads begin: they carry the context of the caller that gave them work."""
 _WORD: Final = re.compile(r"[\w@.+-]{4,}")
 
 Found = tuple[Any, tuple[str, ...]]

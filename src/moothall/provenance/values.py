@@ -136,7 +136,7 @@ def texts_in(value: Any, depth: int = 0) -> list[str]:
 def links_in(text: str) -> list[tuple[int, int]]:
     """Return where the web addresses of a text are, each from after its scheme on.
 
-    What stands within one is the word of whoever made it, not of whoever passed it on.
+    What stands within one comes from its author, not from those who passed it on.
     """
     return [found.span() for found in _LINK.finditer(text)] if _may_link(text) else []
 
@@ -221,7 +221,7 @@ def spellings(value: str) -> list[str]:
 
 
 def spaced(value: str) -> re.Pattern[str] | None:
-    """Return a pattern of an account number however it is grouped; None if it is none."""
+    """Return a pattern of an account number however it is grouped; None for other texts."""
     if len(value) > _LONGEST or not _SPACED.fullmatch(value):
         return None
     characters = [each for each in value if each.isalnum() or each == "+"]

@@ -140,7 +140,7 @@ def check_model(model: object, id: object) -> None:
 
 
 def check_actions(actions: Iterable[Any], id: object) -> None:
-    """Refuse actions that no model could be told of: early, and by their names."""
+    """Refuse actions that cannot be described to a model: early, and by their names."""
     for each in actions:
         # A parameter's type is looked up now, not when it was defined: it may have come later.
         if not isinstance(each, Action):

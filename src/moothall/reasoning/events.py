@@ -33,7 +33,7 @@ class _Means(NamedTuple):
     asked: str  # what a person is told of it in a terminal
     effect: str  # and on a page, after its word
     said: str  # that a person has decided so
-    shown: str  # that H has decided so, for whoever looks on
+    shown: str  # that H has decided so, for observers
 
 
 DECISIONS: Final[dict[DecisionAction, _Means]] = {

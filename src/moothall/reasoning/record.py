@@ -140,7 +140,7 @@ class Record(ReadRecord[S]):
             step.end("ended", {"result": codec.dump(made), "decided": past.decision})
             return made
         if past.waits is not None and not anew:
-            answer = await step.came(past.waits)  # raises as long as there is none
+            answer = await step.came(past.waits)  # raises until there is an answer
             if past.later is not None and answer is not None:
                 result = codec.load(answer.value) if came is None else came(past, answer)
                 step.end("ended", {"result": codec.dump(result)})

@@ -386,7 +386,7 @@ class RecordedAgent(ConversationalAgent):
 
 
 def _fork_of(journal: Journal, run_id: str) -> str:
-    """Return the last fork of a run, made if there is none."""
+    """Return the last fork of a run; make the first one."""
     forks = journal.runs(forked_from=run_id)
     return forks[-1].id if forks else journal.fork(run_id)
 

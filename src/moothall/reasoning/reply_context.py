@@ -151,7 +151,7 @@ def is_under_way(run_id: str) -> bool:
 
 
 def cancel_run(run_id: str) -> bool:
-    """Cancel the reply of a run, in any thread; whoever awaits it gets RequestCancelled.
+    """Cancel the reply of a run, in any thread; its caller gets RequestCancelled.
 
     Return False if none is under way in this process.
     """
@@ -171,7 +171,7 @@ def cancel_run(run_id: str) -> bool:
 
 
 def own_reply(agent: Any) -> ReplyRequest | None:
-    """Return the request that an agent replies to in this context; None if there is none."""
+    """Return the request that an agent replies to in this context, or None."""
     each: Replying
     for each in reversed(REPLYING.get()):
         if each.agent is agent and each.open:
@@ -325,7 +325,7 @@ def note_content(request: ReplyRequest, agent: Any) -> None:
 
 
 def tell_caller(agent: Any, thread: Thread) -> None:
-    """Pass the outside sources of a thread on to whoever asked, by a tool call or a message."""
+    """Pass the outside sources of a thread on to the caller, of a tool call or a message."""
     read = READ.get()
     if read is not None:
         if agent._untracked:

@@ -96,7 +96,7 @@ class ReplyRequest:
         self.must_call = False  # whether the answer must call one of these
         self.thoughts: list[str] | None = None  # gets the reasoning of each answer of its model
         # The messages before it, in place of what the thread remembers; None for the thread's. A
-        # journal keeps them with the actions offered, for whoever resumes the run.
+        # journal keeps them with the actions offered, so that any process can resume the run.
         self.conversation: Sequence[dict[str, Any]] | None = None
         self.memory: Memory | None = None  # of its model; set when it begins
         self.outside: list[str] = []  # of what is from outside in the content: the sources

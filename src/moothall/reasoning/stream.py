@@ -1,4 +1,4 @@
-"""The events of a reply, for whoever reads them as a stream or watches an agent."""
+"""The events of a reply, for readers of its stream and observers of its agent."""
 
 from __future__ import annotations
 

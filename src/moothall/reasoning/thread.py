@@ -150,7 +150,7 @@ class Threads:
         in_child(self._renew)
 
     def get(self, id: str | None) -> Thread:
-        """Return the thread of that id; make it if there is none."""
+        """Return the thread of that id; create it if it is new."""
         if id is None:
             return self.default
         with _GUARD:

@@ -165,7 +165,7 @@ async def _reviewed(bench: Workbench) -> None:
             [replace(each) for each in bench.tasks],
             [replace(each) for each in bench.progress.outline],
         )
-        with asking(bench.record, "person", text="whoever reviews its plan"):
+        with asking(bench.record, "person", text="the reviewer of its plan"):
             given = await _review_of(bench, review, plan, fault)
         fault = ""
         if given is False:

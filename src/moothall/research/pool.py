@@ -84,7 +84,7 @@ class ResourcePool:
             self.add(each)
 
     def find(self, url: str) -> Resource | None:
-        """Return the resource of a URL, however it is spelled; None if there is none."""
+        """Return the resource of a URL, however it is spelled, or None."""
         if not isinstance(url, str):
             raise InvalidArguments(f"a resource's url must be a text, got {url!r:.80}")
         found = self._of.get(normalized(url))

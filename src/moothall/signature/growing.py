@@ -15,7 +15,7 @@ _MOST_SCHEMAS: Final = 1000
 
 
 def value_so_far(text: str, schema: dict[str, Any]) -> Any:
-    """Return the value of the beginning of a JSON text; None if there is none yet.
+    """Return the value of the beginning of a JSON text; None before its first value.
 
     The string at the end is shown as far as it has come, unless the schema has it be one of several
     values, or of a form. Numbers are shown once they have ended.

@@ -170,7 +170,7 @@ class Signature:
 
     @property
     def description(self) -> str:
-        """The docstring's short and long description; empty if there is none."""
+        """The docstring's short and long description; it may be empty."""
         return self._documented().description
 
     @property
@@ -377,7 +377,7 @@ def _annotated_schema(schema: dict[str, Any], description: str | None) -> dict[s
 
 
 def _schema_of_returned(annotation: Any, *, cut: bool) -> tuple[dict[str, Any], _Defs]:
-    """Return the schema of returned values, with its definitions; empty if there is none."""
+    """Return the schema of returned values, with its definitions; it may be empty."""
     # A value without a JSON form may be returned to Python callers.
     with contextlib.suppress(Exception):
         schemas, definitions = schemas_of({"return": form_of(annotation)}, returned=True, cut=cut)

@@ -88,7 +88,7 @@ def population_of(citizens: Any, city: City, seed: int, people: PeopleParams) ->
 
 
 def _is_shipped(part: Any) -> bool:
-    """Return whether a service, or a function of the clock, is none of the user's own."""
+    """Return whether a service, or a function of the clock, is not the user's own."""
     part = getattr(part, "__self__", part)
     return type(part).__module__.startswith("moothall.")
 

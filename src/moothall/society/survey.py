@@ -168,7 +168,7 @@ class SurveyAnswer(NamedTuple):
     Attributes:
         citizen: its id, as it is addressed
         question: the question's id
-        value: the answer; None if there is none
+        value: the answer; None without one
         source: `model`, `rule`, or `none`
         reason: why the citizen's model did not answer, and why there is no answer
         step: the number of the next step

@@ -143,7 +143,7 @@ class Request:
 
 
 def _pass_on(delivery: Delivery) -> None:
-    """Give whoever gets an answer the outside sources that it comes from."""
+    """Give the reader of an answer the outside sources that it comes from."""
     handling: Any = CURRENT.get()
     sources = delivery.read
     if delivery.mailbox is None:  # of another process, or of nobody

@@ -232,7 +232,7 @@ class Space:
         return [id for id, each in boxes.items() if group is None or group in each.groups]
 
     def _here(self, id: str) -> Agent | None:
-        """Return the agent of this id that is in this process; None if there is none."""
+        """Return the agent of this id that is in this process, or None."""
         router = self._router
         mailbox = None if router is None or self._closed else router.mailboxes.get(id)
         return None if mailbox is None else mailbox.agent

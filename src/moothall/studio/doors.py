@@ -32,7 +32,7 @@ class DoorsTab(Tab):
             row = {"id": str(agent.id), "of": of}
             try:
                 connected.append({**row, **agent._door()})
-            except MoothallError as error:  # such as a lock file that is none
+            except MoothallError as error:  # such as an invalid lock file
                 connected.append({**row, "fault": str(error)})
         return {"connected": connected, "served": served_here()}
 

@@ -289,7 +289,7 @@ class Guard:
         return scope["path"] == "/login" or self._routes.is_open(scope)
 
     def _misses(self) -> HTMLResponse:
-        """Return a page that says that there is none at this address, and where one is."""
+        """Return the page of an unknown address, with a link to a known one."""
         base = quote(self._front.base, safe="/%")
         body = f'<h1>There is no such page</h1><p><a href="{base}">moothall studio</a></p>'
         return self._page("", body, "no-referrer", 404)

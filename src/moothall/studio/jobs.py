@@ -152,7 +152,7 @@ class Jobs:
                 logger.error("run %r cannot go on: %s", run_id, error)
 
     def stop(self, run_id: str) -> None:
-        """Cancel a run, whoever began it; `resume`, or its program, continues it.
+        """Cancel a run, no matter who began it; `resume`, or its program, continues it.
 
         Raise ConfigError if it is not under way in this process and does not wait in the journal.
         """

@@ -56,7 +56,7 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
 def told_of(outline: Outline) -> dict[str, Any]:
     """Return an outline for pages, where a run that waits for a person runs, and has a card.
 
-    `here` is whether it can be stopped here, whoever began it: this process works on it, or none.
+    `here` is whether it can be stopped here: this process works on it, or none does.
     """
     told = {name: getattr(outline, name) for name in _OUTLINE}  # asdict copies deep, and slowly
     told["here"] = rests(outline) or (outline.under_way and is_under_way(outline.id))

@@ -53,7 +53,7 @@ def instrument(
         content: whether spans have the texts too: prompts, answers, arguments and results
 
     Raises:
-        ConfigError: `content` is neither True nor False, or a provider is none
+        ConfigError: `content` is not a bool, or a provider has the wrong type
         MissingExtra: OpenTelemetry is not installed
     """
     check_boolean("instrument: content=", content)
@@ -91,7 +91,7 @@ def export(journal: Journal | str | os.PathLike[str], run_id: str, exporter: Spa
         how many spans there are
 
     Raises:
-        ConfigError: the exporter is none
+        ConfigError: the exporter has the wrong type
         NoSuchRun: there is no run of that id
         JournalError: the journal cannot be read
         TelemetryError: the exporter did not take the spans

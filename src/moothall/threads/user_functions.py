@@ -57,7 +57,7 @@ async def awaited(given: Any) -> Any:
 
 
 def _is_awaitable(given: Any) -> bool:
-    """Return what `inspect.isawaitable` does, at a fifth of its cost for what is none."""
+    """Return what `inspect.isawaitable` does, at a fifth of its cost for other values."""
     kind = type(given)
     return hasattr(kind, "__await__") or (kind is GeneratorType and inspect.isawaitable(given))
 

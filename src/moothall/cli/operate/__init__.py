@@ -1,1 +1,1 @@
-"""Commands for whoever operates a journal: deleting, moving, budgets."""
+"""Commands for operators of a journal: deleting, moving, budgets."""

@@ -141,7 +141,7 @@ def delete(
     from moothall.notes import forget_thread  # the agents take long to import
 
     with opened(journal) as found, ExitStack() as files:
-        # A file that is none of its kind is an error before anything is deleted.
+        # A file of another kind is an error before anything is deleted.
         memories = [files.enter_context(opened_memory(path)) for path in memory]
         inboxes = {path: files.enter_context(closing(_inbox(path))) for path in inbox}
         threads = [each for each in found.threads() if person is not None and whose.has(each)]

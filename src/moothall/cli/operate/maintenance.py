@@ -124,7 +124,7 @@ def export(
 
 @click.command("import", short_help="Add a run from a file.")
 @click.argument("path", metavar="PATH", type=EXISTING)
-@journal_option("The journal; made if there is none.")
+@journal_option("The journal; created if it does not exist.")
 @click.option("--run-id", metavar="ID", help="Another id for the run.")
 def import_(path: str, journal: str | None, run_id: str | None) -> int:
     """Add a run that `moothall runs export` wrote.

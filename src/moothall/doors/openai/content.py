@@ -62,7 +62,7 @@ def text_in(content: Any, where: str) -> str:
 
 
 def _part(given: Any, where: str) -> dict[str, Any] | None:
-    """Return a part of a message as a block; None for one that is none."""
+    """Return a part of a message as a block; None for parts of another shape."""
     kind = given.get("type") if isinstance(given, dict) else None
     if isinstance(kind, str) and (kind in _TEXTS or kind.endswith("_text")):
         text = next((given[each] for each in _TEXTS if isinstance(given.get(each), str)), "")

@@ -283,7 +283,7 @@ def _model_of(id: str) -> dict[str, Any]:
 
 
 async def nowhere(request: Request, error: Exception) -> HTTPResponse:
-    """Answer a request of a path that is none; the clients of `/v1` read JSON alone."""
+    """Answer 404 for an unknown path; the clients of `/v1` read JSON alone."""
     from starlette.responses import JSONResponse, PlainTextResponse
 
     path = path_of(request.scope)

@@ -29,8 +29,9 @@ _AGAIN_S: Final = 1.0
 """Seconds before a lost connection for `LISTEN` is made again."""
 _TABLES: Final = ("runs", "entries", "kept", "texts", "holders", "budgets", "waits")
 
-# A follower has the lock of its run shared: whoever cannot have it alone tells the followers. So a
-# run that nobody follows costs no notice, of which the server sends one commit's at a time.
+# A follower has the lock of its run shared: a process that cannot have it alone tells the
+# followers. So a run that nobody follows costs no notice, of which the server sends one commit's
+# at a time.
 _TELL: Final = (
     "SELECT CASE WHEN NOT pg_try_advisory_xact_lock(CAST(? AS INT), CAST(? AS INT)) "
     "THEN pg_notify(?, ?) END"

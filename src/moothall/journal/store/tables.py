@@ -28,7 +28,7 @@ def _count_old_runs(db: sqlite3.Connection) -> None:
             try:
                 tally.count(path, kind, json.loads(data))
             except (ValueError, TypeError, AttributeError, LookupError):
-                pass  # whoever reads the run is told what is wrong with it
+                pass  # reading the run says what is wrong with it
         db.execute(
             "UPDATE runs SET changed = ?, seconds = ?, tokens = ?, usd = ?, model_calls = ?, "
             "actions = ? WHERE number = ?",

@@ -96,7 +96,7 @@ def write_rows(db: Database, run: int, before: int, noted: Iterable[Noted], over
         place, step = run << 32 | (before + nth + 1), str(data.get("key"))
         if kind == WAITS:
             until = data.get("until")
-            if who := data.get("who"):  # an answer that somebody else gave before is none
+            if who := data.get("who"):  # an answer that somebody else gave before does not count
                 other = f"(decided_by IS NULL OR decided_by NOT IN ({', '.join('?' * len(who))}))"
                 early = f"DELETE FROM waits WHERE run = ? AND key = ? AND place = 0 AND {other}"
                 db.execute(early, (run, data["wait"], *who))
@@ -151,7 +151,7 @@ def in_order(text: str) -> str:
 
 
 def as_answer(kind: str, key: str, value: Any) -> str:
-    """Return an answer as it is stored; ConfigError if it is none of that kind."""
+    """Return an answer as it is stored; ConfigError if it is not of that kind."""
     if kind == "approval":
         value = decision_json(value)
     elif kind == "question" and not isinstance(value, str | None):

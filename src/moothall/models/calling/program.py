@@ -117,7 +117,7 @@ class ProgramOfCalls(OneCall):
             names = " | ".join(f"call{line}_{n}" for n in others or finders)
             rules.append(f"call{line}: {names}")
             rules += [each.rules(line, n) for n, each in enumerate(functions)]
-        # A name of a result is none of a function's, so that a function is called, not mentioned.
+        # A result's name is no function's name, so that a function is called, not mentioned.
         taken = [re.escape(each.name) for each in functions if "." not in each.name]
         taken += [ANSWER, "true", "false", "null", *keyword.kwlist]
         rules.append(f"VAR: /[a-z_][a-z0-9_]{{0,30}}/ & ~/{'|'.join(taken)}/")

@@ -75,7 +75,7 @@ class _Waits(Exception):
 
 
 class Program:
-    """A program; WrongProgram if it is none.
+    """A program; WrongProgram for a text that is not one.
 
     Args:
         source: its text

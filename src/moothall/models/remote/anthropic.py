@@ -43,7 +43,7 @@ class AnthropicModel(RemoteModel):
     for it. Retries, connections and event loops are as with `OpenAIModel`.
 
     `options={"tools": […]}` adds tools that Anthropic's server has, such as its web search, to the
-    agent's actions; a turn that the server pauses for them is gone on with.
+    agent's actions; a turn that the server pauses for them is continued.
 
     Blocks of reasoning go back to the model unchanged while the calls of its answer are executed,
     as the API wants it; ask for reasoning by `options={"thinking": …}`. A schema that the API can

@@ -266,7 +266,7 @@ class _File:
         return head
 
     def add(self, key: str, reply: ModelReply, about: str) -> None:
-        if not is_answer(reply):  # whoever asks again gets another one
+        if not is_answer(reply):  # asking again gives another one
             return
         answer = answer_json(reply)
         del answer["type"]

@@ -156,7 +156,7 @@ def _same_value(one: str, other: str) -> bool | None:
     lengths = {length_of(ours), length_of(theirs)}
     if None not in lengths:
         return len(lengths) == 1
-    # A number with a unit is none: 12 m is not 12 kg.
+    # A number with a unit is no plain number: 12 m is not 12 kg.
     values = [
         {key for key in keys_of(text) if key[0] != "number" or not re.search("[a-z%]", text)}
         for text in (ours, theirs)

@@ -142,7 +142,7 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
 
     Each item is kept once by its hash, then the hashes in groups, the groups' hashes in groups, and
     so on. The hashes themselves say where a group ends: so lists share their groups, wherever they
-    begin, whoever made them. Nothing depends on what the thread knows: that saves time.
+    begin, no matter who made them. Nothing depends on what the thread knows: that saves time.
     """
     last: _Kept | None = thread.remembered
     if last is None or last.file() is not record.run.file:
@@ -164,7 +164,7 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
 
 
 def keep_conversation(record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
-    """Keep the conversation that a request was given, and the actions left to whoever asked."""
+    """Keep the conversation that a request was given, and the actions left to the caller."""
     before = [*(request.conversation or ())]
     tools = [
         {"name": each.name, "description": each.description, "parameters": each.parameters}

@@ -313,7 +313,7 @@ def marks_after_reading(thread: Thread) -> Marks | None:
 
 
 class Shown:
-    """The messages of a prompt as models get them, without marks; made anew where they differ."""
+    """The messages of a prompt as models get them, without marks; built again where they differ."""
 
     __slots__ = ("_given", "_made")
 

@@ -242,7 +242,7 @@ def _numbers(words: list[str]) -> Iterator[Number]:
 
 
 def spelled(words: Sequence[str], at: int) -> tuple[int, int]:
-    """Return a number in words, and the place after it; the same place if there is none."""
+    """Return a number in words, and the place after it; the same place without one."""
     total = group = 0
     room = 10**15  # what follows must be smaller
     while at < len(words):

@@ -207,7 +207,7 @@ _AS: Final = listed("as more larger greater higher bigger faster longer the what
 
 
 def _small(word: str) -> int:
-    """Return a small number in digits or words; 0 if it is none."""
+    """Return a small number in digits or words; 0 for other texts."""
     if word.isdigit() and len(word) < 5:
         return int(word)
     value, end = spelled([word], 0) if word else (0, 0)

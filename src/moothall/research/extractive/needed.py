@@ -55,7 +55,7 @@ _RELEASE: Final = re.compile(
     rf"{_YEAR.pattern}|\b(?i:versions?|releases?|since|in) [a-z]?\d+(?:\.\d+)+"
 )
 _COSTS: Final = re.compile(r"(?i)\bhow much\b.*\bcosts?\b")
-# A sum in a currency, or that it is none.
+# A sum in a currency, or “free”.
 _MONEY: Final = re.compile(
     r"\p\s?\d|\d[\d.,]*\s?(?:\p|[A-Z]{3}\b|(?i:(?:US )?(?:dollars?|euros?|pounds?|francs?|crowns?|"
     r"yen|rupees?|cents?)\b))|\b[A-Z]{3}\s?\d|\b(?i:free|gratis|no charge)\b".replace(

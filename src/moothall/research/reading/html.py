@@ -62,7 +62,7 @@ _NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode
 
 
 class Document(NamedTuple):
-    """The text of a file or page; the title is empty if there is none. Links are absolute.
+    """The text of a file or page; the title may be empty. Links are absolute.
 
     `missing` says which parts could not be read.
     """

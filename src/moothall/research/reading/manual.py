@@ -24,7 +24,7 @@ _IGNORED: Final = frozenset(("IX", "UN", "EE", "UE", "ME"))
 
 
 def read_manual(source: str) -> Document | None:
-    """Return a manual page's title, text and sections; None if it is none.
+    """Return a manual page's title, text and sections; None if it is not a manual page.
 
     A term stands above what explains it, which is indented. Fonts are left out.
     """

@@ -154,7 +154,7 @@ class Fetcher:
         return min(host.robots.delay_s, _LONGEST_DELAY_S)
 
     async def _rules(self, url: str) -> Robots | str:
-        """Return a robots.txt, or why nothing may be read; if there is none, all may be read."""
+        """Return a robots.txt, or why nothing may be read; without one, all may be read."""
         headers = {"User-Agent": self._user_agent}
         try:
             response = await self._robots.request("GET", url, headers=headers, redirects=5)

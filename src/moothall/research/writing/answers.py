@@ -63,7 +63,7 @@ def words_of(text: str) -> str:
 
 
 def tasks_in(text: str, tools: Mapping[str, Action]) -> list[ResearchTask]:
-    """Return the tasks of a plan that can be done; raise `Unreadable` if there is none."""
+    """Return the tasks of a plan that can be done; raise `Unreadable` if none can."""
     values = values_in(text)
     faults: list[str] = []
     for value in reversed(values):

@@ -92,5 +92,5 @@ Reviewer: TypeAlias = Callable[[ProposedPlan], Review | Awaitable[Review]] | Rep
 """Sees a plan before it begins: a function, sync or async, or an agent that replies, a `Person`.
 
 None or True lets it begin, with the lists as the reviewer leaves them; a `ProposedPlan` replaces
-it; False stops the research; a text says what is to change, and the plan is made anew.
+it; False stops the research; a text says what to change, and the planner writes another plan.
 """

@@ -78,7 +78,7 @@ def visible(text: str) -> str:
 
 
 def has_html(text: str) -> bool:
-    """Return whether a text has HTML; `<PORT>` is none, nor what a text names: `<div>`."""
+    """Return whether a text has HTML; `<PORT>` is not HTML, nor is code: `<div>`."""
     bare = re.sub(_CODE, "", text)
     return bool(_MARKED.search(bare) or "<!" in bare or "<?" in bare)
 
@@ -183,7 +183,7 @@ def _is_cited(url: str, addresses: frozenset[str]) -> bool:
 
 
 def _address(url: str, addresses: frozenset[str], *, angled: bool = False) -> str:
-    """Return an address in a text: a link if it is cited, else as code, which is none."""
+    """Return an address in a text: a link if it is cited, else as code, which is no link."""
     if _is_cited(url, addresses):
         return f"<{url}>" if angled else url
     return f"`{url}`" if "`" not in url else url.replace(":", r"\:")

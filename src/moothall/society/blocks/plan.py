@@ -120,7 +120,7 @@ class PlanBlock(CitizenBlock):
     to_status, from_status = plan_to_status, plan_from_status
 
     async def before_forward(self) -> None:
-        """Make this day's plan if there is none, and mend it so that this step can follow it."""
+        """Make this day's plan unless it exists, and mend it so that this step can follow it."""
         status = self.status
         day, time = divmod(self.now, DAY_S)
         home, duty = status.get("home"), self._duty_place

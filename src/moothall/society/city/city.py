@@ -215,7 +215,7 @@ class City(NumberedPlaces):
     # -- routes ------------------------------------------------------------------------------------
 
     def metres(self, a: str, b: str, mode: str | None = None) -> int | None:
-        """Return the metres of the shortest route from `a` to `b`; None if there is none."""
+        """Return the metres of the shortest route from `a` to `b`, or None."""
         start, end = self._number(a), self._number(b)
         graph = self._graphs[self._mode(mode).name]
         if start == end:
@@ -237,7 +237,7 @@ class City(NumberedPlaces):
         return int(self._mode(mode).time(metres))
 
     def route(self, a: str, b: str, mode: str | None = None) -> Route | None:
-        """Return the shortest route from `a` to `b`; None if there is none."""
+        """Return the shortest route from `a` to `b`, or None."""
         metres, chosen = self.metres(a, b, mode), self._mode(mode)
         if metres is None:
             return None

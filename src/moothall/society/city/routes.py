@@ -128,7 +128,7 @@ class Roads:
         return int(self.metres(np.array([start]), np.array([end]))[0])
 
     def way(self, source: int, target: int) -> list[int] | None:
-        """Return the nodes of the shortest route, with both ends; None if there is none."""
+        """Return the nodes of the shortest route, with both ends, or None."""
         table = self.table(source)
         if table[target] < 0:
             return None

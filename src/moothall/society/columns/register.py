@@ -59,7 +59,7 @@ class Register:
         """Return the row of a citizen.
 
         Raises:
-            ConfigError: there is none of that id
+            ConfigError: no citizen has that id
         """
         row = self._row(str(id))
         if row is None:

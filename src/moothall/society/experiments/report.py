@@ -166,7 +166,7 @@ def _last(
 
 
 def _ours(results: Results, published: Published) -> str:
-    """Return our figure beside a published one, or why there is none."""
+    """Return our figure beside a published one, or why it is missing."""
     try:
         values = results.values(
             published.metric, published.condition, published.step, results.grid[0]

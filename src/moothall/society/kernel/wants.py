@@ -184,7 +184,7 @@ KINDS: Final = _kinds()
 
 
 def kind_named(name: str) -> type[Want]:
-    """Return the kind of a name, a user's own too. Raises KeyError: there is none."""
+    """Return the kind of a name, a user's own too. Raises KeyError for an unknown name."""
     return KINDS.get(name) or _kinds()[name]
 
 

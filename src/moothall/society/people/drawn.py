@@ -332,7 +332,7 @@ def _employ(
 
 
 def _seek(made: list[dict[str, Any]], seed: int, params: PeopleParams) -> None:
-    """Mark who seeks work, and since when: whoever found none, and some others."""
+    """Mark who seeks work, and since when: all who found none, and some others."""
     ids = words_of(person["id"] for person in made)
     since = sought_since(params, seed, ids).tolist()
     for person, day in zip(made, since, strict=True):

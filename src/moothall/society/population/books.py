@@ -301,7 +301,7 @@ class RowBooks(Books):
         return np.flatnonzero(fits)
 
     def named(self, path: tuple[str, ...]) -> str:
-        """Return the name of the column that has a value of a status; empty if there is none."""
+        """Return the name of the column that has a value of a status; it may be empty."""
         own = ((name, each) for name, each in self.population.declared.items() if not each.own)
         return next((name for name, each in own if (each.key or (name,)) == path), "")
 

@@ -48,7 +48,7 @@ class Consumption:
     arguments: dict[str, Any] | None
     sized: bool  # whether its messages count as bytes in hand, and fewer are taken if large
     channel: int
-    tag: str = ""  # of the consumer; empty while there is none
+    tag: str = ""  # of the consumer; empty before it starts
     window: int = 0  # how many messages that one takes ahead
     count: int = 0  # how many messages are in hand: not acknowledged
     bytes: int = 0  # and how many bytes they have
