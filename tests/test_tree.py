@@ -195,6 +195,7 @@ FLOORS = {
         "metrics",
         "door",
         "company_space",
+        "calling",
         "scheduler",
         "controls",
         "company",

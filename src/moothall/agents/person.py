@@ -13,6 +13,7 @@ from moothall.action import action
 from moothall.agent import CURRENT
 from moothall.agents.terminal import Terminal
 from moothall.approval import Later, Question, RuleApprover, TerminalApprover, answer
+from moothall.approval.asking import asking_person
 from moothall.context import Context
 from moothall.errors import ConfigError, NobodyToAsk
 from moothall.journal.stop_reason import StopReason
@@ -141,7 +142,8 @@ class Person(ConversationalAgent):
         fault = ""
         while True:
             try:
-                line = await desk.ask(request, told, fault)
+                with asking_person():
+                    line = await desk.ask(request, told, fault)
                 if line is None:
                     at_terminal = isinstance(desk, _AtTerminal)
                     gone = "at the terminal, which is closed" if at_terminal else "and has left"

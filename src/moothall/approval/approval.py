@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, TextIO, runtime_checkable
 
+from moothall.approval.asking import asking_person
 from moothall.approval.decision import ANSWERS, Check, changed_or_refused
 from moothall.approval.decision import Always as Always
 from moothall.approval.decision import ChangedArgs as ChangedArgs
@@ -186,7 +187,8 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
     if approver is None:
         return False
     try:
-        answer = await called(approver.approve, request)
+        with asking_person():
+            answer = await called(approver.approve, request)
     except Exception as error:
         log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
         return False
@@ -216,7 +218,8 @@ async def answer(approver: Approver | None, question: Question) -> str:
             f"agent {question.agent!r} has a question and nobody to ask, since {who}; give it or "
             "its space an approver= such as TerminalApprover()"
         )
-    given = await called(method, question)
+    with asking_person():
+        given = await called(method, question)
     if isinstance(given, Later):
         raise given
     if not isinstance(given, str):

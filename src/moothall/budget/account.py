@@ -36,6 +36,8 @@ class Account:
     fault: int | None = None  # the first kind of which more was spent than reserved
     begun: float | None = None
     before: float = 0.0  # seconds that were spent in another process
+    asking: int = 0  # how many calls wait for a person; since when, the seconds stand still
+    still: float = 0.0
     per: Per | None = None  # after what its limits are renewed
     period: str = ""  # of which it counts; empty: of all time, so far
     key: str | None = None  # by which processes share it
@@ -68,7 +70,21 @@ class Account:
     def elapsed(self, now: float) -> float:
         """Return the seconds that have passed."""
         begun = self.begun
+        if self.asking:
+            now = self.still
         return self.before if begun is None else self.before + max(now - begun, 0.0)
+
+    def stand_still(self, now: float) -> None:
+        """Have the seconds stand still until as many calls of `go_on`."""
+        if not self.asking:
+            self.still = now
+        self.asking += 1
+
+    def go_on(self, now: float) -> None:
+        """Have the seconds go on, once nobody is asked any more."""
+        self.asking -= 1
+        if not self.asking and self.begun is not None:
+            self.before -= max(now - max(self.still, self.begun), 0.0)
 
     def gets_low(self, kind: int) -> bool:
         """Return whether four fifths of a limit are spent now, and were not when it was asked."""

@@ -329,11 +329,12 @@ class Budget:
             default=None,
         )
 
-    def _wait(self, seconds: float) -> None:
-        """Do not count seconds for which a person was waited for."""
+    def _stand_still(self, still: bool) -> None:
+        """Have the seconds stand still while a person is asked, or go on."""
+        now = self._now()
         for account in self._accounts:
             if type(account) is Account:  # processes share the others, and their clocks
-                account.before -= seconds
+                (account.stand_still if still else account.go_on)(now)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what was spent, as JSON data; what is reserved counts as spent.

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from moothall.agent import Agent
+from moothall.company.calling import REPLY, Call, Calling, warn_of_calls
 from moothall.company.company_space import CompanySpace
 from moothall.company.door import routes
 from moothall.company.kinds import agent_of, fault_of
 from moothall.company.metrics import Metrics
 from moothall.company.probe import LIVES_S, Probe, keep_watchdog, notify
-from moothall.company.scheduler import REPLY, Call, LeftOpen, Scheduler, ends_within, warn_of_calls
+from moothall.company.scheduler import Scheduler
 from moothall.company.settings import AgentSettings, Settings, read_settings
 from moothall.company.supervisor import Supervised, Supervisor
 from moothall.errors import (
-    ActionError,
     AgentDied,
     ConfigError,
     DefinitionError,
@@ -30,14 +30,8 @@ from moothall.errors import (
     JournalError,
     MissingExtra,
     MoothallError,
-    NoSuchRun,
-    RequestError,
-    RunHeld,
-    RunMismatch,
-    RunWaiting,
 )
 from moothall.orders.named_agents import AgentSource
-from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import Done, Event
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.threaded import Threaded
@@ -269,8 +263,9 @@ class Company:
         for name, given in self.settings.agents.items():
             self._task(self._keep(name, given))
         if self._space.journal is not None and self._calls:
+            calling = Calling(self._agents, self._space, self.settings.schedules)
             self._scheduler = Scheduler(
-                self._space.journal, self._perform, self._repeats, self._metrics.fired
+                self._space.journal, calling.make, calling.repeats, self._metrics.fired
             )
             self._task(self._keep_up(self._scheduler))
         if self._space.journal is not None:
@@ -547,53 +542,3 @@ class Company:
             except MoothallError as error:
                 logger.error("schedule %r waits for the journal: %s", call.name, error)
             await asyncio.sleep(_STOPPED_S)
-
-    def _repeats(self, call: Call) -> bool:
-        """Return whether a call whose outcome is unknown is made again."""
-        agent = self._agents.get(call.to)
-        if agent is None:
-            return False
-        offer = agent.offers.get(call.action)
-        return bool(agent._resumes(call.action) or (offer is not None and offer.idempotent))
-
-    def _thread_of(self, call: Call, run_id: str) -> str:
-        """Return the thread of a firing's reply: its own, or that of all firings."""
-        journal = self._space.journal
-        if journal is not None:
-            with suppress(NoSuchRun):  # its process died: it goes on in its thread
-                if (begun := journal.run(f"{run_id}{REPLY}").thread) is not None:
-                    return begun
-        thread = f"schedule/{call.name}"
-        if self.settings.schedules[call.name].thread == "shared":
-            return thread
-        return f"{thread}/{run_id.rpartition('@')[2]}"
-
-    async def _perform(self, call: Call, args: dict[str, Any], run_id: str) -> Any:
-        """Make the call of a firing."""
-        agent = self._agents.get(call.to)
-        timeout = self.settings.schedules[call.name].timeout
-        if isinstance(agent, ConversationalAgent) and agent._resumes(call.action):
-            # Its run has the firing's id, so that it goes on if the process dies.
-            where = f"{call.to}.{call.action}"
-            given = agent.offers[call.action].check(args, where)
-            thread = given.get("thread") or self._thread_of(call, run_id)
-            run_id = f"{run_id}{REPLY}"
-            work = asyncio.ensure_future(
-                agent.reply(given["content"], thread=thread, run_id=run_id)
-            )
-            try:
-                if not await ends_within(timeout, work, agent, run_id):
-                    raise LeftOpen(
-                        f'no answer from "{where}" in {timeout:g} s; its run {run_id!r} goes on '
-                        "after the next start"
-                    )
-                if (reply := work.result()).stop_reason == "in_doubt":
-                    raise RunWaiting(reply.detail)
-                return agent._said(reply)
-            except (JournalError, RunHeld, RunMismatch, RequestError, LeftOpen):
-                raise
-            except Exception as error:  # whatever it is, it is the outcome of this call
-                raise ActionError(type(error).__name__, error_text(error, 1000), where) from error
-        sender = await self._space.sender(f"schedule.{call.name}")
-        action = {"name": call.action, "args": args}
-        return await sender.request({"id": run_id, "to": call.to, "action": action}, timeout, True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.company.schedule import MOST, Schedule, stamp
+from moothall.company.calling import REPLY, Call, LeftOpen
+from moothall.company.schedule import MOST, stamp
 from moothall.errors import (
     InDoubt,
     JournalError,
@@ -23,10 +24,9 @@ from moothall.errors import (
 from moothall.journal.find import CUT_OFF
 from moothall.jsonvalue import as_json
 from moothall.reasoning.record import recorded
-from moothall.text import error_text, log_failure, nearest
+from moothall.text import error_text, log_failure
 
 if TYPE_CHECKING:
-    from moothall.agent import Agent
     from moothall.journal import Journal
     from moothall.journal.entry import Outline
     from moothall.reasoning.step import Step
@@ -35,72 +35,18 @@ logger: logging.Logger = logging.getLogger("moothall.company")
 
 KIND: Final = "Schedule"
 """The kind of the runs of firings."""
-REPLY: Final = "/reply"
-"""What the id of a firing's run has behind it in the id of its reply's run."""
-
 _LONGEST_WAIT_S: Final = 30.0
 """Seconds after which the clock is read again, since it may be set and the machine may sleep."""
 
 _HELD_S: Final = 0.2
-_LOOK_AT_S: Final = 0.5
-"""Seconds between two looks whether a firing's run waits for a person."""
 _AHEAD: Final = timedelta(minutes=1)
 """How far a firing's time may lie ahead of the clock, which was not wrong then."""
 _LOOKED_AT: Final = 20
 
 
-@dataclass(frozen=True)
-class Call:
-    """The call that a schedule's firings make.
-
-    Attributes:
-        name: the schedule's name
-        schedule: its times
-        to: the id of the agent
-        action: its action
-        args: the arguments
-        time_as: the argument that gets the firing's time, if one does
-    """
-
-    name: str
-    schedule: Schedule
-    to: str
-    action: str = "say"
-    args: Mapping[str, Any] = field(default_factory=dict)
-    time_as: str | None = None
-
-    def args_at(self, at: datetime) -> dict[str, Any]:
-        """Return the arguments of a firing."""
-        return {**self.args, **({} if self.time_as is None else {self.time_as: stamp(at)})}
-
-
-def warn_of_calls(calls: Iterable[Call], agents: Mapping[str, Agent]) -> None:
-    """Log which schedules call what their agents do not offer, or with other arguments.
-
-    Each such firing fails; but the first may be hours away.
-    """
-    for call in calls:
-        if (agent := agents.get(call.to)) is None:
-            continue
-        where = f"{call.to}.{call.action}"
-        if (offer := agent.offers.get(call.action)) is None:
-            wrong = f"{call.to!r} has no action {call.action!r}{nearest(call.action, agent.offers)}"
-        else:
-            try:
-                offer.check(call.args_at(datetime.now(UTC)), where)
-                continue
-            except MoothallError as error:
-                wrong = error_text(error)
-        logger.warning("schedule %r: its firings will fail: %s", call.name, wrong)
-
-
 def paused_id(name: str) -> str:
     """Return the id of the run that says that a schedule is paused."""
     return f"{name}@paused"
-
-
-class LeftOpen(MoothallError):
-    """A firing's reply took too long; its run, and the firing, go on after the next start."""
 
 
 @dataclass
@@ -364,31 +310,3 @@ def _time_of(run_id: str) -> datetime | None:
 def _log_ahead(call: Call, at: datetime, now: datetime) -> None:
     text = "schedule %r fired for %s, which lies ahead of the clock (%s): the clock was wrong then"
     logger.warning(text, call.name, stamp(at), stamp(now.replace(microsecond=0)))
-
-
-async def ends_within(
-    seconds: float | None, work: asyncio.Future[Any], agent: Any, run_id: str
-) -> bool:
-    """Wait for a reply; else cancel it, so that its run goes on at the next start.
-
-    The time for which its run waits for a person does not count.
-    """
-    journal = getattr(agent, "journal", None)
-    now = asyncio.get_running_loop().time
-    try:
-        while seconds is None or seconds > 0:
-            since = now()
-            await asyncio.wait(
-                (work,), timeout=None if seconds is None else min(seconds, _LOOK_AT_S)
-            )
-            if work.done():
-                return True
-            if seconds is not None and not (journal is not None and journal._waits(run_id)):
-                seconds -= now() - since
-        if journal is not None:
-            journal._leave(run_id)
-        return False
-    finally:
-        if not work.done():
-            work.cancel()
-            await asyncio.wait((work,))

@@ -546,10 +546,6 @@ class Journal:
         for run in self._runs.open_runs():
             run.left = run.left or run_id in (None, run.id)
 
-    def _waits(self, run_id: str) -> bool:
-        """Return whether a run of this process waits for a person's permission."""
-        return any(run.id == run_id and run.waiting for run in self._runs.open_runs())
-
     def _to_resume(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs that were cut off, and those that waited and can go on."""
         found = self.runs(state=CUT_OFF, kind=kind, agent=agent)

@@ -14,6 +14,7 @@ from moothall.action import ACCESS_PERMITTED, Action
 from moothall.agent import CURRENT
 from moothall.approval import Later
 from moothall.approval.approval import not_permitted
+from moothall.approval.asking import asking_person
 from moothall.context import Context, filled, injected
 from moothall.errors import ActionError, RequestError
 from moothall.jsonvalue import NotJSON, to_json
@@ -182,9 +183,10 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
         decision: object = False
         CURRENT.set(delivery)
         try:
-            decision = await call_callback(
-                mailbox, mailbox.agent.request_permission, delivery.message()
-            )
+            with asking_person():  # an override may ask by itself
+                decision = await call_callback(
+                    mailbox, mailbox.agent.request_permission, delivery.message()
+                )
         except BaseException as error:  # the agent's own code: an error is not a permission
             if not delivery.answered:
                 about = f"request_permission of agent {mailbox.id!r} failed on {delivery}"

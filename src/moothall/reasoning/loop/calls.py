@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.approval import Later
+from moothall.approval.asking import LIMIT
 from moothall.context import Context, filled, injected
 from moothall.environment import execute_in_thread, failed
 from moothall.errors import BudgetExceeded, DeadlineExceeded, JournalError
@@ -17,7 +18,7 @@ from moothall.jsonvalue import json_text
 from moothall.provenance import reading
 from moothall.reasoning.loop.chain import around_action, chained
 from moothall.reasoning.loop.parts import Looping, context_of
-from moothall.reasoning.loop.permission import LIMIT, Limit
+from moothall.reasoning.loop.permission import Limit
 from moothall.reasoning.loop.provenance import begins, source_of
 from moothall.reasoning.loop.results import answered, result_of
 from moothall.reasoning.loop.steps import ActionStep, Executing

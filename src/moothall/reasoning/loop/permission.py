@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterator
-from contextlib import nullcontext
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
 from typing import Any, Final
 
@@ -20,6 +18,7 @@ from moothall.approval import (
     ChangedArgs,
     Refused,
 )
+from moothall.approval.asking import LIMIT, asking_person
 from moothall.approval.decision import Decision, changed_or_refused
 from moothall.budget import Budget
 from moothall.errors import JournalError
@@ -39,34 +38,51 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _MOST_WORDS: Final = 4_000
 """In texts of more words together, it is not looked for what a person has changed."""
-LIMIT: Final[ContextVar[Limit | None]] = ContextVar("limit", default=None)
-"""The limit of the calls that are under way."""
 
 NOT_BEGUN: Final = "not executed: cancelled before it was permitted"
 
 
 class Limit:
-    """The seconds of some calls, which stand still while one of them waits for a person."""
+    """The seconds of some calls, which stand still while one of them waits for a person.
+
+    So do those of the calls around them. Each limit is of one loop; any may enter it.
+    """
 
     def __init__(self, timeout: asyncio.Timeout, budget: Budget) -> None:
         self._timeout = timeout
         self._budget = budget
+        self._loop = asyncio.get_running_loop()
+        self._outer = LIMIT.get()
         self._waiting = 0
-        self._since = 0.0
 
     def __enter__(self) -> None:
+        if self._outer is not None:
+            self._outer.__enter__()
+        self._on_loop(self._stop)
+
+    def __exit__(self, *about: Any) -> None:
+        self._on_loop(self._go_on)
+        if self._outer is not None:
+            self._outer.__exit__(*about)
+
+    def _on_loop(self, function: Callable[[], None]) -> None:
+        if asyncio.get_running_loop() is self._loop:
+            function()
+        else:
+            self._loop.call_soon_threadsafe(function)
+
+    def _stop(self) -> None:
         if not self._waiting and not self._timeout.expired():
-            self._since = asyncio.get_running_loop().time()
             self._timeout.reschedule(None)
+        self._budget._stand_still(True)
         self._waiting += 1
 
-    def __exit__(self, *_: object) -> None:
+    def _go_on(self) -> None:
         self._waiting -= 1
+        self._budget._stand_still(False)
         if not self._waiting and not self._timeout.expired():
-            now = asyncio.get_running_loop().time()
-            self._budget._wait(now - self._since)
             left = self._budget.remaining_seconds()
-            self._timeout.reschedule(None if left is None else now + left)
+            self._timeout.reschedule(None if left is None else self._loop.time() + left)
 
 
 async def permits(
@@ -93,8 +109,7 @@ async def permits(
     async def asks() -> Any:
         if request.seen is not None:
             await request.seen()  # the reader sees the call before it is asked
-        # An override may be a plain function that waits for a person.
-        with LIMIT.get() or nullcontext():
+        with asking_person():  # an override may ask by itself
             return await called(agent.request_permission, message)
 
     def exact() -> str:

@@ -1,0 +1,30 @@
+"""While a person is asked: what counts the seconds of the work stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import Context, ContextVar, copy_context
+from typing import Final
+
+LIMIT: Final[ContextVar[AbstractContextManager[None] | None]] = ContextVar("limit", default=None)
+"""The limit of the calls that are under way; it stands still while it is entered."""
+
+_ASKING: Final[dict[object, Context]] = {}
+
+
+@contextmanager
+def asking_person() -> Iterator[None]:
+    """Have the time until the end not count against the seconds of the work in this context."""
+    one = object()
+    with LIMIT.get() or nullcontext():
+        _ASKING[one] = copy_context()
+        try:
+            yield
+        finally:
+            del _ASKING[one]
+
+
+def asked_now() -> list[Context]:
+    """Return the contexts in which a person is asked now. Any thread may call this."""
+    return [*_ASKING.copy().values()]

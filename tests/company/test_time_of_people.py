@@ -1,0 +1,119 @@
+"""The time that a person takes does not count against a firing's seconds, wherever one is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from company.conftest import MakeCompany, live, until, value
+from moothall import Agent, Journal
+from moothall.company.controls import fire
+
+AGENTS = """
+import asyncio
+import threading
+
+from moothall import ACCESS_REQUESTED, Action, Agent, Context, ReActAgent, ScriptedModel, action
+
+TAKES_S = 0.8
+
+
+class Boss:
+    def approve(self, request):
+        threading.Event().wait(TAKES_S)
+        return True
+
+    async def answer(self, question):
+        await asyncio.sleep(TAKES_S)
+        return "yes"
+
+
+boss = Boss()
+
+
+class Bank(Agent):
+    @action(access_policy=ACCESS_REQUESTED)
+    async def pay(self) -> str:
+        "Pay."
+        return "paid"
+
+    @action(access_policy=ACCESS_REQUESTED)
+    async def dawdle(self) -> None:
+        "Take too long, once it is permitted."
+        await asyncio.Event().wait()
+
+    @action
+    def ask(self, context: Context) -> str:
+        "Ask."
+        return context.ask_person("Shall I?").result()
+
+
+class Office(Agent):
+    @action
+    async def wages(self) -> str:
+        "Have them paid."
+        return await self.request({"to": "Bank", "action": {"name": "pay", "args": {}}})
+
+
+async def ask(context: Context) -> str:
+    "Ask."
+    return await context.ask_person("Shall I?")
+
+
+async def order(context: Context) -> str:
+    "Have it paid by another agent."
+    return await context.agent.request({"to": "Office", "action": {"name": "wages", "args": {}}})
+
+
+def pay() -> str:
+    return "paid"
+
+
+def clerk(id, calls):
+    asked = Action("pay", pay, "Pay.", access_policy=ACCESS_REQUESTED)
+    return ReActAgent(id, ScriptedModel([{"name": calls}, "Done."]), actions=[ask, order, asked])
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "outcome"),
+    (
+        ("to: Bank, action: pay", "ok"),
+        ("to: Bank, action: ask", "ok"),
+        ("to: Office, action: wages", "ok"),
+        ("to: Clerk, args: {content: Go.}", "ok"),
+        ("to: Asker, args: {content: Go.}", "ok"),
+        ("to: Orders, args: {content: Go.}", "ok"),
+        ("to: Bank, action: dawdle", "RequestTimeout"),
+    ),
+)
+def test_a_firing_has_its_seconds_beside_the_time_that_a_person_takes(
+    folder: Path, make_company: MakeCompany, call: str, outcome: str
+) -> None:
+    (folder / "program.py").write_text(AGENTS)
+    company = make_company(
+        f"""
+journal: runs.db
+approver: program.py:boss
+agents:
+  Bank: {{ref: 'program.py:Bank'}}
+  Office: {{ref: 'program.py:Office'}}
+  Clerk: {{ref: 'program.py:clerk', options: {{calls: pay}}}}
+  Asker: {{ref: 'program.py:clerk', options: {{calls: ask}}}}
+  Orders: {{ref: 'program.py:clerk', options: {{calls: order}}}}
+schedules:
+  work: {{every: 52w, missed: skip, timeout: 500ms, {call}}}
+"""
+    )
+
+    async def work(me: Agent) -> None:
+        with Journal(folder / "runs.db") as office:
+            firing = await asyncio.to_thread(fire, office, "work", "eva")
+            of_it = ("moothall_schedule_firings_total",)
+            await until(lambda: value(company.metrics(), *of_it) == 1)
+            assert value(company.metrics(), *of_it, outcome=outcome) == 1
+            assert office.run(firing).state == ("done" if outcome == "ok" else "error")
+
+    live(company, work)
