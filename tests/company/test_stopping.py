@@ -190,6 +190,67 @@ def test_company_stopped_at_any_moment_finishes_each_reply_once(
     assert paid(stopping) == dict.fromkeys(runs, 1)
 
 
+def test_reply_that_is_resumed_when_the_company_stops_has_its_drain_seconds_too(
+    stopping: Path, make_company: MakeCompany
+) -> None:
+    (stopping / "slow").touch()
+
+    async def cut_off(me: Agent) -> None:
+        under_way.extend(me.ask("Clerk", "say", content=each) for each in ("rent", "tax"))
+        await until((stopping / "asked").exists)
+
+    under_way: list[object] = []
+    live(make_company(COMPANY), cut_off)
+    assert set(states(stopping).values()) == {"stopped"}
+    (stopping / "asked").unlink()
+
+    async def stop(me: Agent) -> None:
+        await until((stopping / "asked").exists)
+        asyncio.get_running_loop().call_later(0.3, (stopping / "slow").unlink)
+
+    live(make_company(COMPANY.replace("50ms", "20s")), stop)
+    found = [*states(stopping).values()]
+    assert found[0] == "done"
+    assert set(found[1:]) <= {"stopped"}  # what had not begun is left to the next start
+    assert paid(stopping) == {"rent": 1}
+
+
+@pytest.mark.parametrize("resumed", (False, True))
+def test_task_of_a2a_has_the_drain_seconds_though_no_client_is_connected(
+    stopping: Path, ends: list[Served], resumed: bool
+) -> None:
+    (stopping / "slow").touch()
+    served = started(COMPANY.replace("50ms", "20s"), stopping)
+    ends.append(served)
+    message = {"role": "ROLE_USER", "messageId": "1", "parts": [{"text": "rent"}]}
+    asked = urllib.request.Request(
+        f"http://127.0.0.1:{served.port}/a2a/Clerk/v1/message:send",
+        json.dumps({"message": message, "configuration": {"returnImmediately": True}}).encode(),
+        {
+            "Authorization": "Bearer secret",
+            "Content-Type": "application/json",
+            "A2A-Version": "1.0",
+        },
+    )
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        answer.read()
+    while not (stopping / "asked").exists():
+        WAIT.wait(0.05)
+    if resumed:
+        served.process.kill()
+        served.process.wait(40)
+        (stopping / "asked").unlink()
+        served = started(COMPANY.replace("50ms", "20s"), stopping)
+        ends.append(served)
+        while not (stopping / "asked").exists():
+            WAIT.wait(0.05)
+    served.process.send_signal(signal.SIGTERM)
+    WAIT.wait(0.5)
+    (stopping / "slow").unlink()
+    assert served.process.wait(40) == 0
+    assert set(states(stopping).values()) == {"done"}
+
+
 def test_reply_that_the_caller_cancels_is_cancelled_and_does_not_go_on(
     stopping: Path, make_company: MakeCompany
 ) -> None:

@@ -6,11 +6,10 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from moothall.agent import Agent
 from moothall.company.calling import REPLY, Call, Calling, warn_of_calls
@@ -39,6 +38,8 @@ from moothall.text import error_text, log_failure
 from moothall.threads import called
 
 logger: logging.Logger = logging.getLogger("moothall.company")
+
+T = TypeVar("T")
 
 _DECIDED_S: Final = 3.0
 """Seconds between two searches for runs that a person has decided about."""
@@ -108,6 +109,7 @@ class Company:
         self._tasks: list[asyncio.Task[Any]] = []
         self._scheduler: Scheduler | None = None
         self._to_resume: set[str] = set()  # agents with runs that stopped
+        self._resuming: set[asyncio.Task[Any]] = set()
         self._failed: BaseException | None = None
         self._draining = False
         self._loop: Any = None
@@ -314,9 +316,10 @@ class Company:
         self._served = Served((), callers, self.space)
         told = (self.health, self.metrics, self._probe.ask)
         made, open_paths = routes(*told, lambda: self._space.journal, callers.permits)
-        front = Front.of(given.public_url, given.proxies, given.origins)
-        app = application(self._served, self._served.callers, self.name, made, open_paths, front)
-        self._server = HTTPServer(app, host, port, self.settings.drain)
+        front, drain = Front.of(given.public_url, given.proxies, given.origins), self.settings.drain
+        more = (self.name, made, open_paths, front)
+        app = application(self._served, self._served.callers, *more, drain_s=drain)
+        self._server = HTTPServer(app, host, port, drain)
 
     async def _drain(self, seconds: float) -> None:
         """Begin nothing new; let what runs end within some seconds; then end it."""
@@ -329,18 +332,20 @@ class Company:
 
         if self._server is not None:
             self._server.stop()
+        for agent in self._agents.values():
+            if isinstance(agent, RecordedAgent):
+                agent._ending = True
         for task in self._tasks:
             task.cancel()
-        if self._scheduler is not None and self._scheduler.firing:
-            await asyncio.wait(self._scheduler.firing.values(), timeout=left())
+        firing = () if self._scheduler is None else self._scheduler.firing.values()
+        if under_way := [*firing, *self._resuming]:
+            await asyncio.wait(under_way, timeout=left())
         while self._served is not None and self._served.busy and left():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)  # calls end without an event
         self._leave()
-        for firing in list(() if self._scheduler is None else self._scheduler.firing.values()):
-            firing.cancel()
-            with suppress(asyncio.CancelledError, MoothallError):
-                await firing
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, *self._tasks, return_exceptions=True)
         if self._server is not None:
             await asyncio.to_thread(self._server.join, _STREAMS_S)
             self._leave()
@@ -494,10 +499,13 @@ class Company:
         """
         name = str(agent.id)
         self._to_resume.add(name)
+        agent._ending = self._draining  # it may have been of a company that has ended
         while True:
             try:
                 if name in self._to_resume:
-                    resumed = await agent.resume_runs(which=self._space.resumes_stopped)
+                    resumed = await self._to_its_end(
+                        agent.resume_runs(which=self._space.resumes_stopped)
+                    )
                     self._to_resume.discard(name)
                     for each in resumed:
                         logger.info("run %r is resumed: %s", each.run.id, each.outcome)
@@ -505,7 +513,9 @@ class Company:
                         error = each.error if reply is None else reply.error
                         if isinstance(error, JournalError):
                             self._to_resume.add(name)
-                for each in await agent.resume_decided(which=self._space.resumes_waiting):
+                for each in await self._to_its_end(
+                    agent.resume_decided(which=self._space.resumes_waiting)
+                ):
                     logger.info("run %r goes on: %s", each.run.id, each.outcome)
                     if each.run.id.endswith(REPLY) and self._scheduler is not None:
                         firing = each.run.id.removesuffix(REPLY)
@@ -514,6 +524,19 @@ class Company:
                 text = "what agent %r had begun cannot be looked up: %s"
                 logger.error(text, agent.id, error)
             await asyncio.sleep(_DECIDED_S)
+
+    async def _to_its_end(self, resumption: Coroutine[Any, Any, T]) -> T:
+        """Await a resumption, which has the seconds of `drain:` if the company is stopped."""
+        task = asyncio.create_task(resumption)
+        self._resuming.add(task)
+        task.add_done_callback(self._resuming.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not self._draining:  # the agent has died
+                task.cancel()
+                await asyncio.wait((task,))
+            raise
 
     async def _keep_up(self, scheduler: Scheduler) -> None:
         """Fire the schedules once their agents are in the space; resume firings that stopped."""

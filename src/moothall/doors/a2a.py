@@ -58,7 +58,12 @@ class A2ADoor:
     """
 
     def __init__(
-        self, served: Served, title: str, has_token: bool, front: Front = NO_FRONT
+        self,
+        served: Served,
+        title: str,
+        has_token: bool,
+        front: Front = NO_FRONT,
+        drain_s: float = 0.0,
     ) -> None:
         self._served = served
         self._title = title
@@ -66,6 +71,7 @@ class A2ADoor:
         self._front = front
         self._since = formatdate(usegmt=True)
         self._tasks = Tasks(served, has_token)
+        self._drain_s = drain_s
 
     def routes(self) -> list[Any]:
         """Return the routes of the cards and of the agents."""
@@ -86,8 +92,8 @@ class A2ADoor:
         await self._tasks.resume_due()
 
     async def close(self) -> None:
-        """Cancel the tasks under way."""
-        await self._tasks.close()
+        """Cancel the tasks that do not end in time."""
+        await self._tasks.close(self._drain_s)
 
     # -- cards -------------------------------------------------------------------------------------
 

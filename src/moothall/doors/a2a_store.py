@@ -160,8 +160,10 @@ class Tasks:
         found = [found_in(id, journal, each.id) for each in free]
         return [each for each in found if each is not None]
 
-    async def close(self) -> None:
-        """Cancel the running tasks; the next process resumes those that a journal records."""
+    async def close(self, drain_s: float = 0.0) -> None:
+        """Cancel the tasks that do not end in time; the next process resumes what a journal has."""
+        if work := [each.work for each in self._tasks.values() if each.work is not None]:
+            await asyncio.wait(work, timeout=drain_s)
         live = [each for each in self._tasks.values() if each.work and not each.work.done()]
         for task in live:
             journal = journal_of(self._served.agents[task.agent])

@@ -99,6 +99,7 @@ def application(
     open_paths: Iterable[str] = (),
     front: Front = NO_FRONT,
     resumes: bool = False,
+    drain_s: float = 0.0,
 ) -> Guard:
     """Return the application of all doors.
 
@@ -110,11 +111,12 @@ def application(
         open_paths: the paths that need no token
         front: the public address
         resumes: whether it resumes the runs of its agents that have waited; else others do
+        drain_s: the seconds that tasks of A2A have to end when the server ends
     """
     if callers.tokens is None and (front.origin or ANY in front.pages):
         who = f"{front.origin} can be reached" if front.origin else "every web page may call"
         raise ConfigError(f"{who} from elsewhere: give token=, too")
-    a2a = A2ADoor(served, title, callers.tokens is not None, front)
+    a2a = A2ADoor(served, title, callers.tokens is not None, front, drain_s)
     doors = _Doors(served, MCPDoor(served, title), a2a, resumes)
     return Guard(doors.app(routes), callers, frozenset(open_paths), front, doors.begin)
 

@@ -73,6 +73,7 @@ class RecordedAgent(ConversationalAgent):
     """The dataclass that its state is in a record."""
     _journal: Journal | None = None
     _again: Mapping[str, float] = MappingProxyType({})  # when runs may be tried again
+    _ending: bool = False  # whether no further run is resumed
     on_mismatch: OnMismatch = "stop"
     """What happens where a run of another program is resumed: `RunMismatch`, or the agent goes on
     in a fork of the run, with what is recorded so far."""
@@ -171,6 +172,8 @@ class RecordedAgent(ConversationalAgent):
         async def resume(some: list[Outline]) -> None:
             async with room:
                 for run in some:
+                    if self._ending:
+                        return
                     forked = journal.runs(forked_from=run.id, limit=1)
                     resumed = None if forked else await self._resume_run(run, deps, budget)
                     found[run.id] = resumed or ResumedRun(run, "forked")
@@ -188,7 +191,7 @@ class RecordedAgent(ConversationalAgent):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             raise
-        return [found[run.id] for run in runs]
+        return [found[run.id] for run in runs if run.id in found]
 
     def _journal_to_resume(
         self, method: str, concurrency: int, deps: object, budget: object, which: object
