@@ -89,11 +89,6 @@ class RecordedAgent(ConversationalAgent):
 
         self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 
-    def _leave(self) -> None:
-        """Have its runs go on after the next start if they are cancelled from now on."""
-        if self._journal is not None:
-            self._journal._leave()
-
     def _load(self) -> tuple[Any, list[Action] | None]:
         loaded(self._state_type, as_json(dumped(self._state_type())), f"agent {self.id!r}")
         return super()._load()
