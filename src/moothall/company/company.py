@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from moothall.agent import Agent
 from moothall.company.calling import REPLY, Call, Calling, warn_of_calls
@@ -36,9 +36,6 @@ from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.threaded import Threaded
 from moothall.text import error_text, log_failure
 from moothall.threads import called
-
-if TYPE_CHECKING:
-    from moothall.journal import Journal
 
 logger: logging.Logger = logging.getLogger("moothall.company")
 
@@ -357,12 +354,14 @@ class Company:
         self.space._grace_s = left()
         self.space._left = None
         await asyncio.to_thread(self._space.close)
+        self._leave(False)  # another company of this process may have the same agents
 
-    def _leave(self) -> None:
+    def _leave(self, leave: bool = True) -> None:
         """Have the runs that are cancelled from now on go on at the next start."""
-        for journal in (self._space.journal, *map(_journal_of, self._agents.values())):
+        recorded = [each for each in self._agents.values() if isinstance(each, RecordedAgent)]
+        for journal in (self._space.journal, *(each.journal for each in recorded)):
             if journal is not None:
-                journal._leave()
+                journal._leave(leave=leave)
 
     # -- agents ------------------------------------------------------------------------------------
 
@@ -397,7 +396,7 @@ class Company:
             part.running()
             left = asyncio.create_task(gone.wait())
             beside = [left, asyncio.create_task(self._in_background(agent))]
-            if isinstance(agent, RecordedAgent) and _journal_of(agent) is not None:
+            if isinstance(agent, RecordedAgent) and agent.journal is not None:
                 beside.append(asyncio.create_task(self._resume(agent)))
             await asyncio.wait(beside[:2], return_when=asyncio.FIRST_COMPLETED)
             if not left.done():
@@ -566,7 +565,3 @@ class Company:
             except MoothallError as error:
                 logger.error("schedule %r waits for the journal: %s", call.name, error)
             await asyncio.sleep(_STOPPED_S)
-
-
-def _journal_of(agent: Agent) -> Journal | None:
-    return agent.journal if isinstance(agent, RecordedAgent) else None

@@ -538,13 +538,15 @@ class Journal:
 
     # -- working -----------------------------------------------------------------------------------
 
-    def _leave(self, run_id: str | None = None) -> None:
-        """Have a run, or all that are open, get no end if they are cancelled from now on.
+    def _leave(self, run_id: str | None = None, *, leave: bool = True) -> None:
+        """Have a run, or all that are open or opened later, get no end if they are cancelled.
 
         The next start resumes such a run, as after a kill.
         """
+        if run_id is None:
+            self._runs.leaves = leave
         for run in self._runs.open_runs():
-            run.left = run.left or run_id in (None, run.id)
+            run.left = run.left or (leave and run_id in (None, run.id))
 
     def _to_resume(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs that were cut off, and those that waited and can go on."""

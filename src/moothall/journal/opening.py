@@ -50,6 +50,7 @@ class Runs:
         # Held until a run of a cancelled caller is released, so that the next finds it free.
         self._opening = renewed(threading.Lock())
         self._open: WeakSet[OpenRun] = WeakSet()
+        self.leaves: bool = False  # whether runs that are cancelled go on at the next start
 
     def close(self) -> None:
         """Release all runs that this process holds."""
@@ -169,6 +170,8 @@ class Runs:
         run.has_waits = not NOTED.isdisjoint(kinds) or bool(run.open_calls)
         run.parked = parked
         self._open.add(run)
+        if self.leaves:  # read after the run was added, which `Journal._leave` looks for later
+            run.left = True
         return run
 
     def _found_or_made(self, db: Database, run_id: str, new: NewRun | None) -> tuple[int, str]:
