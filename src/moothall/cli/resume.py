@@ -39,7 +39,7 @@ from moothall.orders.order import AnyOrder, Order, ResearchOrder, with_more
 from moothall.orders.research import write
 from moothall.orders.resumable import forked_for, recorded_order, refusal
 from moothall.orders.simulate import SimulateOrder
-from moothall.reasoning.recorded_agent import asked_in
+from moothall.reasoning.resume import asked_in
 from moothall.text import escaped
 
 _ALL: Final = "all"

@@ -30,6 +30,7 @@ from moothall.errors import (
     MissingExtra,
     MoothallError,
 )
+from moothall.journal.entry import RunDamaged
 from moothall.orders.named_agents import AgentSource
 from moothall.reasoning.events import Done, Event
 from moothall.reasoning.recorded_agent import RecordedAgent
@@ -486,11 +487,16 @@ class Company:
         if not isinstance(event, Done):
             return
         reply = event.reply
-        if isinstance(reply.error, JournalError):
+        if self._is_away(reply.error):
             self._to_resume.add(name)
         if reply.stop_reason == "waiting":
             logger.warning("agent %r: run %r is %s", name, reply.run_id, reply.detail)
             self._loop.call_soon_threadsafe(self._new_wait.set)
+
+    @staticmethod
+    def _is_away(error: object) -> bool:
+        """Return whether an error says that the journal was away, so that a run goes on later."""
+        return isinstance(error, JournalError) and not isinstance(error, RunDamaged)
 
     async def _resume(self, agent: RecordedAgent) -> None:
         """Resume an agent's stopped runs, and from then on the runs that a person decides about.
@@ -511,7 +517,7 @@ class Company:
                         logger.info("run %r is resumed: %s", each.run.id, each.outcome)
                         reply = each.reply
                         error = each.error if reply is None else reply.error
-                        if isinstance(error, JournalError):
+                        if self._is_away(error):
                             self._to_resume.add(name)
                 for each in await self._to_its_end(
                     agent.resume_decided(which=self._space.resumes_waiting)

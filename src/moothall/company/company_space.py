@@ -19,6 +19,7 @@ from moothall.budget import Budget
 from moothall.company.settings import AgentSettings, BrokerSettings, BudgetSettings, Settings
 from moothall.company.supervisor import Supervised
 from moothall.errors import DuplicateAgent, InboxError, MoothallError
+from moothall.journal.entry import RunDamaged
 from moothall.orders.named_agents import AgentSource
 from moothall.spaces.amqp.amqp_options import FILES, AMQPOptions
 from moothall.spaces.native import NativeSpace
@@ -264,7 +265,10 @@ class CompanySpace:
             return False  # the scheduler resumes its firing
         if self._settings.broker is None:
             return True
-        entries = self.journal.entries(run.id, most=_FIRST_ENTRIES)
+        try:
+            entries = self.journal.entries(run.id, most=_FIRST_ENTRIES)
+        except RunDamaged:
+            return True  # the agent reports it
         begun = next((each.data for each in entries if each.kind == "begun"), {})
         return begun.get("asked_by") is None
 

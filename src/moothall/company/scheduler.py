@@ -21,6 +21,7 @@ from moothall.errors import (
     RunMismatch,
     RunWaiting,
 )
+from moothall.journal.doubt import in_doubt
 from moothall.journal.find import CUT_OFF
 from moothall.jsonvalue import as_json
 from moothall.reasoning.record import recorded
@@ -28,7 +29,7 @@ from moothall.text import error_text, log_failure
 
 if TYPE_CHECKING:
     from moothall.journal import Journal
-    from moothall.journal.entry import Outline
+    from moothall.journal.entry import Entry, Outline
     from moothall.reasoning.step import Step
 
 logger: logging.Logger = logging.getLogger("moothall.company")
@@ -186,9 +187,11 @@ class Scheduler:
             call = calls.get(run.agent)
             if call is None or run.id in self._late or run.id in self.firing:
                 continue
-            entries = self.journal.entries(run.id)
-            if self.journal.in_doubt(run.id) and not self.repeats(call):
-                continue  # nobody has decided
+            entries: list[Entry] = []
+            with self.journal._file.whole(run.id):
+                entries = self.journal.entries(run.id)
+            if len(entries) < run.entries or (in_doubt(entries) and not self.repeats(call)):
+                continue  # it is damaged, or nobody has decided
             over = [entry.data["reason"] for entry in entries if entry.kind == "over"]
             if over[-1:] not in ([], ["waiting"]) or (over and self._waits(run.id)):
                 continue
@@ -271,7 +274,10 @@ class Scheduler:
         times = [(at, run) for run in found if (at := _time_of(run.id)) is not None and at <= now]
         if times:
             at, run = max(times, key=lambda each: each[0])
-            heard = [e.data for e in self.journal.entries(run.id) if e.kind == "heard"]
+            entries: list[Entry] = []
+            with self.journal._file.whole(run.id):
+                entries = self.journal.entries(run.id)
+            heard = [each.data for each in entries if each.kind == "heard"]
             if not heard or heard[-1] == {"times": call.schedule.times}:
                 return at
             logger.warning(

@@ -11,9 +11,10 @@ from typing import Any, Final
 from moothall.a2a.wire import Fault
 from moothall.agent import Agent
 from moothall.journal import Journal, Outline
+from moothall.journal.doubt import in_doubt
 from moothall.jsonvalue import json_text
 from moothall.reasoning.conversational import ConversationalAgent
-from moothall.reasoning.recorded_agent import asked_in
+from moothall.reasoning.resume import asked_in
 from moothall.text import escaped
 
 ONE_FOR_ALL: Final = "shared"
@@ -41,11 +42,13 @@ def is_of(id: str, agent: str, sender: str) -> bool:
 
 
 def found_in(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str, Any] | None:
-    """Return the next message of a resting task of the journal; None for other tasks."""
+    """Return the next message of a task of the journal that can go on; None for other tasks."""
     run = journal.run(run_id)
     if run.held or run.state not in _GOES_ON:
         return None
     entries = [*journal.entries(run.id)]
+    if in_doubt(entries):
+        return None
     sender, _, context = (run.thread or "").partition("/")
     if run.thread is None:
         sender, context = asked_by(entries), ONE_FOR_ALL

@@ -51,8 +51,9 @@ from moothall.doors.checks import in_thread
 from moothall.doors.served import Served
 from moothall.errors import JournalError, NoSuchRun, RunHeld, StateError
 from moothall.journal import Journal, Outline
-from moothall.reasoning.recorded_agent import asked_in
+from moothall.journal.find import CUT_OFF
 from moothall.reasoning.reply import gives
+from moothall.reasoning.resume import asked_in
 from moothall.text import log_failure
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
@@ -135,12 +136,13 @@ class Tasks:
             if (journal := journal_of(agent)) is None:
                 continue
             try:
-                stopped = await in_thread(self._stopped, id, journal)
+                stopped = await in_thread(partial(journal.runs, agent=id, state=CUT_OFF))
             except JournalError as error:
                 log_failure(logger, f"agent {id!r}: its tasks do not go on", error)
                 continue
-            for each in stopped:
-                self._begin(*each)
+            for run in stopped:
+                if is_task(run.id):
+                    await self._go_on(id, journal, run.id)
 
     async def resume_due(self) -> None:
         """Go on with the tasks for which an answer has come otherwise, or whose time is over."""
@@ -148,17 +150,17 @@ class Tasks:
             if (journal := journal_of(agent)) is None:
                 continue
             for run_id in await in_thread(journal._waits_for.due, id):
-                if is_task(run_id) and run_id not in self._tasks:
-                    found = await in_thread(found_in, id, journal, run_id)
-                    if found is not None and run_id not in self._tasks:
-                        self._begin(*found)
+                if is_task(run_id):
+                    await self._go_on(id, journal, run_id)
 
-    def _stopped(self, id: str, journal: Journal) -> list[tuple[str, str, str, str, str]]:
-        rests = journal.runs(agent=id, state=("stopped", "in_doubt"))
-        mine = [each for each in rests if is_task(each.id)]
-        free = [each for each in mine if each.state == "stopped" or not journal.in_doubt(each.id)]
-        found = [found_in(id, journal, each.id) for each in free]
-        return [each for each in found if each is not None]
+    async def _go_on(self, agent: str, journal: Journal, run_id: str) -> None:
+        """Go on with a task of the journal."""
+        found = None
+        if run_id not in self._tasks:
+            with journal._file.whole(run_id):
+                found = await in_thread(found_in, agent, journal, run_id)
+        if found is not None and run_id not in self._tasks:
+            self._begin(*found)
 
     async def close(self, drain_s: float = 0.0) -> None:
         """Cancel the tasks that do not end in time; the next process resumes what a journal has."""

@@ -43,9 +43,9 @@ from moothall.reasoning.events import (
     Done,
 )
 from moothall.reasoning.loop.react import ReActAgent
-from moothall.reasoning.recorded_agent import asked_in
 from moothall.reasoning.reply import Reply, gives
 from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.resume import asked_in
 from moothall.reasoning.stream import ReplyStream
 
 SENDER: Final = "ag-ui"

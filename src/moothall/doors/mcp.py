@@ -33,7 +33,7 @@ from moothall.journal.entry import Wait
 from moothall.jsonvalue import json_text
 from moothall.reasoning.events import CallEnded, CallProgress, CallStarted, Event
 from moothall.reasoning.loop.answer import safe_names
-from moothall.reasoning.recorded_agent import asked_in
+from moothall.reasoning.resume import asked_in
 from moothall.text import one_line
 
 if TYPE_CHECKING:

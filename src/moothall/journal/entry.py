@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from moothall.arguments import none_of
+from moothall.errors import JournalError
 from moothall.text import cut, display, escaped, escaped_json
 
 ROOT = ""
@@ -23,6 +25,20 @@ RESUME = "resume"
 
 KINDS = ("approval", "question", "result", "moment", "doubt")
 """What a call may wait for."""
+
+
+class RunDamaged(JournalError):
+    """What a journal has of a run is not what was written; its other runs can be used."""
+
+
+def kinds_of(kind: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return the kinds of waits that are wanted; ConfigError for a word that is none."""
+    kinds = KINDS if kind is None else (kind,) if isinstance(kind, str) else tuple(kind)
+    for each in kinds:
+        if each not in KINDS:
+            raise none_of("kind=", KINDS, each)
+    return kinds
+
 
 _AHEAD_S: Final = 60.0
 """So far a moment may lie ahead of the clock, which was not wrong then."""

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from moothall.approval.later import is_of_moothall
-from moothall.arguments import check_text, none_of
+from moothall.arguments import check_text
 from moothall.database import Database
 from moothall.errors import NotPermitted, StateError
 from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doubt, state_of
-from moothall.journal.entry import KINDS, RESUME, Wait, stamp, wait_of, waits_for
+from moothall.journal.entry import RESUME, Wait, kinds_of, stamp, wait_of, waits_for
 from moothall.journal.opening import TELLING, Runs
 from moothall.journal.stop_reason import ENDED, cut_off
 from moothall.journal.store.store import Store
-from moothall.journal.store.values import MARKED, as_text, restored
+from moothall.journal.store.values import as_text
 from moothall.journal.store.wait_rows import (
     DOUBT,
     as_answer,
@@ -61,19 +61,18 @@ class Waits:
         """Return what waits, the longest first."""
         terms = ["NOT w.taken AND w.value IS NULL AND w.kind <> 'doubt'"]
         values: list[Any] = []
-        kinds = _kinds(kind)
-        if run_id is not None:
-            with self._file.reading() as db:
-                values.append(self._file.number(db, run_id))
-            terms.append("w.run = ?")
-        if agent is not None:
-            terms.append("w.agent = ?")
-            values.append(agent)
+        kinds = kinds_of(kind)
         with self._file.reading() as db:
+            if run_id is not None:
+                values.append(self._file.number(db, run_id))
+                terms.append("w.run = ?")
+            if agent is not None:
+                values.append(agent)
+                terms.append("w.agent = ?")
             found = [*self._waits(db, " AND ".join(terms), values)]
-            if kinds is None or DOUBT in kinds:
+            if DOUBT in kinds:
                 found += self._doubted(db, run_id, agent)
-        found = [each for each in found if kinds is None or each.kind in kinds]
+        found = [each for each in found if each.kind in kinds]
         return sorted(found, key=lambda each: each.since)
 
     def _doubted(self, db: Database, run_id: str | None, agent: str | None) -> Iterator[Wait]:
@@ -91,8 +90,9 @@ class Waits:
                 continue
             found = known.get((number, changed))
             if found is None:
-                found = in_doubt([entry for entry, _ in self._file.read(db, number, run)])
-                self._read[number, changed] = found
+                found = self._read[number, changed] = []
+                with self._file.whole(run):
+                    found += in_doubt([entry for entry, _ in self._file.read(db, number, run)])
             for each in found:
                 key = doubt_key(each.path, each.key)
                 about = (run, key, DOUBT, its, thread, each.path, each.key, each.action, each.args)
@@ -126,12 +126,16 @@ class Waits:
         ).fetchall()
         for run, key, kind, agent, thread, path, step, place, *times in rows:
             since, until, value, by, answered = times
-            data = self._data(db, place)
-            about: dict[str, Any] = {"wait": key, "kind": kind} | data
-            if kind == "doubt":
-                about = {"wait": key, "kind": kind, "action": f"step {step}" if step else RESUME}
+            about: dict[str, Any] = {}
+            if kind == DOUBT:
+                about["action"] = f"step {step}" if step else RESUME
+            else:
+                with self._file.whole(run):
+                    about = self._file.data_at(db, place)
+                if not about:
+                    continue
             yield wait_of(
-                about | {"until": until},
+                {"wait": key, "kind": kind} | about | {"until": until},
                 run=run,
                 agent=agent,
                 thread=thread or None,
@@ -142,15 +146,6 @@ class Waits:
                 by=by,
                 answered=answered,
             )
-
-    def _data(self, db: Database, place: int) -> dict[str, Any]:
-        row = db.execute("SELECT data FROM entries WHERE place = ?", (place,)).fetchone()
-        if row is None:
-            return {}
-        found: dict[str, Any] = json.loads(row[0])
-        if MARKED in row[0]:
-            found = restored(found, lambda hash: self._file.kept(hash, db))
-        return found
 
     # -- answering ---------------------------------------------------------------------------------
 
@@ -188,7 +183,7 @@ class Waits:
             if taken or (until is not None and kind != "moment" and now >= until):
                 over = "the run has gone on" if until is None else f"it was over at {stamp(until)}"
                 raise StateError(f"run {run_id!r}: {key!r} cannot be answered any more: {over}")
-            who = tuple(self._data(db, place).get("who", ()))
+            who = tuple(self._file.data_at(db, place).get("who", ()))
             if who and by not in who:
                 raise NotPermitted(
                     f"run {run_id!r}: {key!r} may be answered by {' or '.join(map(escaped, who))}, "
@@ -381,16 +376,6 @@ class Waits:
         query = f"SELECT agent, kind, count(*) FROM waits WHERE {_OPEN} GROUP BY agent, kind"
         with self._file.reading() as db:
             return {**found, **{(agent, kind): count for agent, kind, count in db.execute(query)}}
-
-
-def _kinds(kind: str | Iterable[str] | None) -> tuple[str, ...] | None:
-    if kind is None:
-        return None
-    kinds = (kind,) if isinstance(kind, str) else tuple(kind)
-    for each in kinds:
-        if each not in KINDS:
-            raise none_of("kind=", KINDS, each)
-    return kinds
 
 
 def _decision_json(value: Any) -> Any:

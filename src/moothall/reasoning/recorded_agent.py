@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from moothall import tracing
 from moothall.agent import CURRENT
 from moothall.arguments import check_function, check_integer
 from moothall.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
+from moothall.journal.entry import RunDamaged
 from moothall.journal.stop_reason import ANSWERED
 from moothall.jsonvalue import as_json, json_text
 from moothall.message import REPLYING, check_message
@@ -23,14 +25,14 @@ from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.read_record import fingerprint
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.reply import Reply
-from moothall.reasoning.resume import answer_asker, answers_in, ended
+from moothall.reasoning.resume import answer_asker, answers_in, asked_in, ended
 from moothall.reasoning.state import dumped, loaded
 from moothall.text import log_failure
 
 if TYPE_CHECKING:
     from moothall.action import Action
     from moothall.budget import Budget
-    from moothall.journal import Entry, Journal, Outline, Part
+    from moothall.journal import Journal, Outline, Part
     from moothall.reasoning.reply_request import ReplyRequest
 
 OnMismatch: TypeAlias = Literal["stop", "fork"]
@@ -150,7 +152,11 @@ class RecordedAgent(ConversationalAgent):
         ]
         mine = [run for run in mine if which is None or which(run)]
         found = await self._resume_all(journal, mine, deps, budget, concurrency)
-        self._again = {r.run.id: now + _AGAIN_S for r in found if r.outcome != "resumed"}
+        self._again = {id: at for id, at in self._again.items() if at > now} | {
+            each.run.id: math.inf if isinstance(each.error, RunDamaged) else now + _AGAIN_S
+            for each in found
+            if each.outcome != "resumed"
+        }
         for each in found:
             reply = each.reply
             if each.outcome == "resumed" and reply is not None and reply.stop_reason in ANSWERED:
@@ -387,12 +393,3 @@ def _fork_of(journal: Journal, run_id: str) -> str:
     """Return the last fork of a run; make the first one."""
     forks = journal.runs(forked_from=run_id)
     return forks[-1].id if forks else journal.fork(run_id)
-
-
-def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:
-    """Return the arguments with which a run's reply was asked for; None before it began."""
-    begun = next((each.data for each in entries if not each.path and each.kind == "begun"), None)
-    if begun is None or "given" not in begun:
-        return None
-    text = begun["task"] if begun["given"] is None else begun["given"]
-    return {"text": text, "schema": begun["schema"], "thread": begun["thread"]}

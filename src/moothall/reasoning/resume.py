@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
@@ -20,7 +20,7 @@ from moothall.text import error_message, error_text, log_failure
 from moothall.threads import guard, is_closing
 
 if TYPE_CHECKING:
-    from moothall.journal import Journal
+    from moothall.journal import Entry, Journal
     from moothall.reasoning.read_record import ReadRecord
     from moothall.reasoning.record import Record
     from moothall.reasoning.reply_request import AnswerSchema, ReplyRequest
@@ -176,3 +176,12 @@ async def answer_asker(journal: Journal | None, record: Record[Any], reply: Repl
         text = f"it has no answer: {reply.detail or reply.stop_reason}"
     with suppress(StateError, NoSuchRun):  # it was answered before, has ended or was deleted
         await asyncio.to_thread(journal.answer, asker, record.run_id, text)
+
+
+def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:
+    """Return the arguments with which a run's reply was asked for; None before it began."""
+    begun = next((each.data for each in entries if not each.path and each.kind == "begun"), None)
+    if begun is None or "given" not in begun:
+        return None
+    text = begun["task"] if begun["given"] is None else begun["given"]
+    return {"text": text, "schema": begun["schema"], "thread": begun["thread"]}

@@ -143,9 +143,11 @@ class Jobs:
                 continue
             self._again[run_id] = now + _AGAIN_S
             run = journal.run(run_id)
-            if run.state != "waiting" or run.held or recorded_order(journal, run_id) is None:
+            if run.state != "waiting" or run.held:
                 continue
             try:
+                if recorded_order(journal, run_id) is None:
+                    continue
                 self.resume(run_id)
                 self._again.pop(run_id, None)
             except MoothallError as error:

@@ -131,6 +131,7 @@ class JournalFile(SQLitePool[JournalError], Store):
         self.files: NoFiles = KeptFiles(str(file.path))
         self.waits: bool = durability == "power"
         self._kept_room = 0  # how many bytes of the disk are kept
+        self.left_out: set[str] = set()
         super().__init__(
             file,
             timeout,

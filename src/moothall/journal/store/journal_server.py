@@ -91,6 +91,7 @@ class JournalServer(PostgresPool[JournalError], Store):
             raise ConfigError(f"durability= must be {known}, got {durability!r:.80}")
         self.files: NoFiles = NoFiles()
         self.seen: dict[int, int] = {}  # by run, the connection over which its end was seen last
+        self.left_out: set[str] = set()
         super().__init__(
             Address(url, "a journal in PostgreSQL"),
             timeout,

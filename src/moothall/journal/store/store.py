@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from hashlib import blake2b
 from itertools import repeat
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, Final
 
 from moothall.database import ALONE, Database, Lock
 from moothall.errors import ConfigError, JournalError, NoSuchRun
-from moothall.journal.entry import Entry
+from moothall.journal.entry import Entry, RunDamaged
 from moothall.journal.shapes import Shapes
 from moothall.journal.store.leases import Leases
 from moothall.journal.store.values import (
@@ -29,6 +30,8 @@ from moothall.journal.store.values import (
 )
 from moothall.journal.tally import Tally, searched
 from moothall.text import escaped
+
+logger: logging.Logger = logging.getLogger("moothall.journal")
 
 _INSERT = "INSERT INTO entries (place, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"
 _UPDATE = (
@@ -65,6 +68,8 @@ class Store(ABC):
     """Its file or server as an error names it: never with a password."""
     damaged: Callable[[str], JournalError]
     files: NoFiles
+    left_out: set[str]
+    """The ids of damaged runs that the log has named."""
     waits: bool = False
     """Whether a commit waits for a disk or a network, so that a loop has a thread make it."""
     slice_s: float = 0.005
@@ -232,11 +237,14 @@ class Store(ABC):
         try:
             data: bytes | None = self.files.get(hash) if row is None else bytes(row[0])
         except (OSError, TypeError) as error:
-            raise self.damaged(f"the value {hash} cannot be read: {error}") from error
+            raise self._run_damaged(f"the value {hash} cannot be read: {error}") from error
         if data is None or hash_of(data) != hash:
             where = self.files.where if row is None else ""
-            raise self.damaged(f"the value {hash}{where} is missing or not what was written")
+            raise self._run_damaged(f"the value {hash}{where} is missing or not what was written")
         return data
+
+    def _run_damaged(self, what: str) -> RunDamaged:
+        return RunDamaged(self.path, self.damaged(what).reason)
 
     def has(self, hash: str, db: Database) -> bool:
         """Return whether there is a value of this hash."""
@@ -301,6 +309,27 @@ class Store(ABC):
         """Return where a run ends after another entry, as `write` counts."""
         return after[0] + 1, _sum(after[1], after[0] + 1, path, kind, str(at), data)
 
+    @contextmanager
+    def whole(self, run_id: str) -> Iterator[None]:
+        """Leave out a run that is damaged: it hides no other, and the log has it once."""
+        try:
+            yield
+        except RunDamaged as error:
+            if run_id not in self.left_out:
+                self.left_out.add(run_id)
+                logger.error("run %r is left out; delete it, or restore a copy: %s", run_id, error)
+
+    def data_at(self, db: Database, place: int) -> dict[str, Any]:
+        """Return the data of the entry at a place; empty if there is none."""
+        row = db.execute("SELECT data FROM entries WHERE place = ?", (place,)).fetchone()
+        try:
+            found: dict[str, Any] = {} if row is None else json.loads(row[0])
+            if row is not None and MARKED in row[0]:
+                found = restored(found, lambda hash: self.kept(hash, db))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise self._run_damaged(f"an entry is not what was written: {error}") from error
+        return found
+
     def read(
         self, db: Database, run: int, id: str, after: int = 0, most: int | None = None
     ) -> Iterator[tuple[Entry, bytes]]:
@@ -327,7 +356,7 @@ class Store(ABC):
             ),
         ):
             if sequence != last + 1:
-                raise self.damaged(f"entry {last + 1} of run {id!r} is missing")
+                raise self._run_damaged(f"entry {last + 1} of run {id!r} is missing")
             last = sequence
             try:
                 sum = _sum(sum, sequence, path, kind, str(at), data)
@@ -339,16 +368,18 @@ class Store(ABC):
                 fault = shapes.fault(path, kind, at, found)
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 reason = f"entry {sequence} of run {id!r} is not what was written: {error}"
-                raise self.damaged(reason) from error
+                raise self._run_damaged(reason) from error
             if fault:
-                raise JournalError(
+                raise RunDamaged(
                     self.path,
                     f"entry {sequence} ({escaped(str(kind))}) of run {id!r} is not one that this "
                     f"moothall writes: {fault}; read it with the moothall that wrote it",
                 )
             yield Entry(sequence, path, kind, at, found), sum
         if end != (last, sum) and (most is None or last < min(after + most, end[0])):
-            raise self.damaged(f"entry {last + 1} of run {id!r} is missing, or one is too many")
+            raise self._run_damaged(
+                f"entry {last + 1} of run {id!r} is missing, or one is too many"
+            )
 
 
 Work = tuple[Tally, float, int]
