@@ -29,7 +29,7 @@ class Provider:
         schema_beside_actions: whether it takes a schema in its own field beside actions
         batches: whether it answers batches in OpenAI's or Anthropic's form, at half the price
         gives_back: whether it takes back fields that it gave with its answers
-        id_length: how long the id of a call must be, in letters and digits; 0 if any will do
+        call_ids: a pattern of the ids of calls that it takes; empty if any will do
         answer_before_user: whether it wants an answer between a result and a message of the user
     """
 
@@ -44,7 +44,7 @@ class Provider:
     schema_beside_actions: bool = False
     batches: bool = False
     gives_back: bool = True
-    id_length: int = 0
+    call_ids: str = ""
     answer_before_user: bool = False
 
 
@@ -58,6 +58,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
             length="max_completion_tokens",
             schema_beside_actions=True,
             batches=True,
+            call_ids=".{1,40}",
         ),
         "anthropic": Provider(
             "Anthropic's",
@@ -66,6 +67,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
             "anthropic",
             schema_beside_actions=True,
             batches=True,
+            call_ids="[A-Za-z0-9_-]{1,64}",
         ),
         "azure": Provider(
             "OpenAI's at Azure",
@@ -77,6 +79,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
             key_header="api-key",
             schema_beside_actions=True,
             batches=True,
+            call_ids=".{1,40}",
         ),
         "cerebras": Provider(
             "Cerebras's",
@@ -110,7 +113,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
             "mistral",
             otel="mistral_ai",
             gives_back=False,
-            id_length=9,
+            call_ids="[A-Za-z0-9]{9}",
             answer_before_user=True,
         ),
         "ollama": Provider("of an Ollama server", "http://localhost:11434/v1"),

@@ -1,4 +1,8 @@
-"""What a server wants of a conversation that another provider began, as its refusals say it."""
+"""What a server wants of a conversation that another provider began.
+
+All servers get each call once, under an id of its own, with its result right after it. What only
+some want is learned from their refusals.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,31 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moothall.models.protocol import without_seen
+from moothall.models.remote.chat_format import seen_after_results
 
 NO_ANSWER: Final = "(no answer)"
-_ID = r"(?:tool_?calls?\S*id|call_id|tool_?use\S{0,3}id)"
-# Mistral's; OpenAI's and others', which state a bound; Anthropic's and Bedrock's behind others.
-_EXACT = re.compile(r"tool call id.{0,80}length of (\d+)", re.I | re.S)
-_MOST = re.compile(_ID + r".{0,200}?length (?:less than or equal to )?(\d+)", re.I | re.S)
+_NO_RESULT = "(no result)"
+_BEFORE: dict[str, Any] = {"role": "user", "content": "(the conversation so far)"}
+_GO_ON: dict[str, Any] = {"role": "user", "content": "Go on."}
+PLAIN_IDS: Final = "[A-Za-z0-9]{9}"
+"""The form of Mistral's ids of calls, which every server takes."""
+# In the text of a server that refuses the ids of calls.
+_IDS = re.compile(
+    r"(?:tool|function|call)\S{0,40}?[ ._']{0,2}id\b.{0,300}?"
+    r"(?:length|too long|pattern|regular expression|character|must be|format|invalid)",
+    re.I | re.S,
+)
 # Gemini's, of a schema of parameters.
 _AT = r" at '?[^':]*(?:tools|function_declarations|schema)[^':]*"
 _KEYWORD = re.compile(r"unknown name .{0,2}?([\w$]+)\W{1,3}" + _AT + "'?: cannot find", re.I)
 _WORDS = {
-    "letters": _ID + ".{0,200}?pattern",
     "answers": "role .?user.? after role .?tool",
-    # Of chat templates behind vLLM, llama.cpp and others.
-    "alternates": "roles must alternate|consecutive (?:user|messages)",
+    # Of Gemini, Bedrock, Perplexity, newer Claude, and chat templates behind vLLM and others.
+    "turns": (
+        r"\balternat|consecutive (?:user|assistant|messages)|in a row|after a user turn"
+        r"|start with a user|first message.{0,40}\buser|should be \[(?:user|assistant)"
+        r"|last (?:role|message).{0,40}\buser|end with a user|message prefill"
+    ),
     "system_first": "system message must be|(?:only one|multiple) system message",
     "no_system": "system (?:role|messages?) (?:is |are )?not support|not support system|got system",
     "nameless": (
@@ -42,8 +57,8 @@ _WORDS = {
     "texts": "invalid value" + _AT + r"\benum\b",
 }
 _ASKS = {what: re.compile(words, re.I | re.S) for what, words in _WORDS.items()}
-"""What a refusal may ask for: one type for each value and choices of texts alone, of schemas; ids
-of letters alone; reasoning with each answer; no images; the rest, of messages."""
+"""What a refusal may ask for: one type for each value and choices of texts alone, of schemas;
+reasoning with each answer; no images; the rest, of messages."""
 # Google's word for a call that another model made.
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 _ANSWER: dict[str, Any] = {"role": "assistant", "content": NO_ANSWER}
@@ -53,12 +68,12 @@ class Adapting:
     """Changes conversations into what one server takes.
 
     Args:
-        id_length: how long the id of a call must be, in letters and digits; 0 if any will do
+        ids: a pattern of the ids of calls that the server takes; any if left out
         answer_before_user: whether an answer must come between a result and a message of the user
     """
 
-    def __init__(self, id_length: int = 0, answer_before_user: bool = False) -> None:
-        self._exact, self._most = id_length, 0
+    def __init__(self, ids: str = "", answer_before_user: bool = False) -> None:
+        self._ids = ids or ".+"
         self._asked = frozenset(("answers",) if answer_before_user else ())
         self._without: frozenset[str] = frozenset()  # keywords of schemas
         self.version: int = 0
@@ -71,15 +86,13 @@ class Adapting:
     def refused(self, said: str) -> bool:
         """Note what a refusal asks for; return whether it asks for something new."""
         before = {**vars(self)}
-        if found := _EXACT.search(said):
-            self._exact = min(int(found[1]), 64)
-        elif found := _MOST.search(said):
-            self._most = min(int(found[1]), 64)
+        if _IDS.search(said):
+            self._ids = PLAIN_IDS
         asks = {what for what, words in _ASKS.items() if words.search(said)}
         # Templates without a system message say the same of it.
-        asks |= {"no_system"} if "alternates" in asks & self._asked else set()
-        asks |= {"alternates"} if "no_system" in asks else set()
-        asks |= {"system_first"} if "alternates" in asks else set()
+        asks |= {"no_system"} if "turns" in asks & self._asked else set()
+        asks |= {"turns"} if "no_system" in asks else set()
+        asks |= {"answers", "system_first"} if "turns" in asks else set()
         self._asked |= asks
         self._without |= {*_KEYWORD.findall(said)}
         if vars(self) == before:
@@ -87,15 +100,26 @@ class Adapting:
         self.version += 1
         return True
 
-    def messages(self, messages: list[Any]) -> list[Any]:
-        """Return our messages with the ids, the roles and the order that the server takes."""
-        if not (self.version or self._exact or "answers" in self._asked):
-            return messages
-        if not all(isinstance(each, Mapping) for each in messages):
+    def messages(self, messages: list[Any], seen_after: bool = False) -> list[Any]:
+        """Return our messages with the ids, the roles and the order that the server takes.
+
+        Args:
+            messages: our messages
+            seen_after: whether the images of results stand after these
+        """
+        if not all(map(_is_message, messages)):
             return messages  # whoever reads them says so
         if "blind" in self._asked:
             messages = without_seen(messages)
-        made = [self._with_ids(each) for each in messages]
+        if seen_after:
+            messages = seen_after_results(messages)
+        messages = _paired(messages, re.compile(self._ids, re.S))
+        if not self._asked:
+            return messages
+        made = [dict(each) for each in messages]
+        if "nameless" in self._asked:
+            for each in made:
+                each.pop("name", None)
         if "system_first" in self._asked:
             made.sort(key=lambda each: each.get("role") != "system")
         ordered: list[Any] = []
@@ -106,35 +130,12 @@ class Adapting:
             last = ordered[-1] if ordered else {}
             if "answers" in self._asked and role == "user" and last.get("role") == "tool":
                 ordered.append(_ANSWER)
-            merges = "alternates" in self._asked or (
-                "system_first" in self._asked and role == "system"
-            )
+            merges = "turns" in self._asked or ("system_first" in self._asked and role == "system")
             if merges and last.get("role") == role != "tool" and not last.get("tool_calls"):
                 ordered[-1] = {**last, **each, "content": _both(last, each)}
             else:
                 ordered.append(each)
-        return ordered
-
-    def _with_ids(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        made = dict(message)
-        if calls := made.get("tool_calls"):
-            made["tool_calls"] = [{**call, "id": self._id(call.get("id"))} for call in calls]
-        if "tool_call_id" in made:
-            made["tool_call_id"] = self._id(made["tool_call_id"])
-        if "nameless" in self._asked:
-            made.pop("name", None)
-        return made
-
-    def _id(self, given: Any) -> str:
-        id = str(given or "")
-        size = self._exact or self._most or 40
-        fits = len(id) == size if self._exact else not self._most or len(id) <= size
-        plain = re.sub("[_-]", "", id) if not self._exact else id
-        if fits and (
-            not (self._exact or "letters" in self._asked) or (plain.isascii() and plain.isalnum())
-        ):
-            return id
-        return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:size]
+        return _of_user(ordered) if "turns" in self._asked else ordered
 
     def complete(self, made: list[dict[str, Any]]) -> None:
         """Add what the server wants with each answer to messages in the chat interface's form."""
@@ -188,6 +189,64 @@ class Adapting:
             for name, value in given.items()
             if name not in self._without
         }
+
+
+def _is_message(given: Any) -> bool:
+    calls = given.get("tool_calls") or () if isinstance(given, Mapping) else None
+    return isinstance(calls, list | tuple) and all(isinstance(each, Mapping) for each in calls)
+
+
+def _paired(messages: list[Any], ids: re.Pattern[str]) -> list[Any]:
+    """Return messages in which each call is followed by its result, under an id of its own.
+
+    The results of several calls have the order of these.
+    """
+    made: list[Any] = []
+    used = set[str]()
+    places: list[tuple[Any, int]] = []  # of the results that are missing so far, by id
+    for each in messages:
+        if calls := each.get("tool_calls"):
+            named = [{**call, "id": _own(call.get("id"), ids, used)} for call in calls]
+            made.append({**each, "tool_calls": named})
+            places = [(call.get("id"), len(made) + n) for n, call in enumerate(calls)]
+            made += [
+                {"role": "tool", "tool_call_id": call["id"], "content": _NO_RESULT}
+                for call in named
+            ]
+        elif each.get("role") == "tool":
+            id = each.get("tool_call_id")
+            if found := [one for one in places if one[0] == id]:
+                place = found[0][1]
+                places.remove(found[0])
+                made[place] = {**each, "tool_call_id": made[place]["tool_call_id"]}
+            else:  # the memory has lost its call
+                own = _own(id, ids, used)
+                lost: dict[str, Any] = {"id": own, "name": each.get("name") or "action", "args": {}}
+                made.append({"role": "assistant", "content": "", "tool_calls": [lost]})
+                made.append({**each, "tool_call_id": own})
+        else:
+            made.append(each)
+    return made
+
+
+def _own(given: Any, ids: re.Pattern[str], used: set[str]) -> str:
+    """Return the id of a call if it has the right form and is not used yet, else one like that."""
+    id = was = str(given or "")
+    number = 0
+    while id in used or not ids.fullmatch(id):
+        text = f"{was} {number}" if number else was
+        id = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:9]
+        number += 1
+    used.add(id)
+    return id
+
+
+def _of_user(ordered: list[Any]) -> list[Any]:
+    """Return messages of which the first, after the system's, and the last are the user's."""
+    start = next((n for n, each in enumerate(ordered) if each.get("role") != "system"), None)
+    if start is None or ordered[start]["role"] == "assistant":
+        ordered.insert(len(ordered) if start is None else start, _BEFORE)
+    return [*ordered, _GO_ON] if ordered[-1].get("role") == "assistant" else ordered
 
 
 def _both(first: Mapping[str, Any], second: Mapping[str, Any]) -> Any:

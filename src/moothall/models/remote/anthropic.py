@@ -11,7 +11,8 @@ from moothall.errors import ConfigError
 from moothall.http import Response
 from moothall.models.base import Request
 from moothall.models.protocol import ModelReply, StreamPart
-from moothall.models.providers import key_of
+from moothall.models.providers import PROVIDERS, key_of
+from moothall.models.remote.adapting import Adapting
 from moothall.models.remote.batch_servers import AnthropicBatches
 from moothall.models.remote.chat_format import may_be_strict
 from moothall.models.remote.messages_format import (
@@ -130,6 +131,7 @@ class AnthropicModel(RemoteModel):
         )
         # The API refuses a schema with keywords that it cannot enforce.
         self._forms = SchemaForms(about.schema_beside_actions, may_be_strict)
+        self._adapting = Adapting(PROVIDERS["anthropic"].call_ids)  # also of compatible servers
 
     def __repr__(self) -> str:
         return f"AnthropicModel({self.model!r}, {self.base_url!r})"
@@ -159,13 +161,14 @@ class AnthropicModel(RemoteModel):
 
     def _body(self, request: Request) -> dict[str, Any]:
         messages, actions, schema, _ = request
-        body = self._fields | messages_body(messages, self.name, self.base_url)
+        taken = self._adapting.messages(messages)
+        body = self._fields | messages_body(taken, self.name, self.base_url)
         if self._adapting.reasons:
             think_first(body["messages"])
         hosted = [*body.get("tools", ())]
         if actions or hosted:
             body["tools"] = [*hosted, *messages_tools(actions or ())]
-        elif called := tools_called(messages):
+        elif called := tools_called(taken):
             body |= {"tools": called, "tool_choice": {"type": "none"}}
         if schema is None:
             return body

@@ -121,21 +121,22 @@ def in_order(
     return [*parts, *said, *calls]
 
 
-def seen_after_results(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages with the images and files of results in a user's message after them.
+def seen_after_results(messages: list[Any]) -> list[Any]:
+    """Return our messages with the images and files of results in a user's message after them.
 
     The format has no images in results.
     """
-    made, seen = list[dict[str, Any]](), list[dict[str, Any]]()
+    made, seen = list[Any](), list[Any]()
     for each in messages:
-        if each["role"] != "tool" and seen:
+        is_result = each.get("role") == "tool"
+        if not is_result and seen:
             made.append({"role": "user", "content": seen})
             seen = []
-        if each["role"] == "tool" and isinstance(each["content"], list):
+        if is_result and isinstance(each.get("content"), list):
             texts = [block for block in each["content"] if not is_seen(block)]
             if new := [block for block in each["content"] if is_seen(block)]:
                 seen += [{"type": "text", "text": "Of the result of an action:"}, *new]
-            each["content"] = "\n".join(str(block.get("text", "")) for block in texts)
+            each = {**each, "content": "\n".join(str(block.get("text", "")) for block in texts)}
         made.append(each)
     return [*made, {"role": "user", "content": seen}] if seen else made
 

@@ -16,7 +16,6 @@ from moothall.models.remote.chat_format import chat_messages, in_order, tools
 if TYPE_CHECKING:
     from moothall.action import Action
 
-_NO_ID = re.compile(r"[^A-Za-z0-9_-]")
 _DATA_URL = re.compile(r"data:([a-z]+/[a-z0-9+.-]+)(?:;[^;,]*)*?;base64,(.+)", re.S | re.I)
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -29,17 +28,16 @@ def messages_body(messages: list[Any], name: str, server: str) -> dict[str, Any]
     """
     system: list[dict[str, Any]] = []
     turns: list[dict[str, Any]] = []
-    ids: dict[str, str] = {}
     for message, checked in zip(messages, chat_messages(messages, name), strict=True):
         role, blocks = checked["role"], _blocks(checked.get("content"))
         if role == "system":
             system += blocks
             continue
         if role == "tool":
-            id = _id(str(message.get("tool_call_id") or ""), ids)
+            id = checked["tool_call_id"]
             blocks = [{"type": "tool_result", "tool_use_id": id, "content": blocks}]
         elif role == "assistant":
-            uses = [_tool_use(call, ids, name) for call in message.get("tool_calls") or ()]
+            uses = [_tool_use(call, name) for call in message.get("tool_calls") or ()]
             kept = kept_for(message, server, "content") or ()
             blocks = in_order(kept, blocks, uses, lambda block: block.get("text"))
         role = "assistant" if role == "assistant" else "user"
@@ -98,7 +96,7 @@ def _source(url: str) -> dict[str, Any]:
     return {"type": "image" if kind.startswith("image/") else "document", "source": source}
 
 
-def _tool_use(call: Mapping[str, Any], ids: dict[str, str], name: str) -> dict[str, Any]:
+def _tool_use(call: Mapping[str, Any], name: str) -> dict[str, Any]:
     args = call.get("args")
     if isinstance(args, str):  # the text of another provider
         try:
@@ -109,18 +107,7 @@ def _tool_use(call: Mapping[str, Any], ids: dict[str, str], name: str) -> dict[s
         raise ModelError(
             f"{name}: the arguments of the call {call['name']!r:.80} must be an object"
         )
-    id = _id(str(call.get("id") or ""), ids)
-    return {"type": "tool_use", "id": id, "name": call["name"], "input": dict(args or {})}
-
-
-def _id(given: str, ids: dict[str, str]) -> str:
-    """Return an id of the characters that are allowed, the same one for the same call."""
-    if given not in ids:
-        made = _NO_ID.sub("_", given)[:64] or "call"
-        while made in ids.values():
-            made = f"{made[:56]}_{len(ids)}"
-        ids[given] = made
-    return ids[given]
+    return {"type": "tool_use", "id": call["id"], "name": call["name"], "input": dict(args or {})}
 
 
 def messages_tools(actions: Iterable[Action]) -> list[dict[str, Any]]:

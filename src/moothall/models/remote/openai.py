@@ -214,7 +214,8 @@ class OpenAIModel(RemoteModel):
         if self._api != "responses":
             return super()._body(request)
         messages, actions, schema, _ = request
-        items = responses_input(messages, self.name, self.base_url)
+        taken = self._adapting.messages(messages)
+        items = responses_input(taken, self.name, self.base_url)
         body = {"input": items, **responses_fields(self._fields)}  # the first field tells the form
         if actions:
             body["tools"] = [*body.get("tools", ()), *responses_tools(actions)]

@@ -25,7 +25,6 @@ from moothall.models.remote.batch import Batches, BatchServer
 from moothall.models.remote.chat_format import (
     chat_messages,
     response_format,
-    seen_after_results,
     tools,
 )
 from moothall.models.remote.exchange import parts_of, parts_of_body
@@ -132,7 +131,7 @@ class RemoteModel(Answering):
         self._server = base_url or name.rpartition("/")[0]  # the one that gets back what it gave
         self._provider = about
         self._forms = SchemaForms(about.schema_beside_actions)
-        self._adapting = Adapting(about.id_length, about.answer_before_user)
+        self._adapting = Adapting(about.call_ids, about.answer_before_user)
         # Fields that it gave and refuses.
         self._not_back = set[str]() if about.gives_back else {*KEPT_FIELDS}
         self._failures = Failures(name, base_url, where_key)
@@ -223,8 +222,7 @@ class RemoteModel(Answering):
         begun, reserved = False, None
         while True:
             form, version = self._forms.form(request), self._adapting.version
-            given = request._replace(messages=self._adapting.messages(request.messages))
-            content = self._content(in_form(form, given))
+            content = self._content(in_form(form, request))
             if self.rate_limit is not None and reserved is None:
                 most = estimated(content) + (self.max_tokens or 0)
                 reserved = await self.rate_limit.acquire(most)
@@ -285,7 +283,8 @@ class RemoteModel(Answering):
     def _body(self, request: Request) -> dict[str, Any]:
         """Return the request in the provider's form."""
         messages, actions, schema, _ = request
-        made = seen_after_results(chat_messages(messages, self.name, self._server))
+        taken = self._adapting.messages(messages, seen_after=True)
+        made = chat_messages(taken, self.name, self._server)
         self._adapting.complete(made)
         for field in self._not_back:
             for each in made:
