@@ -116,7 +116,7 @@ def test_source_is_cut_at_definitions_or_every_so_many_lines() -> None:
         ("Grüße, schön".encode() + b"\xc3\n", "Grüße, schön\ufffd\n"),
         ("con\ufb01gu\xadra\u200btion".encode(), "configuration"),
         (b"# coding: koi8-r\n\xfa", "# coding: koi8-r\n\u0417"),
-        (b"# coding: punycode\n\xe4", "# coding: punycode\n\ufffd"),
+        (b"# coding: punycode\n\xe4", "# coding: punycode\nä"),
         (b"a\r\nb\rc\x0cd", "a\nb\nc\nd"),
         (b"a\tb\x1b[31m\x7f" + "\x85".encode(), "a\tb[31m"),
     ),

@@ -22,7 +22,12 @@ A = "http://schemas.openxmlformats.org/drawingml/2006/main"
 P = "http://schemas.openxmlformats.org/presentationml/2006/main"
 OPEN = " ".join(
     f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{long}:1.0"'
-    for name, long in (("office", "office"), ("text", "text"), ("table", "table"))
+    for name, long in (
+        ("office", "office"),
+        ("text", "text"),
+        ("table", "table"),
+        ("draw", "drawing"),
+    )
 )
 
 
@@ -248,3 +253,234 @@ def test_research_answers_from_slides_and_sheets(tmp_path: Path) -> None:
     report = Researcher("r", None, ["When does the office move to Kiel?"], [tool]).report_sync()
     assert "The office moves to Kiel in May." in report.markdown
     assert "talk.pptx" in report.markdown
+
+
+# -- what programs write, read as people see it ----------------------------------------------------
+
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
+MATH = "http://schemas.openxmlformats.org/officeDocument/2006/math"
+COMPAT = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+
+
+def docx(body: str, *, name: str = "document.xml", words: str = WORD, styles: str = "") -> bytes:
+    spaces = f'xmlns:w="{words}" xmlns:m="{MATH}" xmlns:mc="{COMPAT}"'
+    return packed(
+        {
+            "_rels/.rels": related("officeDocument", f"/word/{name}"),
+            f"word/{name}": f"<w:document {spaces}><w:body>{body}</w:body></w:document>",
+            f"word/_rels/{name}.rels": related("styles", "styles2.xml"),
+            "word/styles2.xml": f"<w:styles {spaces}>{styles}</w:styles>",
+        }
+    )
+
+
+def p(text: str, about: str = "", run: str = "") -> str:
+    said = text if text.startswith("<") else f"<w:t xml:space='preserve'>{text}</w:t>"
+    return f"<w:p><w:pPr>{about}</w:pPr><w:r><w:rPr>{run}</w:rPr>{said}</w:r></w:p>"
+
+
+def tc(inside: str, about: str = "") -> str:
+    return f"<w:tc><w:tcPr>{about}</w:tcPr>{inside}</w:tc>"
+
+
+def grid(*rows: str) -> str:
+    return f"<w:tbl>{''.join(f'<w:tr>{each}</w:tr>' for each in rows)}</w:tbl>"
+
+
+WHITE = '<w:color w:val="FFFFFF"/>'
+BLUE = '<w:shd w:val="clear" w:fill="1F4E79"/>'
+LOOKS = (
+    f'<w:style w:styleId="Grid"><w:tblStylePr><w:tcPr>{BLUE}</w:tcPr></w:tblStylePr></w:style>'
+    f'<w:style w:styleId="Box"><w:pPr>{BLUE}</w:pPr></w:style>'
+    '<w:style w:styleId="Ghost"><w:rPr><w:vanish/></w:rPr></w:style>'
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    (
+        (grid(tc(p("Plan", "", WHITE), BLUE)), "Plan"),
+        (p("Off!", BLUE, WHITE), "Off!"),
+        (p("Off!", '<w:pStyle w:val="Box"/>', WHITE), "Off!"),
+        (
+            '<w:tbl><w:tblPr><w:tblStyle w:val="Grid"/></w:tblPr>'
+            f"<w:tr>{tc(p('Plan', '', WHITE))}</w:tr></w:tbl>",
+            "Plan",
+        ),
+        (p(f"<w:txbxContent>{p('Box', '', WHITE)}</w:txbxContent>"), "Box"),
+        (p("Zebra", "", WHITE) + p("x"), "x"),
+        (p("Zebra", "", f'{WHITE}<w:shd w:val="clear" w:fill="FFFFFF"/>') + p("x"), "x"),
+        (p("Zebra", "", '<w:rStyle w:val="Ghost"/>') + p("x"), "x"),
+        (
+            grid(tc(p("a")) + f"<w:sdt><w:sdtContent>{tc(p('b'))}</w:sdtContent></w:sdt>"),
+            "a | b",
+        ),
+        (
+            grid(tc(p("a") + grid(tc(p("b"))))),
+            "a b",
+        ),
+        (
+            grid(
+                tc(p("North"), "<w:vMerge w:val='restart'/>") + tc(p("1")),
+                tc(p(""), "<w:vMerge/>") + tc(p("2")),
+            ),
+            "North | 1\nNorth | 2",
+        ),
+        (p("<w:t>1914</w:t><w:noBreakHyphen/><w:t>1918</w:t>"), "1914-1918"),
+        (p('<w:t>5 </w:t><w:sym w:font="Symbol" w:char="F06D"/><w:t>m</w:t>'), "5 \ufffdm"),
+        (
+            p(
+                "<w:t>It is </w:t><m:oMath><m:f><m:num><m:r><m:t>a+1</m:t></m:r></m:num>"
+                "<m:den><m:r><m:t>2</m:t></m:r></m:den></m:f><m:sSup><m:e><m:r><m:t>x</m:t></m:r></m:e><m:sup>"
+                "<m:r><m:t>3</m:t></m:r></m:sup></m:sSup></m:oMath><w:t>.</w:t>"
+            ),
+            "It is (a+1)/2x^3.",
+        ),
+        (
+            p(
+                f"<mc:AlternateContent><mc:Choice><w:txbxContent>{p('Box')}</w:txbxContent>"
+                f"</mc:Choice><mc:Fallback><w:txbxContent>{p('Box')}</w:txbxContent></mc:Fallback>"
+                "</mc:AlternateContent>"
+            ),
+            "Box",
+        ),
+    ),
+)
+def test_a_word_document_has_the_text_that_a_reader_sees(body: str, text: str) -> None:
+    assert read("a.docx", docx(body, styles=LOOKS)).text == text
+
+
+def test_a_word_document_is_read_whatever_its_parts_are_named_and_if_it_is_strict() -> None:
+    assert read("a.docx", docx(p("Hello"), name="document2.xml")).text == "Hello"
+    assert read("a.docx", docx(p("Hello"), words=STRICT)).text == "Hello"
+
+
+def test_the_chart_of_a_slide_is_read() -> None:
+    chart = (
+        '<c:chart xmlns:c="urn:c"><c:ser><c:tx><c:v>Q1</c:v></c:tx><c:cat><c:pt idx="0">'
+        '<c:v>East</c:v></c:pt><c:pt idx="1"><c:v>West</c:v></c:pt></c:cat><c:val><c:pt idx="0">'
+        '<c:v>19.2</c:v></c:pt><c:pt idx="1"><c:v>21.4</c:v></c:pt></c:val></c:ser></c:chart>'
+    )
+    spaces = f'xmlns:a="{A}" xmlns:p="{P}" xmlns:r="{OFFICE}"'
+    files = {
+        "ppt/presentation.xml": f'<p:presentation {spaces}><p:sldId r:id="rId1"/></p:presentation>',
+        "ppt/_rels/presentation.xml.rels": related("slide", "/ppt/slides/slide1.xml"),
+        "ppt/slides/slide1.xml": f"<p:sld {spaces}/>",
+        "ppt/slides/_rels/slide1.xml.rels": related("chart", "../charts/chart1.xml"),
+        "ppt/charts/chart1.xml": chart,
+    }
+    assert read("a.pptx", packed(files)).text == "Q1 – East: 19.2; West: 21.4"
+
+
+def test_notes_and_boxes_of_an_open_document_stand_below_and_lines_of_a_cell_apart() -> None:
+    note = (
+        "<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>Cold."
+        "</text:p></text:note-body></text:note>"
+    )
+    box = "<draw:frame><draw:text-box><text:p>Box</text:p></draw:text-box></draw:frame>"
+    cell = "<table:table-cell><text:p>29 euros</text:p><text:p>a month</text:p></table:table-cell>"
+    text = read(
+        "a.odt",
+        odt(
+            f"<text:p>It is 500{note} euros.</text:p><text:p>Now {box}here.</text:p>"
+            f"<table:table><table:table-row>{cell}</table:table-row></table:table>"
+            '<text:section text:display="none"><text:p>Zebra</text:p></text:section>'
+        ),
+    ).text
+    assert text == "It is 500 euros.\n\nCold.\n\nNow here.\n\nBox\n\n29 euros a month"
+
+
+def test_a_sum_that_a_program_has_not_computed_is_missing_and_not_zero() -> None:
+    rows: list[tuple[object, ...]] = [("item", "euros"), ("All", "<c><f>SUM(B2)</f><v>0</v></c>")]
+    book = xlsx(Costs=rows)
+    assert read("a.xlsx", book).text.strip() == "item: All; euros: 0"
+    with zipfile.ZipFile(io.BytesIO(book)) as file:
+        files = {name: file.read(name).decode() for name in file.namelist()}
+    files["xl/workbook.xml"] = files["xl/workbook.xml"].replace(
+        "</workbook>", '<calcPr calcId="124519" fullCalcOnLoad="1"/></workbook>'
+    )
+    document = read("a.xlsx", packed(files))
+    assert document.text.strip() == "item: All"
+    assert document.missing.startswith("1 formula without a stored value")
+
+
+def test_a_cell_over_several_rows_is_said_in_each_and_numbers_as_programs_show_them() -> None:
+    book = xlsx(Shops=[("region", "shop", "sum"), ("North", "a", 0.1 + 0.2), ("", "b", 2.5)])
+    with zipfile.ZipFile(io.BytesIO(book)) as file:
+        files = {name: file.read(name).decode() for name in file.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    files[sheet] = files[sheet].replace(
+        "</sheetData>", '</sheetData><mergeCells><mergeCell ref="A2:A3"/></mergeCells>'
+    )
+    text = read("a.xlsx", packed(files)).text
+    assert text.split("\n\n")[:2] == [
+        "region: North; shop: a; sum: 0.3",
+        "region: North; shop: b; sum: 2.5",
+    ]
+
+
+def test_a_mail_is_whole_whatever_a_paragraph_begins_with() -> None:
+    text = read("a.eml", mail("Hours", "Dear all,\n\nFrom Monday we open at 9.\n\nAnn\n")).text
+    assert text.startswith("Subject: Hours")
+    assert "From Monday we open at 9.\n\nAnn" in text
+
+
+@pytest.mark.parametrize("charset", ("", "; charset=x-unknown", "; charset=utf-8"))
+def test_the_letters_of_a_mail_are_read_whatever_it_says_of_them(charset: str) -> None:
+    by = "utf-8" if "utf" in charset else "latin-1"
+    data = f"Subject: x\nContent-Type: text/plain{charset}\n\nGrüße aus Köln".encode(by)
+    assert read("a.eml", data).text == "Subject: x\n\nGrüße aus Köln"
+
+
+def test_what_a_mail_forwards_and_its_further_texts_are_read() -> None:
+    made = EmailMessage()
+    made["Subject"] = "Outer"
+    made.set_content("See below.")
+    inner = EmailMessage()
+    inner["Subject"] = "Inner"
+    inner.set_content("It is 77 euros.")
+    made.add_attachment(inner)
+    made.add_attachment("A list's foot.", disposition="inline")
+    document = read("a.eml", made.as_bytes())
+    assert document.text.endswith(
+        "See below.\n\nSubject: Inner\n\nIt is 77 euros.\n\nA list's foot."
+    )
+    assert document.missing == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "first"),
+    (
+        ("a.csv", "Umsatz 2023\nRegion;Betrag\nNord;3,5\nOst;4,25\n", "Region: Nord; Betrag: 3,5"),
+        ("a.csv", "name\tsum\nx\t1,5\ny\t2,5\n", "name: x; sum: 1,5"),
+        ("a.csv", "name,note\nx,a;b\ny,c\n", "name: x; note: a;b"),
+        ("a.csv", "2024-01-01,Bern,3.5\n2024-01-02,Rome,4.5\n", "2024-01-01; Bern; 3.5"),
+        ("a.csv", "1,Ann\n2,Bo\n", "1; Ann"),
+        (
+            "a.json",
+            '{"city": "K\\u00f6ln", "tab": "\\u0009"}',
+            '{"city": "Köln", "tab": "\\u0009"}',
+        ),
+        (
+            "a.jsonl",
+            '{"city": "\\u6771\\u4eac", "as": "\\\\u00f6"}',
+            '{"city": "東京", "as": "\\\\u00f6"}',
+        ),
+        (
+            "a.ipynb",
+            '{"cells": [{"cell_type": "code", "source": "t", "outputs": [{"data": {"text/html": '
+            '"<p>It is 55.</p>"}}]}]}',
+            "```python\nt\n```\n\n```\nIt is 55.\n```",
+        ),
+        (
+            "a.ipynb",
+            '{"worksheets": [{"cells": [{"cell_type": "code", "input": ["t"]}]}]}',
+            "```python\nt\n```",
+        ),
+    ),
+)
+def test_a_table_or_data_file_is_read_as_the_program_meant_it(
+    name: str, data: str, first: str
+) -> None:
+    assert read(name, data.encode()).text.startswith(first)

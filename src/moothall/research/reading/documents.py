@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, islice, zip_longest
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +24,7 @@ from moothall.research.reading.html import (
 )
 from moothall.research.reading.manual import read_manual
 from moothall.research.reading.parsers import PARSERS
+from moothall.research.reading.tables import by_lines, table
 from moothall.text import error_text
 
 _KINDS: Final = {
@@ -63,15 +62,15 @@ _MANUAL_SUFFIX: Final = re.compile(
     r"form|menu|gcc|git|caml|am|alpha|qt|gv|ldap|krb5|avr|blas|rheolef)?|man|mdoc|roff)"
 )
 _TITLE: Final = 300  # characters of a heading that are kept
-_LINES: Final = 40
-_ROWS: Final = 10
-_TITLE_ROWS: Final = 10  # above the names of the columns, at most
-_YEAR = re.compile(r"(?:19|20)\d\d")
-_NUMBER = re.compile(r"[-+]?[\d.,]+ ?[%€$£]?")
+
+_ESCAPED_IN: Final = re.compile(r"(?i)\.(?:jsonl?|properties)(?:\.gz)?\Z")
+_ESCAPED: Final = re.compile(r"(?<!\\)((?:\\\\)*)((?:\\u(?!00[0-7])[0-9a-fA-F]{4})+)")
+
+
 _MINIFIED: Final = (".js", ".css", ".mjs", ".svg")
 _LONG: Final = 500  # bytes; longer lines on average were not written by a person
 _PRINTED: Final = 2000  # characters of an output in a notebook
-_NAME: Final = 80  # characters of a column's name, which each row repeats
+
 
 _DECLARED = re.compile(rb"(?:coding|charset|encoding)[ \t]*[:=][ \t]*[\"']?([\w.-]+)")
 
@@ -152,6 +151,8 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     text = plain(decoded(data, *stated))
     if kind == "notebook":
         return _notebook(text)
+    if _ESCAPED_IN.search(name):
+        text = _ESCAPED.sub(_unescaped, text)
     if kind == "manual" and (manual := read_manual(text)) is not None:
         return manual
     if kind == "markdown":
@@ -166,10 +167,10 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         text = _whole_words(text)
     sections_of = {
         "text": _manual,
-        "manual": _by_lines,
+        "manual": by_lines,
         "python": _python,
-        "source": _by_lines,
-        "table": _by_lines,
+        "source": by_lines,
+        "table": by_lines,
     }.get(kind)
     return Document("", text, sections_of(text) if sections_of else [])
 
@@ -182,11 +183,19 @@ def _is_utf_8(data: bytes) -> bool:
     return True
 
 
+def _unescaped(found: re.Match[str]) -> str:
+    """Return letters that are written as escapes, beyond ASCII; others as they are."""
+    units = b"".join(int(each, 16).to_bytes(2, "big") for each in found[2].split("\\u")[1:])
+    text = units.decode("utf-16-be", "replace")
+    return found[0] if text.isascii() else found[1] + plain(text)
+
+
 def _notebook(text: str) -> Document:
     """Return a notebook as Markdown: its texts, its code, and what that printed."""
     try:
         given = json.loads(text)
-        cells: list[Any] = given["cells"]
+        sheets = (given,) if "cells" in given else given["worksheets"]  # of the third format
+        cells: list[Any] = [cell for sheet in sheets for cell in sheet["cells"]]
         language = str(given.get("metadata", {}).get("language_info", {}).get("name") or "python")
         parts = [each for cell in cells for each in _cell(cell, language)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -195,14 +204,17 @@ def _notebook(text: str) -> Document:
 
 
 def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
-    source = plain(_lines(cell.get("source"))).strip("\n")
+    source = plain(_lines(cell.get("source") or cell.get("input"))).strip("\n")
     if cell.get("cell_type") != "code":
         yield _without_links(source) if cell.get("cell_type") == "markdown" else source
         return
     if source:
         yield _fenced(source, re.sub(r"\W", "", language))
     for output in cell.get("outputs") or ():
-        shown = output.get("text") or (output.get("data") or {}).get("text/plain")
+        data = output.get("data") or {}
+        shown = output.get("text") or data.get("text/plain") or output.get("evalue")
+        if not shown and (page := _lines(data.get("text/html"))):
+            shown = read_html(page.encode(errors="replace"), "utf-8", "output", local=True).text
         if printed := plain(_ESCAPES.sub("", _lines(shown))).strip("\n"):
             yield _fenced(printed[:_PRINTED], "")
 
@@ -338,46 +350,3 @@ def _python(text: str) -> list[Section]:
         line, at = line + text.count("\n", at, found.start()), found.start()
         sections.append(Section(at, f"L{line}", found[1]))
     return sections
-
-
-def _by_lines(text: str) -> list[Section]:
-    starts = [found.start() for found in re.finditer(r"^", text, re.MULTILINE)]
-    numbered = [*enumerate(starts, 1)][::_LINES]
-    return [Section(start, f"L{line}", f"line {line}") for line, start in numbered]
-
-
-def _row_of_names(rows: list[list[str]]) -> int:
-    """Return which row names the columns: the first below titles, each alone in its row."""
-    for at, row in enumerate(rows):
-        if any(row[1:]):
-            named = all(
-                not each or _YEAR.fullmatch(each) or not _NUMBER.fullmatch(each) for each in row
-            )
-            return at if named else 0
-    return 0
-
-
-def table(text: str, delimiter: str | None) -> Document:
-    """Return each row as a paragraph `column: value; …`; rows above the columns are its title."""
-    first = text[:10_000].partition("\n")[0]
-    delimiter = delimiter or max(",;\t|", key=first.count)
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    begin = list(islice(rows, _TITLE_ROWS))
-    of_names = _row_of_names(begin)
-    titles = [" ".join(row).strip() for row in begin[:of_names]]
-    heading = " – ".join(filter(None, titles))[:_TITLE]
-    names = [name.strip()[:_NAME] for name in begin[of_names]] if begin else []
-    pieces: list[str] = []
-    sections: list[Section] = []
-    size, room = 0, 20 * len(text) + 10_000
-    for number, row in enumerate(chain(begin[of_names + 1 :], rows)):
-        if number % _ROWS == 0:
-            title = f"{heading} – row {number + 1}" if heading else f"row {number + 1}"
-            sections.append(Section(size, f"row-{number + 1}", title))
-        cells = zip_longest(names, (" ".join(value.split()) for value in row))
-        shown = (f"{name}: {value}" if name else value for name, value in cells if value)
-        pieces.append("; ".join(shown) + "\n\n")
-        size += len(pieces[-1])
-        if size > room:  # long names of columns, almost empty rows
-            return Document("", text, _by_lines(text))
-    return Document(heading, "".join(pieces) or text, sections)

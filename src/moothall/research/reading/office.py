@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import posixpath
 import re
 import zipfile
 from collections.abc import Iterator
@@ -15,9 +14,9 @@ from typing import Any, Final
 
 from moothall.errors import MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
-from moothall.research.reading.documents import table
-from moothall.research.reading.html import Document, plain, read_html
-from moothall.research.reading.packed import Packed
+from moothall.research.reading.html import Document, decoded, plain, read_html
+from moothall.research.reading.packed import Packed, drawings, outermost
+from moothall.research.reading.tables import table
 from moothall.text import counted
 
 _ROWS: Final = 200_000  # of a spreadsheet
@@ -30,15 +29,23 @@ _TABLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _DRAW: Final = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 _OFFICE: Final = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _NOT_SHOWN: Final = frozenset(
-    (f"{_OFFICE}annotation", f"{_TEXT}tracked-changes", f"{_TEXT}hidden-text")
+    (
+        *(f"{_TEXT}{e}" for e in ("tracked-changes", "hidden-text", "ruby-text", "note-citation")),
+        f"{_OFFICE}annotation",
+    )
 )
+_PARAGRAPHS: Final = (f"{_TEXT}h", f"{_TEXT}p")
+_APART: Final = (f"{_TEXT}note", f"{_DRAW}frame")
 # A cell with a formula and no value, as programs write it that do not reckon; "str" may be empty.
 _UNRECKONED: Final = re.compile(
     rb"<(?:\w+:)?c\b(?![^>]*\bt=[\"']str)[^>]*>\s*<(?:\w+:)?f\b(?:[^>]*/>|[^>]*>[^<]*</[^>]*>)\s*"
     rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</[^>]*>)?\s*</(?:\w+:)?c>"
 )
+_ASKED: Final = re.compile(rb"<(?:\w+:)?calcPr\b[^>]*\bfullCalcOnLoad=[\"'](?:1|true)")
+_ZERO: Final = re.compile(rb"(</(?:\w+:)?f>\s*)<(?:\w+:)?v>0</(?:\w+:)?v>")
+_NEEDED: Final = (".xml", ".rels", ".bin")  # of a workbook, to read its values
 _SAID: Final = ("Subject", "From", "To", "Cc", "Date")
-_MAIL: Final = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\n]*\n")
+_MAIL: Final = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\n]*\n(?=[\w-]+:)")
 
 
 class _Writer:
@@ -72,13 +79,16 @@ def read_spreadsheet(data: bytes) -> Document:
     from python_calamine import CalamineError, CalamineWorkbook, SheetVisibleEnum
 
     made = _Writer()
+    data, missing = _reckoned(data)
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(data))
         shown = [e.name for e in book.sheets_metadata if e.visible == SheetVisibleEnum.Visible]
         for number, name in enumerate(shown, 1):
-            rows = book.get_sheet_by_name(name).to_python()
+            sheet = book.get_sheet_by_name(name)
+            rows = sheet.to_python()
             if len(rows) > _ROWS:
                 raise UnreadableDocument(f"it has more than {_ROWS:,} rows, in sheet {name[:80]!r}")
+            _say_merged(rows, sheet)
             written = io.StringIO(newline="")
             csv.writer(written).writerows([*map(_cell, row)] for row in rows)
             read = table(written.getvalue(), ",")
@@ -91,27 +101,52 @@ def read_spreadsheet(data: bytes) -> Document:
         locked = "password" in str(error).lower()
         why = "is encrypted: a password is needed" if locked else f"is damaged: {error}"
         raise UnreadableDocument(f"the spreadsheet {why}") from error
-    return made.document("spreadsheet", missing=_unreckoned(data))
+    return made.document("spreadsheet", missing=missing)
 
 
-def _unreckoned(data: bytes) -> str:
-    """Return how many cells of a workbook have a formula whose value nobody has stored."""
+def _say_merged(rows: list[list[Any]], sheet: Any) -> None:
+    """Write what a cell over several rows says into each of them."""
+    row, column = sheet.start or (0, 0)
+    for (top, left), (bottom, _) in sheet.merged_cell_ranges or ():
+        at, to = top - row, left - column
+        if 0 <= at < len(rows) and 0 <= to < len(rows[at]):
+            for below in rows[at + 1 : bottom - row + 1]:
+                below[to] = rows[at][to]
+
+
+def _reckoned(data: bytes) -> tuple[bytes, str]:
+    """Return a workbook without values that stand for those of a formula, and how many lack one.
+
+    A program that does not reckon stores nothing, or 0 and asks that all be reckoned once more.
+    """
     if not zipfile.is_zipfile(io.BytesIO(data)):
-        return ""
-    packed = Packed(data, "spreadsheet")
-    sheets = [each for each in packed.names if re.fullmatch(r"xl/worksheets/[^/]+\.xml", each)]
+        return data, ""
+    packed, count, made = Packed(data, "spreadsheet"), 0, io.BytesIO()
     try:
-        count = sum(len(_UNRECKONED.findall(packed.read(each))) for each in sheets)
+        files = {e: packed.read(e) for e in sorted(packed.names) if e.endswith(_NEEDED)}
     except UnreadableDocument:  # too large to be looked through; its rows are read
-        count = 0
+        return data, ""
+    asked = _ASKED.search(files.get("xl/workbook.xml", b"")) is not None
+    for name in files:
+        if re.fullmatch(r"xl/worksheets/[^/]+\.xml", name):
+            if asked:
+                files[name] = _ZERO.sub(rb"\1", files[name])
+            count += len(_UNRECKONED.findall(files[name]))
     if not count:
-        return ""
-    return f"{counted(count, 'formula')} without a stored value: save it in a spreadsheet program"
+        return data, ""
+    if asked:
+        with zipfile.ZipFile(made, "w") as file:
+            for name, each in files.items():
+                file.writestr(name, each)
+    missing = (
+        f"{counted(count, 'formula')} without a stored value: save it in a spreadsheet program"
+    )
+    return made.getvalue() or data, missing
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
+    if isinstance(value, float):  # with the 15 digits that programs show
+        return str(int(value)) if value.is_integer() else f"{value:.15g}"
     return " ".join(str(value).split())
 
 
@@ -128,33 +163,21 @@ def read_presentation(data: bytes) -> Document:
     if "content.xml" in packed.names:
         return _open_presentation(packed)
     made = _Writer()
-    whole = packed.tree("ppt/presentation.xml")
-    to = _relations(packed, "ppt/presentation.xml")
-    slides = [to.get(each.get(f"{_R}id"), "") for each in whole.iter(f"{_P}sldId")]
+    home = packed.main("ppt/presentation.xml")
+    to = {each.id: each.name for each in packed.related(home)}
+    slides = [to.get(e.get(f"{_R}id"), "") for e in packed.tree(home).iter(f"{_P}sldId")]
     for number, name in enumerate(slides, 1):
         if name not in packed.names or (slide := packed.tree(name)).get("show") in ("0", "false"):
             continue
         title = " ".join(_title_of(slide).split())[:200]
         made.section(f"slide={number}", title or f"slide {number}")
         made.write("\n".join(filter(None, _drawn(slide))))
-        notes = (each for each in _relations(packed, name).values() if "/notesSlides/" in each)
-        for each in notes:
-            if each in packed.names:
-                made.write("\n".join(_drawn(packed.tree(each))))
+        for each in drawings(packed, name):
+            made.write(each)
+        for part in packed.related(name):
+            if part.kind == "notesSlide":
+                made.write("\n".join(_drawn(packed.tree(part.name))))
     return made.document("presentation")
-
-
-def _relations(packed: Packed, name: str) -> dict[str, str]:
-    """Return the parts that a part names, by their ids."""
-    folder, _, file = name.rpartition("/")
-    rels = f"{folder}/_rels/{file}.rels"
-    if rels not in packed.names:
-        return {}
-    return {
-        each.get("Id") or "": posixpath.normpath(posixpath.join(folder, each.get("Target") or ""))
-        for each in packed.tree(rels)
-        if each.get("TargetMode") != "External"
-    }
 
 
 def _title_of(slide: Any) -> str:
@@ -167,11 +190,11 @@ def _title_of(slide: Any) -> str:
 
 def _drawn(part: Any) -> Iterator[str]:
     """Yield the paragraphs of a slide, and the rows of its tables."""
-    for each in part.iter(f"{_A}tr", f"{_A}p"):
+    for each in outermost(part, f"{_A}tr", f"{_A}p"):
         if each.tag == f"{_A}tr":
             cells = (" ".join(map(_run, cell.iter(f"{_A}p"))) for cell in each.iter(f"{_A}tc"))
             yield " | ".join(cells)
-        elif not any(above.tag == f"{_A}tc" for above in each.iterancestors()):
+        else:
             yield _run(each).strip()
 
 
@@ -186,7 +209,7 @@ def _open_presentation(packed: Packed) -> Document:
     made = _Writer()
     for number, page in enumerate(packed.tree("content.xml").iter(f"{_DRAW}page"), 1):
         made.section(f"slide={number}", f"slide {number}")
-        made.write("\n".join(map(_said, page.iter(f"{_TEXT}p", f"{_TEXT}h"))))
+        made.write("\n".join(filter(None, map(_said, page.iter(*_PARAGRAPHS)))))
     return made.document("presentation")
 
 
@@ -196,7 +219,7 @@ def read_odt(data: bytes) -> Document:
     body = packed.tree("content.xml").find(f".//{_OFFICE}text")
     made, title, number = _Writer(), "", 0
     for block in () if body is None else _blocks(body):
-        text = " | ".join(map(_said, block)) if isinstance(block, list) else _said(block)
+        text = " | ".join(map(_in_cell, block)) if isinstance(block, list) else _said(block)
         if not isinstance(block, list) and block.tag == f"{_TEXT}h" and text.strip():
             number += 1
             heading = " ".join(text.split())[:200]
@@ -207,19 +230,27 @@ def read_odt(data: bytes) -> Document:
 
 
 def _blocks(body: Any) -> Iterator[Any]:
-    """Yield headings and paragraphs, and each row of a table as a list of cells."""
+    """Yield headings and paragraphs, and each row of a table as a list of cells.
+
+    Notes and text boxes come below the paragraph that has them.
+    """
     for each in body:
-        if each.tag in (f"{_TEXT}h", f"{_TEXT}p"):
+        if each.tag in _NOT_SHOWN or each.get(f"{_TEXT}display") == "none":
+            continue
+        if each.tag == f"{_TABLE}table-row":
+            yield [*each.iterchildren(f"{_TABLE}table-cell")]
+            continue
+        if each.tag in _PARAGRAPHS:
             yield each
-        elif each.tag == f"{_TABLE}table-row":
-            yield [*each.iter(f"{_TABLE}table-cell")]
-        elif each.tag not in _NOT_SHOWN:
+            for inside in outermost(each, *_APART):
+                yield from _blocks(inside)
+        else:
             yield from _blocks(each)
 
 
 def _said(element: Any) -> str:
     """Return the text of an element of OpenDocument, without comments and what is hidden."""
-    if element.tag in _NOT_SHOWN:
+    if element.tag in _NOT_SHOWN or element.tag in _APART:
         return ""
     if element.tag == f"{_TEXT}s":
         return " " * min(int(element.get(f"{_TEXT}c") or 1), 100)
@@ -228,30 +259,47 @@ def _said(element: Any) -> str:
     return (element.text or "") + "".join(f"{_said(each)}{each.tail or ''}" for each in element)
 
 
+def _in_cell(cell: Any) -> str:
+    """Return what a cell says, in one line."""
+    said = (" ".join(map(_in_cell, e)) if isinstance(e, list) else _said(e) for e in _blocks(cell))
+    return " ".join(" ".join(said).split())
+
+
 def read_mail(data: bytes) -> Document:
     """Return a mail, or the mails of a mailbox: who says what to whom; attachments are missing."""
-    starts = [each.end() for each in _MAIL.finditer(data)][:_MAILS]
+    starts = [e.end() for e in _MAIL.finditer(data)][:_MAILS] if data.startswith(b"From ") else []
     ends = [*(each.start() for each in _MAIL.finditer(data)), len(data)][1:] if starts else []
     mails = [data[a:b] for a, b in zip(starts, ends, strict=False)] or [data]
-    made, left_out, title = _Writer(), [], ""
+    made, title = _Writer(), ""
+    left_out: list[str] = []
     for number, each in enumerate(mails, 1):
         mail: EmailMessage = message_from_bytes(each, policy=default)
         subject = " ".join(str(mail.get("Subject", "")).split())[:200]
         title = title or subject
         made.section(f"mail={number}", subject if len(mails) > 1 else "")
-        made.write("\n".join(f"{name}: {mail[name]}" for name in _SAID if mail[name]))
-        made.write(_body(mail))
-        left_out += [part.get_filename() or "?" for part in mail.iter_attachments()]
+        _write_mail(mail, made, left_out)
     missing = ", ".join(left_out[:10]) + ", …" * (len(left_out) > 10)
     missing = f"{counted(len(left_out), 'attachment')} not read: {missing}" if left_out else ""
     return made.document("mail", title if len(mails) == 1 else "", missing)
 
 
-def _body(mail: EmailMessage) -> str:
-    part = mail.get_body(("plain", "html"))
-    if part is None:
-        return ""
-    content: Any = part.get_content()
-    if part.get_content_type() != "text/html":
-        return str(content)
-    return read_html(str(content).encode(), "utf-8", "mail", local=True).text
+def _write_mail(mail: EmailMessage, made: _Writer, left_out: list[str]) -> None:
+    """Write a mail with those that it forwards; name what is attached."""
+    made.write("\n".join(f"{name}: {mail[name]}" for name in _SAID if mail[name]))
+    if (body := mail.get_body(("plain", "html"))) is not None:
+        made.write(_text_of(body))
+    for part in mail.iter_attachments():
+        name = part.get_filename()
+        if part.get_content_type() == "message/rfc822":
+            _write_mail(part.get_content(), made, left_out)
+        elif name is None and part.get_content_type() in ("text/plain", "text/html"):
+            made.write(_text_of(part))
+        else:
+            left_out.append(name or "?")
+
+
+def _text_of(part: Any) -> str:
+    data, charset = part.get_payload(decode=True) or b"", part.get_content_charset()
+    if part.get_content_type() == "text/html":
+        return read_html(data, charset, "mail", local=True).text
+    return decoded(data, charset)

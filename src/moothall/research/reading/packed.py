@@ -1,4 +1,4 @@
-"""Unpack gzip files, and read DOCX and EPUB, XML in a zip file: within limits, without entities."""
+"""Unpack gzip files, and read EPUB and what zip files hold: within limits, without entities."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from moothall.errors import FileTooLarge, MissingExtra, UnreadableDocument
@@ -20,15 +20,11 @@ _MEMBERS: Final = 10_000
 _MEMBER_BYTES: Final = 64 * 2**20  # of one file inside, unpacked
 _ALL_BYTES: Final = 128 * 2**20  # of all that is read, unpacked
 _CHAPTERS: Final = 2000
-_LONGEST_HEADING: Final = 200
 
-_W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-_WHITE: Final = frozenset(("FFFFFF", "FEFEFE", "FDFDFD"))
-_HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
-_NOT_WRITTEN: Final = frozenset(
-    (f"{_W}del", f"{_W}moveFrom", f"{_W}rPr", f"{_W}pPr", f"{_W}instrText", _FALLBACK)
-)
+# Strict OOXML names what the usual one does in other words.
+_STRICT: Final = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
+_USUAL: Final = rb"http://schemas.openxmlformats.org/\1/2006/"
+FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 
 
 def unpacked(data: bytes, most: int) -> bytes:
@@ -43,6 +39,14 @@ def unpacked(data: bytes, most: int) -> bytes:
     if len(made) > most:
         raise FileTooLarge(f"it unpacks to more than {most // 2**20} MiB")
     return bytes(made)
+
+
+class Related(NamedTuple):
+    """A part of a document that another part names."""
+
+    id: str
+    kind: str
+    name: str
 
 
 class Packed:
@@ -92,7 +96,7 @@ class Packed:
             remove_pis=True,
         )
         try:
-            tree = etree.fromstring(self.read(name), parser)
+            tree = etree.fromstring(_STRICT.sub(_USUAL, self.read(name)), parser)
         except etree.XMLSyntaxError as error:
             raise UnreadableDocument(
                 f"the {self._what} is damaged: {name[:80]!r}: {error}"
@@ -101,126 +105,59 @@ class Packed:
             raise UnreadableDocument(f"the {self._what} declares entities in {name[:80]!r}")
         return tree
 
+    def main(self, usual: str) -> str:
+        """Return the name of the part of OOXML that names all others."""
+        return next((e.name for e in self.related("") if e.kind == "officeDocument"), usual)
 
-# -- DOCX ------------------------------------------------------------------------------------------
-
-
-def read_docx(data: bytes) -> Document:
-    """Return a Word document's title and text, with a section for each heading.
-
-    What it hides or has deleted is left out, and so are comments, headers and footers.
-    """
-    MissingExtra.unless("reading DOCX", "research", "lxml")
-    packed = Packed(data, "DOCX")
-    levels = _levels(packed)
-    body = packed.tree("word/document.xml").find(f"{_W}body")
-    written: list[str] = []
-    sections: list[Section] = []
-    path: list[tuple[int, str]] = []
-    title, length, number = "", 0, 0
-    notes = [packed.tree(each) for each in _notes(packed)]
-    for block in [*(() if body is None else body), *(each for note in notes for each in note)]:
-        if block.tag == f"{_W}tbl":
-            text = "\n".join(_rows(block))
-        else:
-            text = "\n".join(filter(None, map(_paragraph, block.iter(f"{_W}p"))))
-        text = plain(text).strip()
-        if not text:
-            continue
-        level = _level(block, levels) if block.tag == f"{_W}p" else None
-        if level is not None:
-            heading = " ".join(text.split())[:_LONGEST_HEADING]
-            number += 1
-            path = [each for each in path if each[0] < level] + [(level, heading)]
-            title = title or heading
-            named = " – ".join(each for _, each in path if each != title)
-            sections.append(Section(length, f"heading={number}", named))
-        written.append(text)
-        length += len(text) + 2
-    if not written:
-        raise UnreadableDocument("the DOCX has no text")
-    return Document(_core_title(packed) or title, "\n\n".join(written), sections)
+    def related(self, name: str) -> list[Related]:
+        """Return the parts that a part of OOXML names and that are there; "" is the whole file."""
+        folder, _, file = name.rpartition("/")
+        rels = f"{folder}/_rels/{file}.rels".lstrip("/")
+        made = []
+        for each in self.tree(rels) if rels in self.names else ():
+            to = posixpath.join("/", folder, each.get("Target") or "")
+            to = posixpath.normpath(to).lstrip("/")
+            if to in self.names and each.get("TargetMode") != "External":
+                kind = (each.get("Type") or "").rpartition("/")[2]
+                made.append(Related(each.get("Id") or "", kind, to))
+        return made
 
 
-def _notes(packed: Packed) -> list[str]:
-    names = ("word/footnotes.xml", "word/endnotes.xml")
-    return [each for each in names if each in packed.names]
+def outermost(element: Any, *tags: str) -> Iterator[Any]:
+    """Yield the elements below one that have one of the tags, and none below those."""
+    for each in element:
+        if each.tag in tags:
+            yield each
+        elif each.tag != FALLBACK:
+            yield from outermost(each, *tags)
 
 
-def _core_title(packed: Packed) -> str:
-    if "docProps/core.xml" not in packed.names:
-        return ""
-    found = packed.tree("docProps/core.xml").find("{http://purl.org/dc/elements/1.1/}title")
-    return "" if found is None else " ".join(plain(found.text or "").split())
+def drawings(packed: Packed, name: str) -> Iterator[str]:
+    """Yield what the charts and diagrams of a part of OOXML say."""
+    for each in packed.related(name):
+        if each.kind == "chart":
+            yield "\n".join(_charted(packed.tree(each.name)))
+        elif each.kind == "diagramData":
+            said = ("".join(e.itertext("{*}t")) for e in packed.tree(each.name).iter("{*}p"))
+            yield "\n".join(filter(str.strip, said))
 
 
-def _levels(packed: Packed) -> dict[str, int]:
-    """Return the styles that are headings, by id, with their levels."""
-    if "word/styles.xml" not in packed.names:
-        return {}
-    levels = {}
-    for style in packed.tree("word/styles.xml").iter(f"{_W}style"):
-        name = style.find(f"{_W}name")
-        said = "" if name is None else name.get(f"{_W}val") or ""
-        if found := _HEADING.fullmatch(said):
-            levels[style.get(f"{_W}styleId") or ""] = int(found[1])
-        elif said.lower() == "title":
-            levels[style.get(f"{_W}styleId") or ""] = 0
-    return levels
-
-
-def _level(paragraph: Any, levels: dict[str, int]) -> int | None:
-    style = paragraph.find(f"{_W}pPr/{_W}pStyle")
-    outline = paragraph.find(f"{_W}pPr/{_W}outlineLvl")
-    if outline is not None and (outline.get(f"{_W}val") or "").isdecimal():
-        level = int(outline.get(f"{_W}val")[:2]) + 1
-        return level if level < 10 else None
-    return None if style is None else levels.get(style.get(f"{_W}val") or "")
-
-
-def _rows(table: Any) -> Iterator[str]:
-    for row in table.iter(f"{_W}tr"):
-        cells = (
-            " ".join(" ".join(map(_paragraph, cell.iter(f"{_W}p"))).split())
-            for cell in row.iterchildren(f"{_W}tc")
+def _charted(chart: Any) -> Iterator[str]:
+    """Yield a chart's title, and the values of each series."""
+    if (title := chart.find("{*}chart/{*}title")) is not None:
+        yield "".join(title.itertext("{*}t"))
+    for series in chart.iter("{*}ser"):
+        name = series.findtext("{*}tx//{*}v")
+        names, values = (
+            {
+                e.get("idx"): e.findtext("{*}v") or ""
+                for a in of
+                for e in series.iterfind(f"{a}//{{*}}pt")
+            }
+            for of in (("{*}cat", "{*}xVal"), ("{*}val", "{*}yVal"))
         )
-        yield " | ".join(cells)
-
-
-def _paragraph(paragraph: Any) -> str:
-    """Return the text of a paragraph, without what is deleted or hidden; text boxes come alone."""
-    from lxml.etree import iterwalk
-
-    written: list[str] = []
-    walk = iterwalk(paragraph, events=("start",))
-    for _, element in walk:
-        tag = element.tag
-        inner = tag == f"{_W}p" and element is not paragraph
-        if tag in _NOT_WRITTEN or inner or (tag == f"{_W}r" and _is_hidden(element)):
-            walk.skip_subtree()
-        elif tag == f"{_W}t":
-            written.append(element.text or "")
-        elif tag in (f"{_W}tab", f"{_W}br", f"{_W}cr"):
-            written.append("\n" if tag != f"{_W}tab" else "\t")
-    text = "".join(written)
-    listed = paragraph.find(f"{_W}pPr/{_W}numPr") is not None
-    return f"- {text}" if listed and text.strip() else text
-
-
-def _is_hidden(run: Any) -> bool:
-    about = run.find(f"{_W}rPr")
-    if about is None:
-        return False
-    vanish, color, size = (about.find(f"{_W}{name}") for name in ("vanish", "color", "sz"))
-    if vanish is not None and vanish.get(f"{_W}val") not in ("0", "false", "off"):
-        return True
-    white = color is not None and (color.get(f"{_W}val") or "").upper() in _WHITE
-    if white and about.find(f"{_W}shd") is None and about.find(f"{_W}highlight") is None:
-        return True
-    return size is not None and size.get(f"{_W}val") in ("0", "1", "2")
-
-
-# -- EPUB ------------------------------------------------------------------------------------------
+        said = "; ".join(f"{names.get(at) or at}: {value}" for at, value in values.items())
+        yield f"{name} – {said}" if name else said
 
 
 def read_epub(data: bytes) -> Document:

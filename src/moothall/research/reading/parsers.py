@@ -23,7 +23,7 @@ class Parser(NamedTuple):
 
 PARSERS: Final = {
     "pdf": Parser("pypdfium2", "moothall.research.reading.pdf", "read_pdf_bytes"),
-    "docx": Parser("lxml", "moothall.research.reading.packed", "read_docx"),
+    "docx": Parser("lxml", "moothall.research.reading.word", "read_docx"),
     "odt": Parser("lxml", "moothall.research.reading.office", "read_odt"),
     "spreadsheet": Parser(
         "python_calamine", "moothall.research.reading.office", "read_spreadsheet"

@@ -1,0 +1,221 @@
+"""Read Word documents: the text that a reader sees, formulas and charts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+from moothall.errors import MissingExtra, UnreadableDocument
+from moothall.research.findings import Section
+from moothall.research.reading.html import Document, plain
+from moothall.research.reading.packed import FALLBACK, Packed, drawings, outermost
+
+_LONGEST_HEADING: Final = 200
+_W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_M: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+_WHITE: Final = frozenset(("FFFFFF", "FEFEFE", "FDFDFD"))
+_OFF: Final = ("0", "false", "off")
+_HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
+_P: Final = f"{_W}p"
+_TABLE: Final = f"{_W}tbl"
+_SIGNS: Final = {
+    f"{_W}tab": "\t",
+    f"{_W}ptab": "\t",
+    f"{_W}br": "\n",
+    f"{_W}cr": "\n",
+    f"{_W}noBreakHyphen": "-",
+}
+_ABOUT: Final = tuple(f"{_W}{e}" for e in ("rPr", "pPr", "tcPr", "tblPr"))
+_STYLED: Final = tuple(f"{_W}{e}" for e in ("rStyle", "pStyle", "tblStyle"))
+_NOT_WRITTEN: Final = frozenset(
+    (f"{_W}del", f"{_W}moveFrom", f"{_W}rPr", f"{_W}pPr", f"{_W}instrText", FALLBACK)
+)
+
+
+def read_docx(data: bytes) -> Document:
+    """Return a Word document's title and text, with a section for each heading.
+
+    What it hides or has deleted is left out, and so are comments, headers and footers.
+    """
+    MissingExtra.unless("reading DOCX", "research", "lxml")
+    packed = Packed(data, "DOCX")
+    home = packed.main("word/document.xml")
+    usual = {each: f"word/{each}.xml" for each in ("styles", "footnotes", "endnotes")}
+    parts = {kind: name for kind, name in usual.items() if name in packed.names}
+    parts |= {each.kind: each.name for each in packed.related(home)}
+    styles = _styles(packed.tree(parts["styles"]) if "styles" in parts else ())
+    notes = [packed.tree(parts[each]) for each in ("footnotes", "endnotes") if each in parts]
+    written: list[str] = []
+    sections: list[Section] = []
+    path: list[tuple[int, str]] = []
+    title, length, number = "", 0, 0
+    for block in chain.from_iterable(outermost(e, _P, _TABLE) for e in (packed.tree(home), *notes)):
+        if block.tag == _TABLE:
+            text = "\n".join(_rows(block, styles))
+        else:
+            text = "\n".join(filter(None, _paragraphs(block, styles)))
+        text = plain(text).strip()
+        if not text:
+            continue
+        level = _level(block, styles.levels) if block.tag == _P else None
+        if level is not None:
+            heading = " ".join(text.split())[:_LONGEST_HEADING]
+            number += 1
+            path = [each for each in path if each[0] < level] + [(level, heading)]
+            title = title or heading
+            named = " – ".join(each for _, each in path if each != title)
+            sections.append(Section(length, f"heading={number}", named))
+        written.append(text)
+        length += len(text) + 2
+    written += filter(None, (plain(each).strip() for each in drawings(packed, home)))
+    if not written:
+        raise UnreadableDocument("the DOCX has no text")
+    return Document(_core_title(packed) or title, "\n\n".join(written), sections)
+
+
+def _core_title(packed: Packed) -> str:
+    if "docProps/core.xml" not in packed.names:
+        return ""
+    found = packed.tree("docProps/core.xml").find("{http://purl.org/dc/elements/1.1/}title")
+    return "" if found is None else " ".join(plain(found.text or "").split())
+
+
+class _Styles(NamedTuple):
+    """The styles by their ids: levels of headings, those with a colour behind, hidden ones."""
+
+    levels: dict[str, int]
+    shaded: set[str]
+    hidden: set[str]
+
+
+def _styles(listed: Any) -> _Styles:
+    made = _Styles({}, set(), set())
+    for style in listed:
+        name, id = style.find(f"{_W}name"), style.get(f"{_W}styleId") or ""
+        said = "" if name is None else name.get(f"{_W}val") or ""
+        if found := _HEADING.fullmatch(said):
+            made.levels[id] = int(found[1])
+        elif said.lower() == "title":
+            made.levels[id] = 0
+        if any(map(_is_dark, style.iter(f"{_W}shd"))):
+            made.shaded.add(id)
+        if _is_on(style.find(f"{_W}rPr/{_W}vanish")):
+            made.hidden.add(id)
+    return made
+
+
+def _level(paragraph: Any, levels: dict[str, int]) -> int | None:
+    style = paragraph.find(f"{_W}pPr/{_W}pStyle")
+    outline = paragraph.find(f"{_W}pPr/{_W}outlineLvl")
+    if outline is not None and (outline.get(f"{_W}val") or "").isdecimal():
+        level = int(outline.get(f"{_W}val")[:2]) + 1
+        return level if level < 10 else None
+    return None if style is None else levels.get(style.get(f"{_W}val") or "")
+
+
+def _rows(table: Any, styles: _Styles) -> Iterator[str]:
+    """Yield the rows of a table; what cells over several rows say is said in each."""
+    above: dict[int, str] = {}
+    for row in outermost(table, f"{_W}tr"):
+        column = 0
+        cells = []
+        for cell in outermost(row, f"{_W}tc"):
+            said = (text for each in outermost(cell, _P) for text in _paragraphs(each, styles))
+            text = " ".join(" ".join(said).split())
+            merged, span = (cell.find(f"{_W}tcPr/{_W}{e}") for e in ("vMerge", "gridSpan"))
+            if merged is not None and merged.get(f"{_W}val") != "restart":
+                text = text or above.get(column, "")
+            above[column] = text
+            wide = "" if span is None else span.get(f"{_W}val") or ""
+            column += int(wide[:3]) if wide.isdecimal() else 1
+            cells.append(text)
+        yield " | ".join(cells)
+
+
+def _paragraphs(paragraph: Any, styles: _Styles) -> Iterator[str]:
+    """Yield a paragraph's text, without what is deleted or hidden; text boxes come alone."""
+    from lxml.etree import iterwalk
+
+    written: list[str] = []
+    walk = iterwalk(paragraph, events=("start",))
+    for _, element in walk:
+        tag = element.tag
+        inner = tag == _P and element is not paragraph
+        if tag in _NOT_WRITTEN or inner or (tag == f"{_W}r" and _is_hidden(element, styles)):
+            walk.skip_subtree()
+        elif tag == f"{_M}oMath":
+            written.append(_formula(element))
+            walk.skip_subtree()
+        elif tag == f"{_W}t":
+            written.append(element.text or "")
+        elif tag == f"{_W}sym":  # of a font of its own, whose signs have no other number
+            written.append("\ufffd")
+        elif tag in _SIGNS:
+            written.append(_SIGNS[tag])
+    text = "".join(written)
+    listed = paragraph.find(f"{_W}pPr/{_W}numPr") is not None
+    yield f"- {text}" if listed and text.strip() else text
+    for each in outermost(paragraph, _P):
+        yield from _paragraphs(each, styles)
+
+
+def _is_hidden(run: Any, styles: _Styles) -> bool:
+    vanish, color, size, style, mark = (
+        run.find(f"{_W}rPr/{_W}{e}") for e in ("vanish", "color", "sz", "rStyle", "highlight")
+    )
+    if vanish is None:
+        if style is not None and style.get(f"{_W}val") in styles.hidden:
+            return True
+    elif _is_on(vanish):
+        return True
+    white = color is not None and (color.get(f"{_W}val") or "").upper() in _WHITE
+    if white and mark is None and not _has_colour_behind(run, styles):
+        return True
+    return size is not None and size.get(f"{_W}val") in ("0", "1", "2")
+
+
+def _has_colour_behind(run: Any, styles: _Styles) -> bool:
+    """Return whether a run stands on a colour: its own, or that of what it is in."""
+    for element in (run, *run.iterancestors()):
+        if element.tag == f"{_W}txbxContent":  # whose colour is that of a shape
+            return True
+        for of in element.iterchildren(*_ABOUT):
+            for each in of:
+                if each.tag == f"{_W}shd" and _is_dark(each):
+                    return True
+                if each.tag in _STYLED and each.get(f"{_W}val") in styles.shaded:
+                    return True
+    return False
+
+
+def _is_dark(shade: Any) -> bool:
+    fill = (shade.get(f"{_W}fill") or "auto").upper()
+    return fill not in (*_WHITE, "AUTO") or shade.get(f"{_W}val") == "solid"
+
+
+def _is_on(switch: Any) -> bool:
+    return switch is not None and switch.get(f"{_W}val") not in _OFF
+
+
+def _formula(part: Any) -> str:
+    """Return a formula as one line, such as `(a+b)/2` or `x^2`."""
+    tag = part.tag.removeprefix(_M)
+    if tag == "t":
+        return part.text or ""
+    text = "".join(map(_formula, part))
+    if not text:
+        return ""
+    begin, end, sign = (
+        None if (found := part.find(f"{_M}{tag}Pr/{_M}{e}")) is None else found.get(f"{_M}val")
+        for e in ("begChr", "endChr", "chr")
+    )
+    if tag == "d":
+        return f"{'(' if begin is None else begin}{text}{')' if end is None else end}"
+    if tag == "nary":
+        return f"{chr(0x222B) if sign is None else sign}{text}"
+    before = {"num": "", "den": "/", "sup": "^", "sub": "_", "rad": "\u221a"}.get(tag)
+    if before is None:
+        return text
+    return before + (text if text.isalnum() or len(text) == 1 else f"({text})")
