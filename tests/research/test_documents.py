@@ -207,6 +207,18 @@ def test_a_damaged_page_of_a_pdf_costs_no_other_page() -> None:
     assert mended.text == "One\n\nTwo\n\nThree"
 
 
+def test_a_page_of_a_pdf_that_is_a_picture_is_missing() -> None:
+    scanned = pdf("One", "Two").replace(b"(Two) Tj", b"ET BI /W 1 /H 1 /BPC 8 /CS /G ID x EI BT")
+    document = read("a.pdf", scanned)
+    assert (document.text, document.missing) == ("One", "1 scanned page: 2")
+
+
+def test_a_raised_number_of_a_pdf_is_no_part_of_the_number_before_it() -> None:
+    raised = b"(It is 500) Tj /F1 6 Tf 5 Ts (12) Tj /F1 12 Tf 0 Ts ( euros, 10 of 1000.) Tj"
+    text = read("a.pdf", pdf("One").replace(b"(One) Tj", raised)).text
+    assert " ".join(text.split()) == "It is 500^12 euros, 10 of 1000."
+
+
 def test_a_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
     for password, text in (("", "Hello"), ("x", None)):
         writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf("Hello")))

@@ -163,7 +163,7 @@ def decoded(data: bytes, *stated: str | None) -> str:
         return data.decode(wide, "replace")
     if b"\x1b$" in data[:_GUESSED_AT] and not any(stated):
         return data.decode("iso2022_jp", "replace")
-    codecs_of = [known for each in (*stated, "utf-8") if each and (known := _codec(each))]
+    codecs_of = [*filter(None, (_codec(each) for each in (*stated, "utf-8") if each))]
     is_utf_8 = data.decode(errors="ignore").encode() == data
     guessed = () if is_utf_8 or {*codecs_of} != {"utf-8"} else (_guessed(data), "cp1252")
     known = [each for each in (*codecs_of, *guessed) if each]
