@@ -13,6 +13,7 @@ import pytest
 
 from company.conftest import until
 from moothall import Journal
+from moothall.company.controls import fire
 from moothall.company.schedule import Schedule
 from moothall.company.scheduler import Call, Scheduler
 
@@ -51,10 +52,10 @@ class Firings:
             asyncio.run(asyncio.wait_for(main(journal), 170))
         return self.made
 
-    def is_noted(self) -> bool:
-        """Return whether the journal has the schedule."""
+    def is_noted(self, times: int = 1) -> bool:
+        """Return whether the journal has the schedule, with so many kinds of times."""
         with Journal(self.path) as journal:
-            return bool(journal.runs(state="done"))
+            return len(journal.runs(state="done")) >= times
 
     def goes_on(self) -> bool:
         """Let some time pass; enough are three firings."""
@@ -123,3 +124,40 @@ def test_missed_times_of_a_schedule_that_makes_up_for_all_are_a_thousand_at_most
     assert made[999] == "2126-11-26T12:16:40Z"
     assert made[1000] > "2126-11-26T12:50"
     assert "after the first 1,000 that were missed do not fire" in caplog.text
+
+
+def test_times_changed_before_the_first_firing_do_not_fire_for_the_past(tmp_path: Path) -> None:
+    before = Firings(tmp_path, NOON.replace(hour=8), cron="0 12 * * *")
+    assert before.fire(before.is_noted) == []
+    after = Firings(tmp_path, NOON.replace(hour=13) - 50 * MOMENT, cron="0 9,13 * * *")
+
+    def fired() -> bool:
+        after.now += MOMENT
+        return bool(after.made)
+
+    assert after.fire(fired) == ["2126-11-26T13:00:00Z"]
+
+
+@pytest.mark.parametrize("zone", ("UTC", "America/New_York"))
+def test_time_that_is_missed_after_the_times_were_changed_fires_later(
+    tmp_path: Path, zone: str
+) -> None:
+    before = Firings(tmp_path, NOON, cron="0 12 * * *")
+    before.fire(before.is_noted)
+    changed = Firings(tmp_path, NOON + MOMENT, cron="0 18 * * *", timezone=zone)
+    changed.fire(lambda: changed.is_noted(2))
+    changed.now = NOON + timedelta(days=1)
+    due = "18:00" if zone == "UTC" else "23:00"
+    assert changed.fire(lambda: bool(changed.made)) == [f"2126-11-26T{due}:00Z"]
+
+
+def test_firing_that_an_operator_wanted_does_not_stand_for_times_that_were_missed(
+    tmp_path: Path,
+) -> None:
+    now = datetime.now(UTC)
+    firings = Firings(tmp_path, now - timedelta(minutes=10), every=120, missed="all")
+    firings.fire(firings.is_noted)
+    with Journal(firings.path) as journal:
+        fire(journal, "tick", "eva")
+    firings.now = now + timedelta(seconds=30)
+    assert len(firings.fire(lambda: len(firings.made) >= 4)) >= 4

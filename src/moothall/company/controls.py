@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from moothall.company.schedule import MOST, Schedule, stamp
-from moothall.company.scheduler import KIND, Fired, fired_at, paused_id
+from moothall.company.scheduler import KIND, WANTED, Fired, fired_at, paused_id
 from moothall.errors import ConfigError, NoSuchRun
 from moothall.journal import Journal
 from moothall.journal.entry import Outline
@@ -78,7 +78,7 @@ def make_up(
 
 async def _wanted(journal: Journal, run_id: str, name: str, by: str) -> None:
     """Make the run of a firing, in which nothing has happened: as if its process had died."""
-    (await journal.begin(run_id, KIND, name, f"wanted by {by}")).close()
+    (await journal.begin(run_id, KIND, name, f"{WANTED}{by}")).close()
 
 
 async def _noted(journal: Journal, run_id: str, name: str, task: str, state: str) -> None:

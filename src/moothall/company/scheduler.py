@@ -42,7 +42,10 @@ _LONGEST_WAIT_S: Final = 30.0
 _HELD_S: Final = 0.2
 _AHEAD: Final = timedelta(minutes=1)
 """How far a firing's time may lie ahead of the clock, which was not wrong then."""
-_LOOKED_AT: Final = 20
+_LOOKED_AT: Final = MOST + 20
+"""So many runs of a schedule are looked at for its last time: a thousand may be wanted ones."""
+WANTED: Final = "wanted by "
+"""What the task of a firing begins with that an operator wants: it stands for no other time."""
 
 
 def paused_id(name: str) -> str:
@@ -271,7 +274,13 @@ class Scheduler:
         found = self.journal.runs(
             kind=KIND, agent=call.name, sort="-began", limit=_LOOKED_AT, until=now
         )
-        times = [(at, run) for run in found if (at := _time_of(run.id)) is not None and at <= now]
+        times = [
+            (at, run)
+            for run in found
+            if (at := _time_of(run.id)) is not None
+            and at <= now
+            and not run.task.startswith(WANTED)
+        ]
         if times:
             at, run = max(times, key=lambda each: each[0])
             entries: list[Entry] = []
@@ -283,14 +292,13 @@ class Scheduler:
             logger.warning(
                 "schedule %r has other times than before: none is made up for", call.name
             )
-            return now
-        since = self.now()
-        run_id = f"{call.name}@since {stamp(since)}"
+        run_id = f"{call.name}@since {stamp(now)}"
         async with recorded(
             self.journal, run_id, KIND, call.name, Fired, task="the schedule begins"
         ) as record:
+            record.hear({"times": call.schedule.times})
             await record.end("done", text="")
-        return since
+        return now
 
 
 def _decided(past: Any) -> dict[str, Any]:
