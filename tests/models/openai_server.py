@@ -259,15 +259,20 @@ class OpenAIServer:
         if method == "GET" and path in ("/v1/models", "/props"):
             self.looked_up.append(path)
             known = self.about.get(path)
-            writer.write(b"".join((http(b"{}", 404) if known is None else answer(known)).pieces))  # type: ignore[arg-type]
-            await writer.drain()
-            return True
+            given = http(b"{}", 404) if known is None else known
+            given = given if isinstance(given, Answer) else answer(given)
+            return await self._given(given, reader, writer)
         place = min(len(self.requests), len(self.answers) - 1)
         self.requests.append(request)
         self.came.release()
         given = self.answers[place]
         if callable(given):
             given = given(request)
+        return await self._given(given, reader, writer)
+
+    async def _given(
+        self, given: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         for piece in given.pieces:
             if isinstance(piece, threading.Event):
                 await asyncio.to_thread(piece.wait, WAIT_S)

@@ -47,6 +47,12 @@ def found(served: dict[str, Any], **options: Any) -> tuple[int | None, list[str]
         ),
         ({"/v1/models": {"data": [{"id": "a"}, {"id": "b", "max_model_len": 5}]}}, None),
         ({"/v1/models": {"data": [{"id": "qwen", "max_model_len": "many"}]}}, None),
+        ({"/v1/models": {"data": [{"id": "qwen", "context_length": "8192"}]}}, 8192),
+        ({"/v1/models": {"data": [{"id": "qwen", "n_ctx": None, "context_window": 0}]}}, None),
+        ({"/v1/models": {"data": [{"id": "qwen", "context_window": 4096.0}]}}, 4096),
+        ({"/v1/models": {"data": [{"id": "qwen", "max_model_len": True}]}}, None),
+        ({"/v1/models": {"data": [{"id": "qwen", "max_model_len": -1}]}}, None),
+        ({"/props": {"default_generation_settings": {"n_ctx": 4096}}}, 4096),
         ({"/v1/models": ["qwen", 5]}, None),
         ({}, None),
     ),
@@ -114,3 +120,15 @@ def test_find_context_of_several_models_is_the_smallest_that_is_known() -> None:
 
     with OpenAIServer(about=about) as server:
         assert asyncio.run(main(server.url)) == 7000
+
+
+def test_an_answer_is_no_longer_than_a_small_context_has_room_for() -> None:
+    with OpenAIServer(text("Hi")) as server:
+        model = OpenAIModel("m", server.url, context_tokens=2048)
+        for prompt in ("Hi", "x " * 2500):
+            asyncio.run(model.complete([{"role": "user", "content": prompt}]))
+        large = OpenAIModel("m", server.url, context_tokens=32_768)
+        asyncio.run(large.complete([{"role": "user", "content": "Hi"}]))
+    short, long, whole = (request.body["max_tokens"] for request in server.requests)
+    assert 1900 < short < 2048 - 20
+    assert (long, whole) == (512, 4096)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from models.openai_server import OpenAIServer, Request, call, calls, text
-from moothall import OpenAIModel, ReActAgent
-from moothall.memory import TokenBoundedMemory
+from models.openai_server import Answer, OpenAIServer, Request, call, calls, status, text
+from moothall import Budget, FallbackModel, OpenAIModel, ReActAgent
+from moothall.memory import Memory, SQLiteMemory, TokenBoundedMemory
+from moothall.models import BudgetedModel
 
 PAGES = 4
 
@@ -21,18 +23,18 @@ def page(n: int) -> str:
 
 
 def reads(seen: list[int]) -> Any:
-    """A model that reads one page after the other."""
+    """A model that reads one page after the other for each question."""
 
     def answers(request: Request) -> Any:
         shown = json.dumps(request.body["messages"])
         seen.append(sum(f"PAGE-{n} " in shown for n in range(1, PAGES + 1)))
-        n = len(seen)
+        n = (len(seen) - 1) % (PAGES + 1) + 1
         return text("done") if n > PAGES else calls(call("page", f'{{"n": {n}}}', f"c{n}"))
 
     return answers
 
 
-def agent_of(model: Any, memory: TokenBoundedMemory | None = None) -> ReActAgent:
+def agent_of(model: Any, memory: Memory | None = None) -> ReActAgent:
     return ReActAgent("reader", model, actions=[page], memory=memory)
 
 
@@ -83,3 +85,72 @@ def test_what_was_read_before_makes_room_for_the_reply() -> None:
     assert memory.left_out == 0
     memory.add_memory({"role": "assistant", "content": "3" * 50})
     assert memory.left_out == 1
+
+
+def test_a_later_reply_keeps_what_it_has_read_too() -> None:
+    seen: list[int] = []
+    with OpenAIServer(reads(seen)) as server:
+        agent = agent_of(OpenAIModel("qwen3-32b", server.url))
+        for _ in range(3):
+            assert agent.reply_sync("Compare pages 1 to 4.").detail == ""
+    assert seen == [0, 1, 2, 3, 4] * 3
+
+
+def test_a_saved_memory_keeps_what_its_reply_has_read(tmp_path: Path) -> None:
+    seen: list[int] = []
+    with OpenAIServer(reads(seen)) as server, SQLiteMemory(tmp_path / "m.db") as memory:
+        agent = agent_of(OpenAIModel("qwen3-32b", server.url), memory)
+        assert [agent.reply_sync("Compare").stop_reason for _ in range(2)] == ["done"] * 2
+    assert seen == [0, 1, 2, 3, 4] * 2
+
+
+def test_what_does_not_fit_a_saved_memory_is_said(tmp_path: Path) -> None:
+    seen: list[int] = []
+    memory = SQLiteMemory(tmp_path / "m.db", tokens=9000, clear=False)
+    with OpenAIServer(reads(seen)) as server, memory:
+        reply = agent_of(OpenAIModel("m", server.url), memory).reply_sync("Compare")
+    assert seen == [0, 1, 1, 1, 1]
+    assert "6 earlier messages of this reply did not fit" in reply.detail
+
+
+def test_the_smallest_of_several_models_is_known_although_the_first_is() -> None:
+    about = {"/v1/models": {"data": [{"id": "m", "max_model_len": 3000}]}}
+    with OpenAIServer(status(503)) as one, OpenAIServer(text("Hi"), about=about) as two:
+        first = OpenAIModel("m", one.url, context_tokens=128_000, max_retries=0)
+        agent = agent_of(FallbackModel([first, OpenAIModel("m", two.url)]))
+        agent.reply_sync("Hi")
+    memory = agent.memory
+    assert isinstance(memory, TokenBoundedMemory)
+    assert memory.max_tokens == 1500
+    assert (one.looked_up, two.looked_up) == ([], ["/v1/models"])
+
+
+def test_a_model_with_a_budget_is_asked_for_its_context() -> None:
+    about = {"/v1/models": {"data": [{"id": "m", "max_model_len": 3000}]}}
+    with OpenAIServer(text("Hi"), about=about) as server:
+        model = BudgetedModel(OpenAIModel("m", server.url), Budget(tokens=100_000))
+        agent = agent_of(model)
+        agent.reply_sync("Hi")
+    assert (model.context_tokens, server.looked_up) == (3000, ["/v1/models"])
+
+
+@pytest.mark.parametrize("silent", (Answer(hang=True), Answer(reset=True), status(500)))
+def test_a_server_that_does_not_say_is_asked_once(silent: Answer) -> None:
+    about = {"/v1/models": silent, "/props": silent}
+    with OpenAIServer(text("Hi"), about=about) as server:
+        agent = agent_of(OpenAIModel("m", server.url, max_retries=0))
+        assert agent.reply_sync("Hi").text == "Hi"
+        asked = list(server.looked_up)
+        assert agent.reply_sync("Hi").text == "Hi"
+    assert server.looked_up == asked
+    assert "/v1/models" in asked
+
+
+def test_much_that_was_said_before_makes_room_for_what_the_reply_reads() -> None:
+    seen: list[int] = []
+    with OpenAIServer(reads(seen)) as server:
+        agent = agent_of(OpenAIModel("qwen3-32b", server.url))
+        for n in range(4):
+            agent.memory.add_memory({"role": "user", "content": f"{n}: {'words ' * 1200}"})
+        assert agent.reply_sync("Compare").detail == ""
+    assert seen == [0, 1, 2, 3, 4]

@@ -48,8 +48,8 @@ class TokenBoundedMemory(Memory):
 
     Args:
         max_tokens: how many tokens there may be
-        reply_tokens: how many there may be before messages after the last user message are dropped,
-            which an agent needs for its reply; `max_tokens` if left out
+        reply_tokens: how many there may be while messages come after the last user message, which
+            an agent needs for its reply; what was before them goes first; `max_tokens` if left out
         clear: whether old results are cleared
         count: returns how many tokens a text has; default: an estimate on the high side
 
@@ -117,6 +117,10 @@ class TokenBoundedMemory(Memory):
             self._fit()
 
     def _fit(self) -> None:
+        if self.reply_tokens is not None:  # what earlier replies left goes first
+            if self.clear:
+                self._clear(own=False)
+            self._drop(own=False)
         if self.clear:
             self._clear()
         self._drop()
@@ -173,18 +177,18 @@ class TokenBoundedMemory(Memory):
         """A third of the model's window, of which `max_tokens` are half."""
         return self.max_tokens * 2 // 3
 
-    def _clear(self, most: int | None = None) -> None:
-        """Clear old results: if there are too many tokens, or down to `most`, if that is given."""
+    def _clear(self, most: int | None = None, own: bool = True) -> None:
+        """Clear old results: if there are too many tokens, or down to `most`, if that is given.
+
+        If not `own`, those of the running reply stay.
+        """
         if not self._whole:
             return
         if most is None:
-            earlier = self._items[: max(self._task, 0)]  # which would be dropped next
-            is_alone = all(each.get("role") == "system" for each in earlier)
-            bound = self._most(self._task + 1) if is_alone else self.max_tokens
-            if self._tokens <= bound:
+            if self._tokens <= self._bound:
                 return
-            most = min(bound - self._third, self._third)
-        for place in range(self._newest):
+            most = min(self._bound - self._third, self._third)
+        for place in range(self._newest if own else self._task):
             if self._tokens <= most:
                 break
             item = self._items[place]
@@ -232,25 +236,31 @@ class TokenBoundedMemory(Memory):
         """Whether a model is reading a message to summarise it."""
         return False
 
-    def _drop(self, most: int | None = None) -> None:
-        """Drop the oldest until the rest fits."""
+    def _drop(self, most: int | None = None, own: bool = True) -> None:
+        """Drop the oldest until the rest fits; if not `own`, only what is before the running reply.
+
+        Of that, an eighth of `max_tokens` stays, as results of the reply can be read again.
+        """
         items = self._items
-        newest = self._newest
+        newest = self._newest if own else self._task
         start = 0
-        while self._tokens > (most or self._most(start)):
+        while self._tokens > (most or self._bound):
             while start < newest and (start == self._task or items[start].get("role") == "system"):
                 start += 1
-            if start >= newest or self._tokens <= (most or self._most(start)):
+            if start >= newest:
+                break
+            if not own and sum(self._sizes[: self._task]) <= self.max_tokens // 8:
                 break
             end = self._end_of(start)
             self.left_out += end - start if start > self._task >= 0 else 0
             self._remove(start, end)
             newest -= end - start
 
-    def _most(self, place: int) -> int:
-        """Return how many tokens there may be before the message in a place is dropped."""
-        of_reply = self.reply_tokens if place > self._task >= 0 else None
-        return max(self.max_tokens, of_reply or 0)
+    @property
+    def _bound(self) -> int:
+        """How many tokens there may be now: more while a reply runs."""
+        is_running = -1 < self._task < len(self._items) - 1
+        return max(self.max_tokens, (self.reply_tokens or 0) if is_running else 0)
 
     def _remove(self, start: int, end: int) -> None:
         gone = [range_of(item)[0] for item in self._items[start:end] if is_cleared(item)]

@@ -33,7 +33,8 @@ class SQLiteMemory(StoredMemory):
     Args:
         path: the file, created if it does not exist; its folder must exist
         thread: the conversation's id; other conversations do not see its messages
-        tokens: the most tokens that `get_memories` returns; None for no bound
+        tokens: the most tokens that `get_memories` returns; None for no bound. With the default,
+            8,192, a running reply has more for its own messages if its model reads more
         count: returns how many tokens a text has; default: an estimate on the high side
         embedder: for recall by meaning
         clear: whether old results of calls are shown as one line each before messages are left out

@@ -15,7 +15,7 @@ from moothall.arguments import check_boolean, check_function, check_integer, che
 from moothall.database import Database
 from moothall.errors import ConfigError, DefinitionError, StateError
 from moothall.jsonvalue import copy_json
-from moothall.memory.bounded import TokenBoundedMemory
+from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory import Memory, check_thread, last
 from moothall.memory.memory_tables import MemoryTables
@@ -64,6 +64,7 @@ class StoredMemory(Memory):
                 f"embedder= must have name, dimensions and embed(texts), got {embedder!r}"
             )
         self._tokens = tokens
+        self._reply_tokens: int | None = None
         self._count = count
         self._embedder = embedder
         self._clears = clear
@@ -148,6 +149,18 @@ class StoredMemory(Memory):
                 window = self._caught_up(db)
             return [copy_json(item) for item in last(window.items, limit)]
 
+    @property
+    def left_out(self) -> int:
+        """How many messages after the last user message `get_memories` leaves out."""
+        with self._lock:
+            return 0 if self._window is None else self._window.left_out
+
+    def _fit_reply(self, tokens: int) -> None:
+        """Let a running reply have more than the default bound."""
+        if self._tokens == DEFAULT_TOKENS and tokens != self._reply_tokens:
+            with self._lock:
+                self._reply_tokens, self._window = tokens, None
+
     def _take_cleared(self) -> list[int]:
         if self._tokens is None or not self._clears:
             return []
@@ -193,13 +206,16 @@ class StoredMemory(Memory):
     def _loaded(self, db: Database, thread: int | None) -> TokenBoundedMemory:
         """Return the end of the thread, read backwards only as far as it can matter."""
         assert self._tokens is not None
-        window = TokenBoundedMemory(self._tokens, self._count, clear=self._clears)
+        window = TokenBoundedMemory(
+            self._tokens, self._count, clear=self._clears, reply_tokens=self._reply_tokens
+        )
+        most = max(self._tokens, self._reply_tokens or 0)
         rows: list[tuple[int, dict[str, Any]]] = []
         size = 0
         for number, item in self._backwards(db, thread):
             rows.append((number, item))
             size += window._size(item)
-            if size > self._tokens and item.get("role") != "tool":
+            if size > most and item.get("role") != "tool":
                 break
         if rows:
             first = rows[-1][0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -32,8 +33,11 @@ def stated_context(body: bytes, name: str) -> tuple[int | None, int | None]:
 def served_context(body: bytes) -> int | None:
     """Return the context that llama.cpp's `/props` states."""
     value = _json(body)
-    settings = value.get("default_generation_settings") if isinstance(value, dict) else None
-    return _first(settings, ("n_ctx",)) if isinstance(settings, dict) else None
+    if not isinstance(value, dict):
+        return None
+    settings = value.get("default_generation_settings")
+    inner = _first(settings, ("n_ctx",)) if isinstance(settings, dict) else None
+    return inner or _first(value, ("n_ctx",))
 
 
 def root_of(base_url: str) -> str:
@@ -56,5 +60,13 @@ def _json(body: bytes) -> Any:
 
 
 def _first(given: Mapping[str, Any], names: Iterable[str]) -> int | None:
-    found = (given.get(name) for name in names)
-    return next((each for each in found if type(each) is int and each > 0), None)
+    found = (_number(given.get(name)) for name in names)
+    return next((each for each in found if each > 0), None)
+
+
+def _number(given: Any) -> int:
+    """Return a number of tokens that may be written as text; 0 for anything else."""
+    if isinstance(given, str) and given.isascii() and given.isdecimal():
+        given = float(given)
+    is_whole = type(given) in (int, float) and isfinite(given) and given == int(given)
+    return int(given) if is_whole else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -42,6 +43,7 @@ _OWN_FIELDS = frozenset(
 )
 _OF_RESPONSES = frozenset(("input", "model", "stream"))
 _ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
+_ASK_S = 2.0  # for a question about a model
 _STREAM_USAGE = re.compile("stream_options|include_usage")
 # OpenAI's and Copilot's words for a model that is not spoken to by chat, and Azure's.
 _RESPONSES = re.compile(
@@ -181,12 +183,13 @@ class OpenAIModel(RemoteModel):
         """
         if self.context_tokens is None:
             check_allowed(self.base_url, self.name)
-            with suppress(HTTPError):
-                stated, trained = stated_context(await self._got("/models"), self.model)
-                if stated is None and trained is not None:  # llama.cpp, before it stated `n_ctx`
-                    props = await self._got("/props", root_of(self.base_url))
-                    stated = served_context(props) or trained
-                self.context_tokens = stated
+            with suppress(HTTPError, TimeoutError):
+                async with asyncio.timeout(_ASK_S):
+                    stated, trained = stated_context(await self._got("/models"), self.model)
+                    self.context_tokens = stated or trained
+                    if stated is None:  # llama.cpp, before it stated `n_ctx`
+                        props = await self._got("/props", root_of(self.base_url))
+                        self.context_tokens = served_context(props) or trained
         return self.context_tokens
 
     async def _got(self, path: str, base: str | None = None) -> bytes:

@@ -276,7 +276,19 @@ class RemoteModel(Answering):
 
     def _content(self, request: Request) -> bytes:
         try:
-            return json.dumps(self._body(request), allow_nan=False).encode()
+            body = self._body(request)
+            content = json.dumps(body, allow_nan=False).encode()
+            field = next((each for each in LENGTHS if each in body), "")
+            context, longest = self.context_tokens, body.get(field)
+            if (
+                type(longest) is not int
+                or context is None
+                or longest + len(content) // 3 <= context
+            ):
+                return content
+            # Many servers refuse a prompt with an answer that together may be longer.
+            most = max(context - estimated(content), context // 4, 1)
+            return json.dumps({**body, field: min(longest, most)}, allow_nan=False).encode()
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
 

@@ -81,7 +81,6 @@ class BudgetedModel(Answering):
         model: the model
         budget: the budget
         name: the model's
-        context_tokens: the model's
         max_tokens: the model's, if it has it
         count_tokens: the model's, if it has it
         batch: whether the model's requests go in batches, which are answered within a day
@@ -104,7 +103,6 @@ class BudgetedModel(Answering):
         while type(self.model) is BudgetedModel and budget.is_part_of(self.model.budget):
             self.model = self.model.model  # spending here already counts there
         self.name: str = str(getattr(self.model, "name", type(self.model).__name__))
-        self.context_tokens: int | None = getattr(self.model, "context_tokens", None)
         self.batch: bool = getattr(self.model, "batch", False)
         # The model to ask without reserving, if it or its parts keep to the budget.
         self._obeying: Model | None = None
@@ -118,9 +116,14 @@ class BudgetedModel(Answering):
             self.cost(0, 0)
             self._output_bound()
 
+    @property
+    def context_tokens(self) -> int | None:
+        """How much the model's prompt and its answer may take together; None if unknown."""
+        return getattr(self.model, "context_tokens", None)
+
     def __getattr__(self, name: str) -> Any:
         # Their presence matters: an agent's memory counts by `count_tokens` if it exists.
-        if name in ("count_tokens", "max_tokens") and "model" in self.__dict__:
+        if name in ("count_tokens", "find_context", "max_tokens") and "model" in self.__dict__:
             return getattr(self.model, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
@@ -90,10 +91,9 @@ class FallbackModel(Answering):
 
     async def find_context(self) -> int | None:
         """Ask the models' servers for their contexts; return the smallest known one, or None."""
-        for each in self.models:
-            if find := getattr(each, "find_context", None):
-                with suppress(ModelError, MissingExtra):  # an answer will say so, and ask the next
-                    await find()
+        finds = (getattr(each, "find_context", None) for each in self.models)
+        # What raises now does so when it is asked to answer, and then the next is asked.
+        await asyncio.gather(*(find() for find in finds if find), return_exceptions=True)
         known = [getattr(each, "context_tokens", None) for each in self.models]
         self.context_tokens = min(filter(None, known), default=None)
         return self.context_tokens

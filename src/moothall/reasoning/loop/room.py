@@ -32,7 +32,7 @@ _LEAST_CHARS = 200
 """How many characters of each result are shown even in a small context."""
 _ASSUMED = f"{ASSUMED_CONTEXT:,} tokens are assumed: state context_tokens="
 _ASKED: WeakSet[Any] = WeakSet()
-"""The models whose servers do not say how much they read."""
+"""The models whose servers have been asked how much they read."""
 
 
 def bounds_of(model: Any) -> tuple[int, int]:
@@ -44,23 +44,29 @@ def bounds_of(model: Any) -> tuple[int, int]:
 
 
 async def fit(model: Any, memory: Any, agent: str) -> None:
-    """Fit a memory that the agent was not given to its model, whose server is asked if need be."""
-    if not isinstance(memory, TokenBoundedMemory) or memory.reply_tokens is None:
+    """Fit a memory whose bound was not chosen to the model, whose server is asked once."""
+    fit_reply = getattr(memory, "_fit_reply", None)
+    is_own = isinstance(memory, TokenBoundedMemory) and memory.reply_tokens is not None
+    if fit_reply is None and not is_own:
         return
     find = getattr(model, "find_context", None)
-    if find is not None and getattr(model, "context_tokens", None) is None and model not in _ASKED:
+    if find is not None and model not in _ASKED:
         with suppress(ModelError, MissingExtra, TimeoutError):  # an answer will say so
             async with asyncio.timeout(_ASK_S):
                 await find()
+        _ASKED.add(model)
         if model.context_tokens is None:
-            _ASKED.add(model)
             logger.info(
                 "agent %r: nobody says how much model %s reads at once; %s",
                 agent,
                 model.name,
                 _ASSUMED,
             )
-    memory.max_tokens, memory.reply_tokens = bounds_of(model)
+    bound, most = bounds_of(model)
+    if fit_reply is not None:
+        fit_reply(most)
+    else:
+        memory.max_tokens, memory.reply_tokens = bound, most
 
 
 def left_out(detail: str, memory: Any, agent: str, model: Any) -> str:
