@@ -17,6 +17,7 @@ from moothall.society.arguments import free_services
 from moothall.society.arrays import np
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.router import Sent, SocietyMailbox
+from moothall.society.kernel.variables import load_states, states_of
 from moothall.society.kernel.wants import answer_json, answer_of_json, id_order, kind_named
 from moothall.society.population.changing import settle_ids
 from moothall.society.population.messages import PARTS, Messages
@@ -46,7 +47,8 @@ class SocietyState:
 
 def head_of(society: Steps) -> dict[str, Any]:
     """Return the state that belongs to no single agent."""
-    clock = society.clock
+    clock, population = society.clock, society.population
+    own = {} if population is None else states_of(population.blocks, population.unwritten)
     return {
         "kind": KIND,
         "version": VERSION,
@@ -57,6 +59,7 @@ def head_of(society: Steps) -> dict[str, Any]:
         "news": list(society.news),
         "changed": society.changed.state_dict(),
         "sent": [_sent_json(each) for each in society.router.sent],
+        **own,
     }
 
 
@@ -156,6 +159,7 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
     society._broken = "a state was loaded in part"
     if population is not None:
         _put(population, arrays)
+        load_states(population.blocks, given)
     society.clock = Clock(*given["clock"])
     society.number = given["step"]
     society.news = list(given["news"])
@@ -177,8 +181,7 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
             agent.load_state_dict(each["agent"])
         elif "memory" in each:
             restore_memory(agent.memory, each["memory"], id)
-        for number, state in each.get("blocks", {}).items():
-            agent.blocks[int(number)].load_state_dict(state)
+        load_states(agent.blocks, each)
         society.enter_books(mailbox)
     society.books.load_state_dict(given["services"])
     free_services(society.services)
@@ -193,13 +196,7 @@ def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
         made["agent"] = own()
     elif agent.memory is not None:
         made["memory"] = memory_state(agent.memory)
-    blocks = {
-        str(number): block.state_dict()
-        for number, block in enumerate(agent.blocks)
-        if hasattr(block, "state_dict")
-    }
-    if blocks:
-        made["blocks"] = blocks
+    made |= states_of(agent.blocks, mailbox.unwritten)
     made["answers"] = [answer_json(each) for each in mailbox.answers]
     made["mail"] = [_sent_json(each) for each in mailbox.mail]
     return made

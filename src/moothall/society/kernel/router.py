@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from moothall.agent import CURRENT, Agent, overrides
 from moothall.errors import InvalidMessage, RequestCancelled, RequestError, VirtualTimeError
 from moothall.message import Envelope, address, check_message, is_one
+from moothall.society.kernel.variables import unwritten
 from moothall.society.kernel.wants import Answer, Want, id_order
 from moothall.spaces.delivery import (
     ANSWER,
@@ -114,11 +115,13 @@ class SocietyMailbox(Mailbox):
     wants: list[Want] | None = None
     answers: list[Answer] | tuple[()] = ()
     begun: Coroutine[Any, Any, Any] | None = None  # handles the next message
+    unwritten: dict[tuple[int, str], int] = field(init=False)  # of its blocks, as it came
 
     def __post_init__(self) -> None:
         agent = self.agent
         self.id: str = address(agent.id)
         self.rank = id_order(self.id)
+        self.unwritten = unwritten(agent.blocks)
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = (
             _hold  # a handler is awaited in the turn
         )

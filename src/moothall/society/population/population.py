@@ -20,6 +20,7 @@ from moothall.society.columns.register import Register
 from moothall.society.columns.table import arrow_of, columns_of, fill
 from moothall.society.columns.views import Columns
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
+from moothall.society.kernel.variables import unwritten
 from moothall.society.kernel.wants import PLACE, WORD, id_order
 from moothall.society.metrics import METRICS
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
@@ -119,6 +120,7 @@ class Population(Register):
         self._remember(citizen)
         self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
         self.society: Any = None
+        self.unwritten: dict[tuple[int, str], int] = {}  # what no state can have, as it began
         self.first_ids: Any = ids  # of those that it began with
         self.next_id: int = int(ids[-1]) + 1 if len(ids) else 1
         self.changes: Changes = Changes()
@@ -340,6 +342,7 @@ class Population(Register):
         if self.society is not None:
             raise DefinitionError("the population is in a society already: make another")
         self.society = society
+        self.unwritten = unwritten(self.blocks)
         self.services: list[str] = sorted(services, key=id_order)
 
     def program(self) -> dict[str, Any]:
