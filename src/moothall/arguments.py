@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from moothall.errors import ConfigError, DefinitionError
 from moothall.text import excerpt, nearest
 
 T = TypeVar("T", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
 
 _ELSEWHERE = {
     "calls": "model_calls",
@@ -106,10 +107,28 @@ def _unnamed(
     )
 
 
-def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
-    """Return the error for a missing attribute; `elsewhere` has other libraries' names for ours."""
-    here = f": {name} is {elsewhere[name]} here" if name in elsewhere else ""
-    return AttributeError(f"{type(owner).__name__} has no attribute {name!r}{here}")
+def named_elsewhere(**names: str) -> Callable[[C], C]:
+    """Have a class say what an attribute of other libraries, which it has not, is called here."""
+
+    def with_names(cls: C) -> C:
+        for name, here in names.items():
+            setattr(cls, name, _Elsewhere(name, here))
+        return cls
+
+    return with_names
+
+
+class _Elsewhere:
+    """A missing attribute. With `__getattr__`, every other one would be found more slowly."""
+
+    def __init__(self, name: str, here: str) -> None:
+        self._name = name
+        self._here = here
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        raise AttributeError(
+            f"{owner.__name__} has no attribute {self._name!r}: {self._name} is {self._here} here"
+        )
 
 
 def _method_with(called: Any, name: str) -> str | None:

@@ -40,7 +40,6 @@ class Taken(NamedTuple):
     """What is to be written of a run."""
 
     entries: list[tuple[str, str, str]]
-    names: set[str]
     kept: dict[str, bytes]
     relied: list[Relied]
     state: str | None
@@ -74,7 +73,6 @@ class OpenRun:
     open_calls: set[tuple[str, str]] = field(default_factory=set)  # in doubt if the process ends
     _guard: threading.RLock = field(default_factory=guard)
     _entries: list[tuple[str, str, str]] = field(default_factory=list)
-    _names: set[str] = field(default_factory=set)  # hashes that the entries name
     _kept: dict[str, bytes] = field(default_factory=dict)
     _relied: list[Relied] = field(default_factory=list)
     _waits: list[Noted] = field(default_factory=list)
@@ -96,9 +94,7 @@ class OpenRun:
     def note(self, path: str, kind: str, data: dict[str, Any]) -> None:
         """Add an entry to the next commit."""
         text, kept = self._commits.file.encoded(data)
-        names = {*named(text)}
         with self._guard:
-            self._names |= names
             if kind in NOTED:
                 self._waits.append(Noted(len(self._entries), path, kind, data))
                 self.has_waits = True
@@ -185,23 +181,21 @@ class OpenRun:
             self.waiting += more
 
     def take(self) -> Taken | None:
-        """Remove and return the noted entries, the values that they name, and the state."""
+        """Remove and return the noted entries, with their values, and the state."""
         with self._guard:
             if self.broken is not None:
                 raise self.broken
             entries, kept, relied, tally = self._entries, self._kept, self._relied, self._tally
-            names = self._names
             if not entries and self._told == self.waiting:
                 return None
             waits, self._waits = self._waits, []
             self._entries, self._kept, self._relied, self._tally = [], {}, [], Tally()
-            self._names = set()
             # While it is worked on, the file has the state that it is in if this process dies. A
             # run that was cancelled during an action is in doubt as well.
             state = self.state
             if self.open_calls and (state is None or state in _RESUMED):
                 state = "in_doubt"
-            return Taken(entries, names, kept, relied, state, tally, self.waiting, waits)
+            return Taken(entries, kept, relied, state, tally, self.waiting, waits)
 
     def wrote(self, taken: Taken, place: Place, at: float) -> None:
         """Count entries that are now in the file, which ends at a place."""
@@ -355,8 +349,9 @@ class Commits:
         if kept:
             self.file.insert(db, kept)
         for run, each in taken.items():
-            if each.names:
-                hold(self.file, db, holder_of(run.number), each.names, kept)
+            names = {*named("\n".join([text for *_, text in each.entries]))}
+            if names:
+                hold(self.file, db, holder_of(run.number), names, kept)
             # A clock that was set back takes no time away.
             work = each.tally, max(now - run._since, 0.0), each.waiting
             place = self.file.write(db, run.number, run.place, each.entries, each.state, work)

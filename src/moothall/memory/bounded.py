@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.arguments import check_boolean, check_function, check_integer, names_checked
 from moothall.memory.memory import Memory, check_memory
-from moothall.memory.results import cleared, is_cleared, number_of, range_of
+from moothall.memory.results import NUMBERED, cleared, is_cleared, number_of, range_of
 
 DEFAULT_TOKENS = 8192
 """The default bound, in tokens."""
@@ -112,7 +112,8 @@ class TokenBoundedMemory(Memory):
         size = self._size(memory)
         self._sizes.append(size)
         self._tokens += size
-        self._whole += _may_clear(memory)
+        if NUMBERED in memory:
+            self._whole += _may_clear(memory)
         if self._tokens > self.max_tokens:
             self._fit()
 

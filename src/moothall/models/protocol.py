@@ -94,6 +94,7 @@ class Usage:
 
 
 _counts = attrgetter(*Usage.__slots__)
+_INTS: Final = frozenset((int,))
 
 NO_USAGE: Final = Usage()
 """What a model that was not asked has taken."""
@@ -119,7 +120,7 @@ class ModelReply:
 
     text: str = ""
     calls: tuple[Call, ...] = ()
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     finish_reason: str = "stop"
     reasoning: str = ""
     thinking: tuple[dict[str, Any], ...] = ()
@@ -156,7 +157,7 @@ def stated_usage(given: Any) -> Usage:
     if not isinstance(usage, Usage):
         return NO_USAGE
     counts = _counts(usage)
-    if all(type(each) is int and each >= 0 for each in counts):
+    if _INTS.issuperset(map(type, counts)) and min(counts) >= 0:
         return usage
     return Usage(*(each if type(each) is int and each >= 0 else 0 for each in counts))
 
@@ -172,8 +173,9 @@ def blocks_of(given: Any) -> list[dict[str, Any]]:
 
 
 def _dicts(given: Any) -> list[dict[str, Any]]:
-    listed = given if isinstance(given, tuple | list) else ()
-    return [each for each in listed if isinstance(each, dict)]
+    if not isinstance(given, tuple | list) or not given:
+        return []
+    return [each for each in given if isinstance(each, dict)]
 
 
 def answer_json(answer: Any) -> dict[str, Any]:
@@ -234,9 +236,10 @@ _SEEN: Final = {"image_url": "url", "file": "file_data"}
 
 def is_seen(block: Any) -> bool:
     """Return whether a block of content is an image, or a file, whose data it has."""
-    kind = block.get("type") if isinstance(block, dict) else None
-    about = block.get(kind) if kind in _SEEN else None
-    data = about.get(_SEEN[kind]) if kind is not None and isinstance(about, dict) else None
+    if not isinstance(block, dict) or (kind := block.get("type")) not in _SEEN:
+        return False
+    about = block.get(kind)
+    data = about.get(_SEEN[kind]) if isinstance(about, dict) else None
     return isinstance(data, str) and data.startswith("data:")
 
 

@@ -5,8 +5,9 @@ A memory keeps them in one field of the message; the loop and a journal keep the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any
 
 from moothall.provenance.origin import FIELD as FIELD
@@ -55,6 +56,11 @@ NO_MARKS = Marks()
 def has_marks(message: Mapping[str, Any]) -> bool:
     """Return whether a message from a memory has marks, or the number of its result."""
     return not _KEYS.isdisjoint(message)
+
+
+def any_marked(messages: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether one of the messages has marks."""
+    return not _KEYS.isdisjoint(chain.from_iterable(messages))
 
 
 def marks_of(message: Mapping[str, Any]) -> Marks:

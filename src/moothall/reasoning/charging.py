@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -133,7 +133,7 @@ async def begun(
     """
     if budget is None:
         await step.begins(args)
-        return _Begun(step, nullcontext())
+        return _Begun(step, None)
     bill = Bill(budget)
     step.charge(bill.json)
     try:
@@ -151,17 +151,19 @@ class _Begun:
     A model keeps with the step what a resumed run must find, such as the batch of its request.
     """
 
-    def __init__(self, step: Step, bill: AbstractContextManager[None]) -> None:
+    def __init__(self, step: Step, bill: Bill | None) -> None:
         self._step = step
         self._bill = bill
         self._token: Any = None
 
     def __enter__(self) -> None:
         self._token = KEPT.set(self._step)
-        self._bill.__enter__()
+        if self._bill is not None:
+            self._bill.__enter__()
 
     def __exit__(self, *_: object) -> None:
-        self._bill.__exit__(None, None, None)
+        if self._bill is not None:
+            self._bill.__exit__()
         reset(self._token)
 
 

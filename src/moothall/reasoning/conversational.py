@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 from moothall import tracing
 from moothall.action import Action, action
 from moothall.agent import CURRENT, leads_to
-from moothall.arguments import check_boolean, check_integer, no_attribute
+from moothall.arguments import check_boolean, check_integer, named_elsewhere
 from moothall.errors import ConfigError, DefinitionError
 from moothall.jsonvalue import readable
 from moothall.message import REPLYING
@@ -42,6 +42,7 @@ from moothall.reasoning.reply_context import (
     ONCE,
     RUNS_NAMED,
     Replying,
+    UnderWay,
     approver_of_group,
     checked_trusted,
     content_at_door,
@@ -49,7 +50,6 @@ from moothall.reasoning.reply_context import (
     sources_of_asker,
     tell_caller,
     text_with_sources,
-    under_way,
 )
 from moothall.reasoning.reply_request import (
     ReplyOptions,
@@ -77,14 +77,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-_ELSEWHERE = {
+@named_elsewhere(
     **dict.fromkeys(("acall", "ainvoke", "arun", "chat"), "await reply(text)"),
     **dict.fromkeys(("invoke", "kickoff", "run_sync"), "reply_sync(text)"),
     **dict.fromkeys(("astream", "run_stream", "run_streamed"), "stream(text)"),
-}
-"""What asks an agent in other libraries, and what does here."""
-
-
+)
 class ConversationalAgent(Threaded):
     """An agent that replies: one reply at a time in each thread, several threads concurrently.
 
@@ -119,10 +116,7 @@ class ConversationalAgent(Threaded):
     _elsewhere: bool = False
     """Whether another agent answers for it, in another place."""
 
-    if not TYPE_CHECKING:  # a checker refuses both
-
-        def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, _ELSEWHERE)
+    if not TYPE_CHECKING:  # a checker refuses it
 
         def run(self, *given: object) -> Any:
             """Run one step of its blocks."""
@@ -536,9 +530,10 @@ class ConversationalAgent(Threaded):
         if around := outer or getattr(handling, "replies", ()):
             mine.nest(around)
         thread = request.state = self._take_thread(request.thread)
-        if outer or handling is not None or thread.texts is not None or is_adrift():
+        adrift = is_adrift()
+        if outer or handling is not None or thread.texts is not None or adrift:
             note_content(request, self)
-        if request.emit is None and not outer:
+        if handling is not None and request.emit is None and not outer:
             request.emit = self._listener()
         turns = mine.turns = thread.turns
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
@@ -551,15 +546,15 @@ class ConversationalAgent(Threaded):
             answer = partial(self._traced_reply, answer)
         if self._watchers:
             answer = partial(self._watchers.reply, self.id, answer)
-        beside = Beside() if is_adrift() else None
+        beside = Beside() if adrift else None
         try:
             if nested:
-                with under_way(request.run_id):
+                with UnderWay(request.run_id):
                     return await answer(request)
             await turns.take()
             try:
                 turns.handling = handling
-                with under_way(request.run_id):
+                with UnderWay(request.run_id):
                     return await answer(request)
             finally:
                 thread.underway = None

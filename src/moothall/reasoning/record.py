@@ -163,7 +163,8 @@ class Record(ReadRecord[S]):
             raise
         finally:
             self.open -= 1
-        step.withdraw()
+        if past.asked:
+            step.withdraw()
         if isinstance(result, bytes):
             step.end("ended", {"kept": self.keep(result)})
         else:

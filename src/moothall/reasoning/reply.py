@@ -6,11 +6,11 @@ import logging
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
+from typing import Any, Final, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
-from moothall.arguments import no_attribute
+from moothall.arguments import named_elsewhere
 from moothall.errors import (
     BudgetExceeded,
     DeadlineExceeded,
@@ -96,20 +96,11 @@ class _InCell:
 T_co = TypeVar("T_co", covariant=True, default=Any)
 
 
-_ELSEWHERE = {
-    "answer": "text",
-    "content": "text",
-    "data": "value",
-    "final_output": "value",
-    "output": "value",
-    "output_text": "text",
-    "response": "text",
-    "result": "value",
-    "tool_calls": "steps",
-}
-"""Attributes of answers in other libraries, and their names here."""
-
-
+@named_elsewhere(
+    **dict.fromkeys(("answer", "content", "output_text", "response"), "text"),
+    **dict.fromkeys(("data", "final_output", "output", "result"), "value"),
+    tool_calls="steps",
+)
 @dataclass(frozen=True, slots=True)
 class Reply(_InCell, Generic[T_co]):
     """An agent's answer. `Reply[Order]` is one whose value was requested as an `Order`.
@@ -143,11 +134,6 @@ class Reply(_InCell, Generic[T_co]):
     def __post_init__(self) -> None:
         if self.value is ...:  # a reply made without a value
             object.__setattr__(self, "value", self.text)
-
-    if not TYPE_CHECKING:  # a checker refuses what is not there
-
-        def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, _ELSEWHERE)
 
     @property
     def blocks(self) -> list[dict[str, Any]]:

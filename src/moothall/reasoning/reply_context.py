@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain
@@ -115,34 +115,35 @@ A door removes its entry after the request.
 """
 
 
-@dataclass(slots=True, eq=False)
-class _UnderWay:
-    """The task of a reply, and whether `cancel_run` has cancelled it."""
+class UnderWay:
+    """Lets `cancel_run` find the current task by its run, within a `with` block."""
 
-    task: weakref.ref[asyncio.Task[Any]]  # a dropped reply ends when it is collected
-    stopped: bool = False
+    __slots__ = ("run_id", "stopped", "task")
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.stopped = False  # whether `cancel_run` has cancelled it
+        self.task: weakref.ref[asyncio.Task[Any]] | None = None  # a dropped reply is collected
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        if task is not None and self.run_id not in _UNDER_WAY:  # a group's members reply in its run
+            self.task = weakref.ref(task)
+            _UNDER_WAY[self.run_id] = self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.task is None:
+            return
+        _UNDER_WAY.pop(self.run_id, None)
+        if self.stopped and isinstance(error, asyncio.CancelledError):
+            task = self.task()
+            if task is not None and not task.uncancel():  # and nobody else has cancelled it
+                stopped = f"it was stopped; run {self.run_id!r} can be resumed"
+                raise RequestCancelled(stopped) from None
 
 
-_UNDER_WAY: Final[dict[str, _UnderWay]] = {}
+_UNDER_WAY: Final[dict[str, UnderWay]] = {}
 """The replies under way in this process, by the ids of their runs."""
-
-
-@contextmanager
-def under_way(run_id: str) -> Iterator[None]:
-    """Let `cancel_run` find the current task by its run; members of a group reply in its run."""
-    task = asyncio.current_task()
-    if task is None or run_id in _UNDER_WAY:
-        yield
-        return
-    reply = _UNDER_WAY[run_id] = _UnderWay(weakref.ref(task))
-    try:
-        yield
-    except asyncio.CancelledError:
-        if reply.stopped and not task.uncancel():  # and nobody else has cancelled it
-            raise RequestCancelled(f"it was stopped; run {run_id!r} can be resumed") from None
-        raise
-    finally:
-        _UNDER_WAY.pop(run_id, None)
 
 
 def is_under_way(run_id: str) -> bool:
@@ -156,7 +157,7 @@ def cancel_run(run_id: str) -> bool:
     Return False if none is under way in this process.
     """
     reply = _UNDER_WAY.get(run_id)
-    task = None if reply is None else reply.task()
+    task = None if reply is None or reply.task is None else reply.task()
     if reply is None or task is None:
         return False
 

@@ -117,7 +117,8 @@ class Threaded(Agent):
     def _take_thread(self, id: str | None) -> Thread:
         """Return a thread for a use, which `_release` ends."""
         thread = self._kept.take(id)
-        self._note_threads(thread)
+        if id is not None:
+            self._note_threads(thread)
         return thread
 
     def _note_threads(self, *threads: Thread) -> None:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from moothall.arguments import no_attribute
+from moothall.arguments import named_elsewhere
 from moothall.errors import FileError, StateError, UnknownPrice
 from moothall.journal.stop_reason import StopReason, in_words
 from moothall.models.protocol import Usage
@@ -50,6 +50,7 @@ def end_in_words(reason: str, detail: str = "") -> str:
     return f"done: {_ENDED[reason]}" + (f" ({detail})" if detail else "")
 
 
+@named_elsewhere(sources="citations", text="markdown")
 @dataclass(frozen=True)
 class Report:
     """The result of research.
@@ -72,11 +73,6 @@ class Report:
         cost: what they cost in US dollars; None if a price is not known
         notes: what rules replaced of a model's work, and what was left out
     """
-
-    if not TYPE_CHECKING:  # a checker refuses what is not there
-
-        def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, {"sources": "citations", "text": "markdown"})
 
     markdown: str
     citations: list[Citation]

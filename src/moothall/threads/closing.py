@@ -6,10 +6,8 @@ task. It can then await nothing, and the context variables of its own context ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -24,15 +22,23 @@ def is_closing(error: BaseException) -> bool:
 
 def reset(token: Token[Any]) -> None:
     """Give a context variable its earlier value, if this is still the context that had it."""
-    with suppress(ValueError):
+    try:  # each reply does so several times: `suppress` takes longer than the reset
         token.var.reset(token)
+    except ValueError:
+        pass
 
 
-@contextmanager
-def within(variable: ContextVar[T], value: T) -> Iterator[None]:
+class within(Generic[T]):
     """Set a context variable within a `with` block."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        reset(token)
+
+    __slots__ = ("_token", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[T], value: T) -> None:
+        self._variable = variable
+        self._value = value
+
+    def __enter__(self) -> None:
+        self._token = self._variable.set(self._value)
+
+    def __exit__(self, *_: object) -> None:
+        reset(self._token)

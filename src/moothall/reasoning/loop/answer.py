@@ -207,10 +207,13 @@ class Answer:
 
     def message(self, **more: Any) -> dict[str, Any]:
         """Return it as a chat message."""
-        text = [{"type": "text", "text": self.text}] if self.text else []
-        content = [*text, *self.blocks] if self.blocks else self.text
-        kept = {"thinking": self.thinking} if self.thinking else {}
-        return {"role": "assistant", "content": content, **more, **kept}
+        made = {"role": "assistant", "content": self.text, **more}
+        if self.blocks:
+            text = [{"type": "text", "text": self.text}] if self.text else []
+            made["content"] = [*text, *self.blocks]
+        if self.thinking:
+            made["thinking"] = self.thinking
+        return made
 
 
 def read_answer(

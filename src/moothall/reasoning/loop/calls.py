@@ -16,8 +16,8 @@ from moothall.environment import execute_in_thread, failed
 from moothall.errors import BudgetExceeded, DeadlineExceeded, JournalError
 from moothall.jsonvalue import json_text
 from moothall.provenance import reading
-from moothall.reasoning.loop.chain import around_action, chained
-from moothall.reasoning.loop.parts import Looping, context_of
+from moothall.reasoning.loop.chain import around_action
+from moothall.reasoning.loop.parts import context_of
 from moothall.reasoning.loop.permission import Limit
 from moothall.reasoning.loop.provenance import begins, source_of
 from moothall.reasoning.loop.results import answered, result_of
@@ -25,7 +25,6 @@ from moothall.reasoning.loop.steps import ActionStep, Executing
 from moothall.reasoning.record import Record
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_context import note_late_reading
-from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.sub_agents.asking import doubts_of_asked
 from moothall.text import cut, log_failure
 from moothall.threads import is_cancelled, reset, side_by_side
@@ -127,19 +126,19 @@ class Calls(Executing):
     async def _run(self, place: int) -> None:
         """Execute a call; one that waits goes on at once if its answer comes while others run."""
         step = ActionStep(self, place)
-        call = partial(execute, self.agent, step, self.request)
+        call = partial(execute, step)
         while True:
             self.under_way += 1
-            self.rests.clear()
             try:
-                step._call.result = await chained(around_action(self, step), step, call)()
+                step._call.result = await around_action(step, call)()
                 return
             except Stop as stop:
                 ended = stop
             finally:
                 self.under_way -= 1
-                if not self.under_way:
+                if self.rests is not None and not self.under_way:
                     self.rests.set()
+                    self.rests = None
             if ended.reason != "waiting" or not await self._goes_on(step):
                 break
             step._call.waits, step._call.asked = None, ()
@@ -150,9 +149,10 @@ class Calls(Executing):
     async def _goes_on(self, step: ActionStep) -> bool:
         """Return whether what a call waits for comes while others of its answer are under way."""
         while self.under_way:
+            self.rests = rests = self.rests or asyncio.Event()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
-                    await self.rests.wait()
+                    await rests.wait()
             if self.under_way and step._record is not None and await step._record.is_answered():
                 return True
         return False
@@ -164,9 +164,9 @@ class Calls(Executing):
         step._call.result = result
 
 
-async def execute(agent: Looping, step: ActionStep, request: ReplyRequest) -> dict[str, Any]:
+async def execute(step: ActionStep) -> dict[str, Any]:
     """Execute a call, and return its result."""
-    call = step._call
+    call, agent, request = step._call, step._of.agent, step._of.request
     chosen = call.action
     assert chosen is not None
     environment = agent.environment
@@ -208,8 +208,7 @@ async def execute(agent: Looping, step: ActionStep, request: ReplyRequest) -> di
         call.late = partial(note_late_reading, request)
         if context is not None and (not isinstance(result, dict) or "error" in result):
             context._withdraw()
-    if isinstance(result, dict) and isinstance(result.get("result"), Later):
-        return await result_of(result["result"], call, step._record)
     if not isinstance(result, dict):
         return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
-    return result
+    comes = result.get("result")
+    return await result_of(comes, call, step._record) if isinstance(comes, Later) else result

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,7 +21,8 @@ from moothall.dispatch import named
 from moothall.environment import failed
 from moothall.errors import ContextOverflow, HookError, InvalidArguments
 from moothall.jsonvalue import as_json
-from moothall.models.protocol import is_answer
+from moothall.models.ask import attempted
+from moothall.models.protocol import is_answer, stated_usage
 from moothall.provenance.reading import READ
 from moothall.reasoning.charging import begun
 from moothall.reasoning.events import CallProgress, CallStarted
@@ -40,75 +41,74 @@ from moothall.reasoning.state import ANSWER, Codec
 from moothall.threads import is_cancelled, within
 
 if TYPE_CHECKING:
-    from moothall.reasoning.loop.steps import ActionStep, Asking, Executing, ModelStep
+    from moothall.reasoning.loop.steps import ActionStep, ModelStep
     from moothall.reasoning.step import Step
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 Call: TypeAlias = Callable[[], Awaitable[Any]]
-Concern: TypeAlias = Callable[[Any, Call], Awaitable[Any]]
 
 
-def around_model(run: Asking) -> Sequence[Concern]:
-    """Return what stands around a call of the model, from the outside in."""
-    record, hooks, blocks = run.record, run.agent._hooks, around(run.agent, "around_model")
-    if not (record or hooks or blocks):
-        return _NOTHING_ON
-    before, after = hooks.get("pre_reasoning"), hooks.get("post_reasoning")
-    chain: tuple[tuple[Any, Concern], ...] = (
-        (after, _after_answer),
-        (True, _counted),
-        (record, _answered_once),
-        (True, _again),
-        (record and (before or blocks), _committed),
-        (before, _before_answer),
-        *((True, partial(_in_block_of_model, *each)) for each in blocks),
-        (record, _asked),
-    )
-    return [concern for is_on, concern in chain if is_on]
+def around_model(step: ModelStep, call: Call) -> Call:
+    """Return a call of the model with what stands around it: here from the inside out."""
+    run = step._run
+    record, hooks, blocks = run.record, run.agent._hooks, run.agent.blocks
+    blocks = blocks and [each for each in blocks if hasattr(each, "around_model")]
+    before = hooks.get("pre_reasoning")
+    if run.state.unusable:
+        call = partial(_tried_again, step, call)
+    if record is not None:
+        call = partial(_asked, step, call)
+    for block in reversed(blocks):
+        call = partial(_in_block_of_model, block, step, call)
+    if before:
+        call = partial(_before_answer, step, call)
+    if record is not None and (before or blocks):
+        call = partial(_committed, step, call)
+    call = partial(_again, step, call)
+    if record is not None:
+        call = partial(_answered_once, step, call)
+    call = partial(_counted, step, call)
+    if hooks.get("post_reasoning"):
+        call = partial(_after_answer, step, call)
+    return call
 
 
-def around_action(calls: Executing, step: ActionStep) -> Sequence[Concern]:
-    """Return what stands around a call of an action, from the outside in."""
-    record, emit, hooks = calls.record, calls.request.emit, calls.agent._hooks
-    blocks, traces = around(calls.agent, "around_action"), tracing.active
-    guarded = calls.request.state.texts is not None
-    asks = guarded or step.action.access_policy != ACCESS_PERMITTED
-    if not (record or emit or hooks or blocks or traces or asks):
-        return ()
-    if record is not None and record.has_ended(step.key):
-        traces = emit = None
-    before, after = hooks.get("pre_acting"), hooks.get("post_acting")
+def around_action(step: ActionStep, call: Call) -> Call:
+    """Return a call of an action with what stands around it: here from the inside out."""
+    agent, request = step._of.agent, step._of.request
+    record, emit, traces = request.recorded, request.emit, tracing.active
+    hooks, blocks = agent._hooks, agent.blocks
+    blocks = blocks and [each for each in blocks if hasattr(each, "around_action")]
+    before = hooks.get("pre_acting")
     late = before or blocks  # who may change the arguments, and what the thread has read
-    chain: tuple[tuple[Any, Concern], ...] = (
-        (traces, _traced),
-        (emit, _told_end),
-        (after, _after_call),
-        (record, _executed_once),
-        (before, _before_call),
-        *((True, partial(_in_block_of_action, *each)) for each in blocks),
-        (record, _as_first_begun),
-        (guarded or late, _origins),
-        (emit, _told_start),
-        (before, _unless_refused),
-        (asks or late, _permitted),
-        (record, _begun),
-    )
-    return [concern for is_on, concern in chain if is_on]
-
-
-def around(agent: Any, function: str) -> Sequence[tuple[Any, Any]]:
-    """Return the blocks of an agent that stand around its steps, each with its function."""
-    blocks = agent.blocks
-    return blocks and [
-        (each, getattr(each, function)) for each in blocks if hasattr(each, function)
-    ]
-
-
-def chained(concerns: Sequence[Concern], step: Any, call: Call) -> Call:
-    """Return a call with its concerns around it, the first one outermost."""
-    for concern in reversed(concerns):
-        call = partial(concern, step, call)
+    guarded = request.state.texts is not None
+    if record is not None:
+        call = partial(_begun, step, call)
+        if record.has_ended(step.key):
+            traces = emit = None
+    if late or guarded or step.action.access_policy != ACCESS_PERMITTED:
+        call = partial(_permitted, step, call)
+    if before:
+        call = partial(_unless_refused, step, call)
+    if emit is not None:
+        call = partial(_told_start, step, call)
+    if late or guarded:
+        call = partial(_origins, step, call)
+    if record is not None:
+        call = partial(_as_first_begun, step, call)
+    for block in reversed(blocks):
+        call = partial(_in_block_of_action, block, step, call)
+    if before:
+        call = partial(_before_call, step, call)
+    if record is not None:
+        call = partial(_executed_once, step, call)
+    if hooks.get("post_acting"):
+        call = partial(_after_call, step, call)
+    if emit is not None:
+        call = partial(_told_end, step, call)
+    if traces is not None:
+        call = partial(_traced, step, call)
     return call
 
 
@@ -123,8 +123,13 @@ async def _after_answer(step: ModelStep, call: Call) -> Any:
 
 
 async def _counted(step: ModelStep, call: Call) -> Any:
-    given = await call()
-    step._run.count(given)  # before it is read: an unreadable answer costs tokens too
+    """Count what an answer took, before it is read: one that cannot be used costs tokens too."""
+    run, given = step._run, await call()
+    if run.request.thoughts is not None:
+        run.request.thoughts.append(str(getattr(given, "reasoning", "")))
+    usage = stated_usage(given)
+    if usage.total:
+        run.state.usage = run.state.usage + usage
     return given
 
 
@@ -137,9 +142,6 @@ async def _again(step: ModelStep, call: Call) -> Any:
             raise
     step._messages = None
     return await call()
-
-
-_NOTHING_ON = (_counted, _again)
 
 
 async def _answered_once(step: ModelStep, call: Call) -> Any:
@@ -161,7 +163,7 @@ async def _before_answer(step: ModelStep, call: Call) -> Any:
     run = step._run
     about = run.about("messages", step.messages)
     made = await run_hooks(run.agent, "pre_reasoning", about, expect_messages, run.budget)
-    step.messages = made["messages"]
+    step._messages = made["messages"]  # they are checked
     return await call()
 
 
@@ -180,8 +182,12 @@ async def _asked(step: ModelStep, call: Call) -> Any:
         return await call()
 
 
-async def _in_block_of_model(block: Any, around: Any, step: ModelStep, call: Call) -> Any:
-    made, passed, error = await _in_block(around, step, call)
+async def _tried_again(step: ModelStep, call: Call) -> Any:
+    return await attempted(step._run.state.unusable + 1, call())
+
+
+async def _in_block_of_model(block: Any, step: ModelStep, call: Call) -> Any:
+    made, passed, error = await _in_block(block.around_model, step, call)
     if error is None and not (passed and made is passed[-1]) and not is_answer(made):
         error = TypeError(f"it gave no answer of a model but {made!r:.80}")
     if error is not None:
@@ -253,8 +259,8 @@ async def _before_call(step: ActionStep, call: Call) -> Any:
     return await call()
 
 
-async def _in_block_of_action(block: Any, around: Any, step: ActionStep, call: Call) -> Any:
-    made, passed, error = await _in_block(around, step, call)
+async def _in_block_of_action(block: Any, step: ActionStep, call: Call) -> Any:
+    made, passed, error = await _in_block(block.around_action, step, call)
     if error is None and not (passed and made is passed[-1]) and not isinstance(made, dict):
         error = TypeError(f"it gave no result of an action, a dict, but {made!r:.80}")
     if error is None:

@@ -74,8 +74,8 @@ def shown_of(
             )
         hidden = []
     results = None if thread.results is None else thread.results.action
-    is_taken = any(each.name == READ_RESULT for each in actions)
-    own = () if results is None or is_taken else (results,)
+    is_free = results is not None and all(each.name != READ_RESULT for each in actions)
+    own = (results,) if results is not None and is_free else ()
     if not hidden:
         made = OfferedActions([*actions, *(each for each in own if each.name in thread.joined)])
         made.own = own

@@ -10,7 +10,7 @@ from moothall.action import Action
 from moothall.jsonvalue import as_json, json_line
 from moothall.provenance import Origin, Origins, Texts, sources_of, union
 from moothall.provenance.addresses import MOST, addresses_in
-from moothall.provenance.marks import Marks, bare, has_marks, marks_of
+from moothall.provenance.marks import Marks, any_marked, bare, marks_of
 from moothall.provenance.questions import question_on
 from moothall.provenance.read import UNTRACED
 from moothall.provenance.texts import Traced, same
@@ -50,7 +50,7 @@ def look(
     if new is None:
         new = messages
     texts = thread.texts
-    if not thread.marked and any(map(has_marks, new)):
+    if not thread.marked and any_marked(new):
         thread.marked = True
     if texts is None:
         # What nobody has looked at yet may be of an earlier version, without marks.

@@ -11,12 +11,12 @@ from moothall.errors import MoothallError, RunHeld
 from moothall.memory.results import NUMBERED
 from moothall.models.protocol import NO_USAGE, Usage, usage_json
 from moothall.provenance import origins_of, sources_of, union
-from moothall.provenance.marks import FIELD, Marks, bare, has_marks, marks_of
+from moothall.provenance.marks import FIELD, Marks, any_marked, bare, marks_of
 from moothall.reasoning.charging import charge_spent, spending
 from moothall.reasoning.events import CallEnded, CallStarted, MessageAdded
 from moothall.reasoning.loop.results import error_of
 from moothall.reasoning.read_record import ReadRecord, fingerprint
-from moothall.reasoning.record import APPENDED, LIVE, Record
+from moothall.reasoning.record import APPENDED, Record
 from moothall.reasoning.reply import Reply, Step, Stop
 from moothall.reasoning.reply_request import AnswerSchema
 from moothall.reasoning.resume import ReplayOffsets, overlap, reply_at_end
@@ -57,26 +57,24 @@ class LoopState:
     # Of the messages that have some: each with the number of its message.
     marks: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
-    earlier: list[dict[str, Any]] = field(default_factory=list, metadata=LIVE)
 
     def __post_init__(self) -> None:
         # Earlier versions recorded the marks within the messages.
-        for number, message in enumerate(self.messages):
-            if has_marks(message):
-                kept = _kept(marks_of(message), message.get(NUMBERED))
-                self.earlier.append({"message": number, **kept})
-                self.messages[number] = bare(message)
+        if any_marked(self.messages):
+            kept = [_kept(marks_of(each), each.get(NUMBERED)) for each in self.messages]
+            self.marks[:0] = [{"message": n, **each} for n, each in enumerate(kept) if each]
+            self.messages[:] = map(bare, self.messages)
 
     def add(self, message: dict[str, Any], marks: Marks | None = None, number: Any = None) -> None:
         """Add a message; beside it stand its marks, and the number of its result."""
-        if kept := _kept(marks, number):
+        if (marks is not None or number is not None) and (kept := _kept(marks, number)):
             self.marks.append({"message": len(self.messages), **kept})
         self.messages.append(message)
 
     def stored(self, after: int = 0, upto: int | None = None) -> list[dict[str, Any]]:
         """Return messages as a memory keeps them, with their marks."""
         made = self.messages[after:upto]
-        for each in (*self.earlier, *self.marks):
+        for each in self.marks:
             if 0 <= (place := each["message"] - after) < len(made):
                 made[place] = {**made[place], **each}
                 del made[place]["message"]
@@ -85,8 +83,9 @@ class LoopState:
     @property
     def outside(self) -> tuple[str, ...]:
         """Return the outside sources of what was read and written."""
-        marks = (*self.earlier, *self.marks)
-        return (*union(source for each in marks for source in sources_of(each)),) if marks else ()
+        if not self.marks:
+            return ()
+        return (*union(source for each in self.marks for source in sources_of(each)),)
 
     def hear(self) -> None:
         """Have no fault and no repetition: the user has spoken."""

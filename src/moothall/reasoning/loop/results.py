@@ -59,7 +59,7 @@ def as_seen(model: Any, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def has_blocks(message: dict[str, Any]) -> bool:
     """Return whether a message is a result with images or files."""
-    return message.get("role") == "tool" and type(message.get("content")) is list
+    return type(message.get("content")) is list and message.get("role") == "tool"
 
 
 def _listed(value: Any) -> list[Any]:

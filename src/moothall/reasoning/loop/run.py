@@ -19,9 +19,8 @@ from moothall.errors import (
 )
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.memory.memory import Memory
-from moothall.models.ask import attempted
 from moothall.models.base import answer_of, heard, with_options
-from moothall.models.protocol import Model, stated_usage
+from moothall.models.protocol import Model
 from moothall.provenance.marks import Marks
 from moothall.provenance.origin import Sourced
 from moothall.reasoning.charging import budgeted, count_unbounded
@@ -35,7 +34,7 @@ from moothall.reasoning.loop.answer import (
     read_answer,
 )
 from moothall.reasoning.loop.calls import Calls, doubts_of
-from moothall.reasoning.loop.chain import around_model, chained
+from moothall.reasoning.loop.chain import around_model
 from moothall.reasoning.loop.discovery import join
 from moothall.reasoning.loop.parts import Looping, context_of, messages_of
 from moothall.reasoning.loop.prompt_record import PromptRecord
@@ -187,7 +186,7 @@ class Run:
     async def turn(self) -> Reply | None:
         """Handle one answer of the model and its calls; return the reply, or None to continue."""
         agent, state, self._spent = self.agent, self.state, self.state.usage
-        given = await attempted(state.unusable + 1, self.ask())
+        given = await self.ask()
         answer = read_answer(given, self._ids, self.showing.find, self.showing.known)
         if answer.text:
             state.text = answer.text
@@ -311,7 +310,7 @@ class Run:
     async def ask(self) -> Any:
         """Return the model's answer, unchecked: the recorded one, or a new one."""
         try:
-            for what, key, function in self.showing.asks:
+            for what, key, function in self.showing.asks():
                 self.showing.take(key, await self._of_user(what, key, function))
             self.long.look(self.state.joined)
             self.showing.begin()
@@ -321,7 +320,7 @@ class Run:
                 self.request.tell(MessagesLeftOut, self.id, self._lost)
             schema = None if self.schema is None else self.schema.json
             step = ModelStep(self, self.state.iteration, schema)
-            return await chained(around_model(self), step, partial(self._ask, step))()
+            return await around_model(step, partial(self._ask, step))()
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except HookError as error:
@@ -379,14 +378,6 @@ class Run:
             self._prompts = PromptRecord(self.record, self.thread)
         own, shown = self.state.messages, self.showing.offered
         return self._prompts.note(step.messages, own, shown, step.schema, again)
-
-    def count(self, given: Any) -> None:
-        """Count what an answer took."""
-        if self.request.thoughts is not None:
-            self.request.thoughts.append(str(getattr(given, "reasoning", "")))
-        usage = stated_usage(given)
-        if usage.total:
-            self.state.usage = self.state.usage + usage
 
     # -- acting ------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -51,20 +51,16 @@ class Showing:
         self.said: dict[str, str] = {}  # what functions of the prompt returned, by key
         self._outside: list[tuple[str, str]] = []  # lines from outside, with their sources
 
-    @property
-    def asks(self) -> Iterable[tuple[str, str, Callable[..., Awaitable[str]]]]:
-        """Return the functions of the prompt to call for this run: what each is, its key."""
-        agent = self._agent
-        own = agent.system_prompt
-        made = [("system_prompt", _SYSTEM, own)] if callable(own) else []
+    def asks(self) -> Iterator[tuple[str, str, Callable[..., Awaitable[str]]]]:
+        """Yield the functions of the prompt to call for this run: what each is, its key."""
+        agent, said = self._agent, self.said
+        if callable(own := agent.system_prompt) and _SYSTEM not in said:
+            yield "system_prompt", _SYSTEM, partial(_text_of, own)
         for place, block in enumerate(agent.blocks):
             if callable(guidance := getattr(block, "guidance", None)):
                 name = named(block)
-                made.append(
-                    (f"guidance of the block {name!r}", f"guidance.{place}.{name}", guidance)
-                )
-        new = [each for each in made if each[1] not in self.said]
-        return [(what, key, partial(_text_of, function)) for what, key, function in new]
+                if (key := f"guidance.{place}.{name}") not in said:
+                    yield f"guidance of the block {name!r}", key, partial(_text_of, guidance)
 
     def take(self, key: str, said: Any) -> None:
         """Take what a function of the prompt has said, now or in the record."""
@@ -95,6 +91,8 @@ class Showing:
                     raise ConfigError(f"agent {self._agent.id!r} has no action {each.name!r}")
             self._chosen = self.offered.only([*actions])
         self.offered = self._chosen
+        if self._looked is not None and self.offered.told != self._looked:
+            self.prompt()  # the model reads other descriptions
 
     def find(self, name: str) -> tuple[str, Action | None]:
         """Return the public name and the action for a name that the model used."""
@@ -151,10 +149,8 @@ class Showing:
 
     def seen(self, model: Model, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return a prompt as the model gets it: without what it cannot see."""
-        has_blocks = self.thread.has_blocks or prompt is not self._made
-        if self.offered.told != self._looked:  # a block has chosen others
-            self.prompt()
-        return as_seen(model, prompt) if has_blocks else prompt
+        is_known = prompt is self._made and not self.thread.has_blocks
+        return prompt if is_known else as_seen(model, prompt)
 
 
 async def _text_of(function: Callable[..., Any], context: Context[Any]) -> Any:

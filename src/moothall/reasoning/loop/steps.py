@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from moothall.models.protocol import Model
     from moothall.reasoning.loop.answer import RequestedCall
     from moothall.reasoning.loop.parts import Looping
+    from moothall.reasoning.loop.recording import LoopState
     from moothall.reasoning.loop.room import LongResults
     from moothall.reasoning.loop.showing import Showing
     from moothall.reasoning.record import Record
@@ -42,13 +43,10 @@ class Asking(Protocol):
     record: Record[Any] | None
     request: ReplyRequest
     showing: Showing
+    state: LoopState
 
     def about(self, name: str, value: Any) -> dict[str, Any]:
         """Return what hooks get."""
-        ...
-
-    def count(self, given: Any) -> None:
-        """Count what an answer took."""
         ...
 
     def noted(self, step: ModelStep, again: bool) -> dict[str, Any]:
@@ -71,7 +69,7 @@ class Executing:
     keeps_refused: bool = True  # record the calls that the budget refused as ended
     ends: list[Stop] = field(default_factory=list)  # of the reply, once all calls have ended
     under_way: int = 0  # how many calls neither have ended nor wait in the journal
-    rests: asyncio.Event = field(default_factory=asyncio.Event)  # none is under way
+    rests: asyncio.Event | None = None  # set once none is under way; made by whoever waits for it
 
     @property
     def record(self) -> Record[Any] | None:
