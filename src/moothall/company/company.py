@@ -556,7 +556,7 @@ class Company:
             waiting = True  # at the start, what waited may have gone on before the last end
             while True:
                 try:
-                    scheduler.resume(self._calls, waiting)
+                    await scheduler.resume(self._calls, waiting)
                     waiting = False
                 except MoothallError as error:
                     logger.error("firings that stopped cannot be looked up: %s", error)

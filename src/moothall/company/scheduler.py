@@ -116,7 +116,7 @@ class Scheduler:
         self, call: Call, last: datetime, times: Sequence[datetime], now: datetime
     ) -> datetime:
         """Fire at some times up to now; return up to when a schedule has fired, or let times go."""
-        if self._is_paused(call):
+        if await asyncio.to_thread(self._is_paused, call):
             return max(last, now)
         for at in times:
             await self.fire(call, at)
@@ -180,11 +180,16 @@ class Scheduler:
         if outcome is not None:
             self.fired(call.name, outcome)
 
-    def resume(self, calls: Mapping[str, Call], waiting: bool = False) -> None:
+    async def resume(self, calls: Mapping[str, Call], waiting: bool = False) -> None:
         """Begin firings whose process died, that a person has decided about, or wants.
 
         With `waiting` also those whose reply waited and does so no longer.
         """
+        for call, at in await asyncio.to_thread(self._to_resume, calls, waiting):
+            self._begun(call, at)
+
+    def _to_resume(self, calls: Mapping[str, Call], waiting: bool) -> list[tuple[Call, datetime]]:
+        found = []
         states = (*CUT_OFF, *(("waiting",) if waiting else ()))
         for run in self.journal.runs(state=states, kind=KIND, needs_person=True):
             call = calls.get(run.agent)
@@ -199,7 +204,8 @@ class Scheduler:
             if over[-1:] not in ([], ["waiting"]) or (over and self._waits(run.id)):
                 continue
             if (at := fired_at(run)) is not None:
-                self._begun(call, at)
+                found.append((call, at))
+        return found
 
     async def finish(self, calls: Mapping[str, Call], run_id: str) -> None:
         """Make the call of a firing again whose reply has waited: its run has gone on."""
@@ -268,6 +274,18 @@ class Scheduler:
     async def _known_since(self, call: Call) -> datetime:
         """Return the last time that the journal has of a schedule; note it, if it has none."""
         now = self.now()
+        if (last := await asyncio.to_thread(self._last, call, now)) is not None:
+            return last
+        run_id = f"{call.name}@since {stamp(now)}"
+        async with recorded(
+            self.journal, run_id, KIND, call.name, Fired, task="the schedule begins"
+        ) as record:
+            record.hear({"times": call.schedule.times})
+            await record.end("done", text="")
+        return now
+
+    def _last(self, call: Call, now: datetime) -> datetime | None:
+        """Return the last time up to now; None if there is none, or it had other times."""
         newest = self.journal.runs(kind=KIND, agent=call.name, sort="-began", limit=1)
         if newest and (at := _time_of(newest[0].id)) is not None and at > now + _AHEAD:
             _log_ahead(call, at, now)
@@ -281,24 +299,17 @@ class Scheduler:
             and at <= now
             and not run.task.startswith(WANTED)
         ]
-        if times:
-            at, run = max(times, key=lambda each: each[0])
-            entries: list[Entry] = []
-            with self.journal._file.whole(run.id):
-                entries = self.journal.entries(run.id)
-            heard = [each.data for each in entries if each.kind == "heard"]
-            if not heard or heard[-1] == {"times": call.schedule.times}:
-                return at
-            logger.warning(
-                "schedule %r has other times than before: none is made up for", call.name
-            )
-        run_id = f"{call.name}@since {stamp(now)}"
-        async with recorded(
-            self.journal, run_id, KIND, call.name, Fired, task="the schedule begins"
-        ) as record:
-            record.hear({"times": call.schedule.times})
-            await record.end("done", text="")
-        return now
+        if not times:
+            return None
+        at, run = max(times, key=lambda each: each[0])
+        entries: list[Entry] = []
+        with self.journal._file.whole(run.id):
+            entries = self.journal.entries(run.id)
+        heard = [each.data for each in entries if each.kind == "heard"]
+        if not heard or heard[-1] == {"times": call.schedule.times}:
+            return at
+        logger.warning("schedule %r has other times than before: none is made up for", call.name)
+        return None
 
 
 def _decided(past: Any) -> dict[str, Any]:

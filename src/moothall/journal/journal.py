@@ -548,11 +548,14 @@ class Journal:
         for run in self._runs.open_runs():
             run.left = run.left or (leave and run_id in (None, run.id))
 
+    def _due(self, kind: str, agent: str) -> list[Outline]:
+        """Return an agent's runs for which has come what they waited for."""
+        return [run for run in map(self.run, self._waits_for.due(agent)) if run.kind == kind]
+
     def _to_resume(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs that were cut off, and those that waited and can go on."""
         found = self.runs(state=CUT_OFF, kind=kind, agent=agent)
-        due = [run for run in map(self.run, self._waits_for.due(agent)) if run.kind == kind]
-        waited = [run for run in due if run.state == "waiting"]
+        waited = [run for run in self._due(kind, agent) if run.state == "waiting"]
         return sorted([*found, *waited], key=lambda run: run.began) if waited else found
 
     async def begin(

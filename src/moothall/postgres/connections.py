@@ -25,6 +25,8 @@ Connection: TypeAlias = "psycopg.Connection[Any]"
 
 PAUSE_S: Final = 0.05
 """Seconds between two checks whether the server is back or has ended a session."""
+_AWAY_S: Final = 2
+"""The seconds in which a server that was away has to answer; no less is possible."""
 _IDLE: Final = psycopg.pq.TransactionStatus.IDLE
 _ENDED: Final = (
     errors.AdminShutdown,
@@ -63,6 +65,7 @@ class Connections(Generic[E]):
         self.name: str = address.name
         self._maker, self._error = maker, error
         self._timeout = min(float(timeout), 86400.0)
+        self._away: float | None = None  # since when the server is not there
         self._process = os.getpid()
         self._session = f"moothall {secrets.token_hex(8)}"
         self._open: set[Connection] = set()
@@ -88,7 +91,7 @@ class Connections(Generic[E]):
         """Return the parameters of a new connection: the URL's, and defaults for the rest."""
         wait = max(2, round(self._timeout))
         return {
-            "connect_timeout": wait,
+            "connect_timeout": wait if self._away is None else _AWAY_S,
             "tcp_user_timeout": wait * 1000,
             **_KEEPALIVE,
             **self.address.parameters,
@@ -96,7 +99,11 @@ class Connections(Generic[E]):
         }
 
     def _connected(self, deadline: float = 0.0, writes: bool = False) -> Connection:
-        """Return a new connection; until the deadline, try again if the server is not there."""
+        """Return a new connection; until the deadline, try again if the server is not there.
+
+        Once it was not there for the timeout, each call tries once: a service whose calls all
+        waited would do nothing else meanwhile.
+        """
         settings = (f"{self._timeout * 1000:.0f}", f'"{self.address.schema}"')
         while True:
             connection: Connection | None = None
@@ -106,12 +113,14 @@ class Connections(Generic[E]):
                 )
                 self._open.add(connection)
                 connection.execute(_SETTINGS, settings)
+                self._away = None
                 return connection
             except psycopg.OperationalError as error:
                 if connection is not None:  # its session was ended as soon as it began
                     self._drop(connection)
                 refused = (error.sqlstate or "").startswith(_REFUSED)
-                if refused or time.monotonic() + PAUSE_S >= deadline:
+                away = self._away = self._away or time.monotonic()
+                if refused or time.monotonic() + PAUSE_S >= min(deadline, away + self._timeout):
                     raise self._fault(error) from None
                 time.sleep(PAUSE_S)  # noqa: TID251 - a server that restarts takes a while
 

@@ -144,12 +144,12 @@ class RecordedAgent(ConversationalAgent):
         """
         journal = self._journal_to_resume("resume_decided", concurrency, deps, budget, which)
         now = time.monotonic()
-        due = [id for id in journal._waits_for.due(str(self.id)) if self._again.get(id, now) <= now]
-        mine = [
+        due = [
             run
-            for run in map(journal.run, due)
-            if (run.kind, run.held) == (self._kind, False) and run.state in ("waiting", "stopped")
+            for run in await asyncio.to_thread(journal._due, self._kind, str(self.id))
+            if not run.held and run.state in ("waiting", "stopped")
         ]
+        mine = [run for run in due if self._again.get(run.id, now) <= now]
         mine = [run for run in mine if which is None or which(run)]
         found = await self._resume_all(journal, mine, deps, budget, concurrency)
         self._again = {id: at for id, at in self._again.items() if at > now} | {
