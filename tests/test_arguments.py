@@ -364,6 +364,9 @@ def test_a_function_that_wants_what_nobody_gives_is_refused_as_it_is_given(
 
 
 def test_functions_that_fit_are_taken_whatever_they_are() -> None:
+    def brief(one: Any, two: Any, context: Any) -> str:
+        return "Be brief."
+
     class Says:
         def __call__(self, context: Any, more: int = 3) -> str:
             return "Be brief."
@@ -371,7 +374,9 @@ def test_functions_that_fit_are_taken_whatever_they_are() -> None:
         def prompt(self, context: Any) -> str:
             return "Be brief."
 
-    for fn in (Says(), Says().prompt, lambda *given: "Be brief.", functools.partial(many, 1, 2, 3)):
-        agent(system_prompt=fn)
-    for check in (int, lambda value: None, lambda value, context: None, print):
-        agent(check=check)
+    for fn in (Says(), Says().prompt, lambda *given: "Be brief.", functools.partial(brief, 1, 2)):
+        model = ScriptedModel(["x"])
+        ReActAgent("a", model, system_prompt=fn).reply_sync("hello")
+        assert model.received[0][0]["content"].startswith("Be brief.")
+    for check in (str, lambda value: None, lambda value, context: None, print):
+        assert agent(check=check).reply_sync("hello").text == "x"

@@ -476,7 +476,7 @@ def parsed(text: str, path: str) -> ast.Module:
 def nodes(tree: ast.AST, *, into_functions: bool = True) -> list[ast.AST]:
     """Every node that runs: what stands under TYPE_CHECKING does not."""
     found: list[ast.AST] = []
-    left = [*ast.iter_child_nodes(tree)][::-1]
+    left = parts(tree)[::-1]
     while left:
         node = left.pop()
         if isinstance(node, ast.If) and name_of(node.test) == "TYPE_CHECKING":
@@ -485,8 +485,15 @@ def nodes(tree: ast.AST, *, into_functions: bool = True) -> list[ast.AST]:
             node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
         ):
             found.append(node)
-            left += [*ast.iter_child_nodes(node)][::-1]
+            left += parts(node)[::-1]
     return found
+
+
+def parts(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below one, but for those that have nothing in them, such as `Load`."""
+    values = [getattr(node, name, None) for name in node._fields]
+    flat = [each for value in values for each in (value if type(value) is list else (value,))]
+    return [each for each in flat if isinstance(each, ast.AST) and each._fields]
 
 
 def name_of(node: ast.AST) -> str:
@@ -509,7 +516,10 @@ def importing(tree: ast.Module, *, into_functions: bool) -> list[ast.AST]:
 @functools.cache
 def everything(tree: ast.Module) -> list[ast.AST]:
     """Every node, also what stands under TYPE_CHECKING."""
-    return [*ast.walk(tree)]
+    found: list[ast.AST] = [tree]
+    for node in found:  # which grows
+        found += parts(node)
+    return found
 
 
 def imports(module: Module, *, into_functions: bool = True) -> Iterator[tuple[int, str]]:

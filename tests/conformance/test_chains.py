@@ -53,8 +53,14 @@ class Chain(Agent):
         return 1 + self.ask(self.id, "down_plainly", n=n - 1).result(timeout=WAIT_S)
 
 
-@pytest.mark.parametrize("form", ("along", "along_plainly", "along_by_turns"))
-@pytest.mark.parametrize("path", ("ABA", "ABCA", "AA", "AAA", "ABABABAB", "ABCABCA", "ABCCBA"))
+@pytest.mark.parametrize(
+    ("form", "path"),
+    (
+        *(("along", each) for each in ("ABA", "AA", "ABCABCA")),
+        *(("along_plainly", each) for each in ("ABA", "AA", "ABCCBA")),
+        *(("along_by_turns", each) for each in ("ABCA", "AAA", "ABABABAB")),
+    ),
+)
 def test_a_call_that_comes_back_is_let_in(space: Any, form: str, path: str) -> None:
     for id in sorted(set(path)):
         space.add(Chain(id))

@@ -1,8 +1,8 @@
 """A server whose process is killed: its agent buys eight items, each a line in a file.
 
-Run as `python -m doors.a2a_program FOLDER FD LIMIT`, it listens at the socket FD, and dies by
-kill -9 once LIMIT lines are there, within the next purchase; 0 is for no limit. With `once`
-a purchase that was cut off is in doubt.
+Run as `python -m doors.a2a_program FOLDER LIMIT`, it listens at the socket that is its standard
+input, and dies by kill -9 once LIMIT lines are there, within the next purchase; 0 is for no limit.
+With `once` a purchase that was cut off is in doubt.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from moothall import ACCESS_REQUESTED, Call, ReActAgent, ScriptedModel, action
 from moothall.doors import asgi
 
 FOLDER = Path(sys.argv[1])
-LIMIT = int(sys.argv[3])
+LIMIT = int(sys.argv[2])
 
 
 @action(idempotent="once" not in sys.argv)
@@ -49,7 +49,7 @@ def main() -> None:
         journal=FOLDER / "runs.db",
     )
     config = uvicorn.Config(asgi(agent), log_level="warning")
-    uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[2]))])
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=0)])
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ import json
 import random
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from commands import Command
 from doors.a2a_calls import (
     BEGUN,
     BOUGHT,
@@ -214,15 +213,16 @@ def test_a2a_ended_tasks_are_read_from_the_journal(serve: Serve, tmp_path: Path)
 
 
 @contextmanager
-def served(
-    folder: Path, limit: int = 0, *more: str
-) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def served(folder: Path, limit: int = 0, *more: str) -> Iterator[tuple[str, Command]]:
     """Serve in a process; connections wait in its socket until it takes them."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        fd, url = listening.fileno(), f"http://127.0.0.1:{listening.getsockname()[1]}"
-        command = [sys.executable, "-m", "doors.a2a_program", str(folder), str(fd), str(limit)]
-        command += more
-        process = subprocess.Popen(command, cwd=TESTS, pass_fds=(fd,))
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        process = Command(
+            *(folder, limit, *more),
+            module="doors.a2a_program",
+            cwd=TESTS,
+            stdin=listening.fileno(),
+        )
     try:
         yield url, process
     finally:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +13,7 @@ import mcp
 import pytest
 from mcp.client.streamable_http import streamable_http_client
 
+from commands import Command
 from doors.conftest import Waiting
 from moothall import Budget, Journal, ReActAgent
 from moothall.doors import asgi
@@ -133,8 +132,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("mode", ("legacy", "auto"))
 def test_mcp_door_cancels_the_reply_of_a_client_that_is_killed(place: Place, mode: str) -> None:
-    command = (sys.executable, "-c", CLIENT, f"{place.url}/mcp", mode, TOKEN)
-    with subprocess.Popen(command) as client:
+    with Command(f"{place.url}/mcp", mode, TOKEN, code=CLIENT) as client:
         assert place.model.begun.wait(20)
         client.kill()
     asyncio.run(place.is_cancelled())

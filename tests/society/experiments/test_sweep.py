@@ -212,8 +212,9 @@ def made(seed, answers, folder):
     (tmp_path / "m.py").write_text(code)
     society = {"make": "m.py:made", "answers": "a.jsonl"}
     workflow = [{"run": {"days": 1}}]
-    same = Experiment(name="e", society=society, workflow=workflow, seeds=3, folder=tmp_path)
-    run(same, jobs=3)
+    given: Any = {"society": society, "workflow": workflow, "metrics": ["messages"]}
+    results = run(Experiment(name="e", seeds=3, folder=tmp_path, **given), jobs=3)
+    assert set(results.values("messages")) == {0, 1, 2}  # none has found the file in use
 
 
 def test_a_branch_has_the_recording_of_its_trunk(tmp_path: Path, monkeypatch: Any) -> None:

@@ -185,7 +185,10 @@ def test_the_password_is_shown_nowhere(
     ("name", "values"),
     (
         ("amqp_options", ("localhost", {"hostname": "localhost"}, 5672)),
-        ("exchange", ("", "a b", "ü", "amq.topic", "a" * 101, "a\n", None, 5, "a/b", "a*", "a#")),
+        (
+            "exchange",
+            ("", "a b", "ü", "amq", "amq.topic", "a" * 101, "a\n", None, 5, "a/b", "a*", "a#"),
+        ),
         ("keep", (0, 0.9, -1, "1", None, True, float("nan"), float("inf"), 2_000_001)),
         ("grace", (-1, "1", None, True, float("nan"), float("inf"))),
         ("on_connection", ("print", 5)),
@@ -208,11 +211,19 @@ def test_amqp_space_refuses_async_on_connection() -> None:
         AMQPSpace(on_connection=told)
 
 
-def test_how_long_a_space_may_keep_and_wait() -> None:
-    for seconds in (1, 2_000_000):
-        AMQPSpace(keep=seconds, grace=seconds).close()
+@pytest.mark.parametrize("exchange", ("a", "moothall.test:1-2_3", "A" * 100, "amqp.x"))
+def test_amqp_space_of_any_valid_exchange_name_has_agents(
+    make_space: MakeSpace, exchange: str
+) -> None:
+    with make_space(exchange=exchange) as space:
+        space.add(Agent("a"))
+        assert space.ids() == ["a"]
 
 
-@pytest.mark.parametrize("exchange", ("a", "moothall.test:1-2_3", "A" * 100, "amq", "amqp.x"))
-def test_amqp_space_accepts_valid_exchange_names(exchange: str) -> None:
-    AMQPSpace(exchange=exchange).close()
+@pytest.mark.parametrize("seconds", (1, 2_000_000))
+def test_amqp_space_that_keeps_and_waits_for_any_time_has_agents(
+    make_space: MakeSpace, seconds: int
+) -> None:
+    with make_space(keep=seconds, grace=seconds) as space:
+        space.add(Agent("a"))
+        assert space.ids() == ["a"]

@@ -218,11 +218,11 @@ class Names:
         if (
             not isinstance(exchange, str)
             or not _EXCHANGE.fullmatch(exchange)
-            or exchange.startswith("amq.")
+            or f"{exchange}.".startswith("amq.")
         ):
             raise ConfigError(
                 "the exchange (exchange=, --exchange) must be 1 to 100 letters, digits and "
-                f"_ . : -, not starting with amq., got {exchange!r}"
+                f"_ . : -, not amq or starting with amq., got {exchange!r}"
             )
         self.exchange = exchange
         self.dead: str = f"{exchange}.dead"
