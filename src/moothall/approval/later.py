@@ -1,4 +1,4 @@
-"""`Later`: what an action returns if its result comes later, and an approver that decides later."""
+"""`Later`: an action returns it if its result comes later, an approver if it decides later."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Moment: TypeAlias = float | timedelta | datetime
 _NO_DEFAULT: Final[Any] = object()
 _LONGEST_S: Final = 1e10
 _OF_MOOTHALL: Final = re.compile("[0-9a-f]{64}|doubt:.*|moment-[0-9a-f]{16}", re.DOTALL)
-"""The keys that no action gives: of approvals and questions, of calls in doubt, of moments."""
+"""The forms of moothall's own keys: of approvals and questions, of calls in doubt, of moments."""
 
 
 class Later(BaseException):
-    """Says that a result comes later: an action returns or raises it, an approver returns it.
+    """A result that comes later. An action returns or raises it; an approver returns it.
 
-    The reply ends with the reason `waiting`, and the run waits in its journal: it has no task and
-    no place in the process. `journal.answer(run_id, key, value)` gives the result, in any process;
-    then the run is resumed. `Later(until=…)` without a key waits for that moment, and its result is
-    None. The key of an approval is its hash: an approver gives none.
+    The reply then ends with the reason `waiting`, and the run waits in its journal; nothing of it
+    is left in the process. `journal.answer(run_id, key, value)` gives the result, in any process.
+    Then the run is resumed. `Later(until=…)` without a key waits for that moment; its result is
+    None. An approver gives no key: the key of an approval is its hash.
 
     It is a `BaseException`, so `except Exception` in an action does not catch it.
 
@@ -73,9 +73,9 @@ class Later(BaseException):
             self.default: Any = to_json(default) if self.has_default else None
         except NotJSON as error:
             raise ConfigError(f"Later: default= is not JSON: {error}") from error
-        # A question of an action to a person, and how many equal ones the action asked before.
+        # An action asks a person: the question, and how often the action has asked it before.
         self.question: tuple[str, int] | None = None
-        self.asks_caller = False  # whether a door asks the caller who began the run, too
+        self.asks_caller = False  # whether a door also asks the caller who began the run
         super().__init__(text or key or "later")
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -83,7 +83,7 @@ class Later(BaseException):
 
 
 def is_of_moothall(key: str) -> bool:
-    """Return whether a key has the form of those that no action gives."""
+    """Return whether a key has the form of moothall's own keys, which no action may use."""
     return _OF_MOOTHALL.fullmatch(key) is not None
 
 

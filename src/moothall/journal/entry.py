@@ -18,13 +18,13 @@ ROOT = ""
 """The path of a run's own part."""
 
 WAYS = {"repeat": "run it again", "skip": "skip it"}
-"""What a person may decide about a call in doubt besides `Done`, and its words."""
+"""The decisions about a call in doubt, besides `Done`, each with its words."""
 
 RESUME = "resume"
 """What a person decides about a run that stopped: a process with its agent resumes it."""
 
 KINDS = ("approval", "question", "result", "moment", "doubt")
-"""What a call may wait for."""
+"""The kinds of waits."""
 
 
 class RunDamaged(JournalError):
@@ -41,7 +41,7 @@ def kinds_of(kind: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 _AHEAD_S: Final = 60.0
-"""So far a moment may lie ahead of the clock, which was not wrong then."""
+"""Seconds. If a moment lies further ahead of the clock, the clock was wrong."""
 _SHOWN: Final = 200
 
 
@@ -73,8 +73,8 @@ class Outline:
         id: the run's id
         kind: the class of its agent, such as `ReActAgent`
         agent: the id of its agent
-        task: what it was asked: the beginning of the text; the first entry of the run's own agent
-            has all of it
+        task: the beginning of the text that it was asked; the first entry of the run's own agent
+            has the whole text
         began: when, in seconds since 1970
         changed: when the last entry was written, likewise
         entries: how many there are
@@ -151,11 +151,11 @@ class Sums:
 
     Attributes:
         runs: how many runs
-        tokens: as of an `Outline`, like those below
-        usd: likewise
-        model_calls: likewise
-        actions: likewise
-        seconds: likewise
+        tokens: how many tokens their model calls took
+        usd: what they cost in US dollars, as far as their prices are known
+        model_calls: how often models were asked
+        actions: how many calls of actions have started
+        seconds: for how long processes worked on them
     """
 
     runs: int = 0
@@ -167,7 +167,7 @@ class Sums:
 
 
 def copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
-    """Yield the data of entries as it is in a copy of their run."""
+    """Yield the data that the entries have in a copy of their run."""
     count: Counter[str] = Counter()
     messages: Counter[str] = Counter()
     for entry in entries:
@@ -178,8 +178,8 @@ def copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
         if entry.kind != "begun":
             yield entry.data
             continue
-        # The program that resumes the copy sets the fingerprint. The entry also says how far the
-        # part is that of the other run, which memories and budgets know.
+        # The program that resumes the copy sets the fingerprint. The entry also says how much of
+        # the part is copied: memories and budgets know that much by the other run's key.
         path = entry.path
         other = {"key": f"{key}/{path}", "messages": messages[path], "entries": count[path]}
         before = entry.data.get("copied", [])
@@ -192,7 +192,7 @@ class Wait:
 
     Attributes:
         run: the id of the run
-        key: by which it is answered: an approval's is its hash
+        key: the key by which it is answered; the key of an approval is its hash
         kind: `approval`, `question` (to a person), `result` (from outside), `moment`, or `doubt`:
             a call whose outcome is unknown
         agent: the id of the run's agent
@@ -201,16 +201,16 @@ class Wait:
         step: the call, such as `2.0`: the first of the second answer
         action: the action's name; `decide` for a question to H of a dual act
         args: its arguments
-        origins: where the values of the arguments come from, as recorded
+        origins: the recorded origins of the arguments' values
         text: what is asked, in words; may be empty
-        who: the names of those who may answer; empty: anybody
+        who: the names of those who may answer; if it is empty, anybody may
         since: when it was asked, in seconds since 1970
         until: when the wait is over, likewise; None for never
         answer: the answer, as JSON data; None until it is given
         by: who gave the answer; None if it is not known
         answered: when, in seconds since 1970; None until then
         call: the id of the call in the messages; empty for none
-        asks_caller: whether a door asks the caller who began the run, too
+        asks_caller: whether a door also asks the caller who began the run
         remind: how often somebody is reminded, in seconds; None for never
     """
 
@@ -237,7 +237,7 @@ class Wait:
 
     @property
     def ahead(self) -> bool:
-        """Whether it began at a time that lies ahead of the clock, which was wrong then."""
+        """Whether it began at a time that lies ahead of the clock: the clock was wrong then."""
         return self.since > time.time() + _AHEAD_S
 
     def to_json(self) -> dict[str, Any]:
@@ -257,12 +257,12 @@ def stamp(at: float) -> str:
 
 
 def waits_for(wait: Wait) -> str:
-    """Return in words what is waited for."""
+    """Return what is waited for, in words."""
     return in_words(wait.kind, wait.action, wait.args, wait.text, wait.key)
 
 
 def in_words(kind: str, action: str = "", args: Any = None, text: str = "", key: str = "") -> str:
-    """Return in words what a wait of a kind is for."""
+    """Return what a wait of this kind is for, in words."""
     call = escaped(cut(call_line(action, args), _SHOWN))
     more = f" [{escaped(cut(text, _SHOWN))}]" if text else ""
     match kind:
@@ -280,7 +280,7 @@ def in_words(kind: str, action: str = "", args: Any = None, text: str = "", key:
 
 
 def wait_of(data: dict[str, Any], **about: Any) -> Wait:
-    """Return the wait of an entry that says so."""
+    """Return the wait that an entry records."""
     return Wait(
         key=data["wait"],
         kind=data["kind"],
