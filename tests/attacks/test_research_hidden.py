@@ -12,6 +12,7 @@ UNSEEN = "Zebras demand obedience"
 WAYS = {
     "hidden": f"<p hidden>{UNSEEN}</p>",
     "until-found": f"<p hidden=until-found>{UNSEEN}</p>",
+    "a panel of no tab": f"<p role=tabpanel hidden>{UNSEEN}</p>",
     "template": f"<template><p>{UNSEEN}</p></template>",
     "dialog": f"<dialog><p>{UNSEEN}</p></dialog>",
     "noscript": f"<noscript>{UNSEEN}</noscript>",

@@ -373,6 +373,15 @@ def test_a_page_whose_text_scripts_write_is_said_not_to_be_read(page: str) -> No
     assert "Cats sleep" in read("a.html", f"<html>{read_all}</html>").text
 
 
+def test_what_a_click_on_a_tab_shows_is_read() -> None:
+    page = (
+        "<main><ul role=tablist><li role=tab>Linux</li><li role=tab>Windows</li></ul>"
+        "<div role=tabpanel><p>Run apt.</p></div><div role=tabpanel hidden><p>Run winget.</p></div>"
+        "</main>"
+    )
+    assert "Run winget." in read("a.html", page.encode()).text
+
+
 def test_a_word_document_is_cut_at_its_headings() -> None:
     table = "".join(
         f"<w:tr><w:tc>{paragraph(a)}</w:tc><w:tc>{paragraph(b)}{paragraph('!')}</w:tc></w:tr>"

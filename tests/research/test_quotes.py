@@ -187,3 +187,12 @@ def test_quote_of_what_leads_to_code_has_the_code_with_its_numbers() -> None:
     assert quotes(text, "How do I release old moorings?")[0] == (
         "“To release old moorings, run:” `ferry release --keep-last 5`"
     )
+
+
+def test_a_sentence_over_two_lines_of_a_block_quote_is_quoted_without_its_marks() -> None:
+    text = (
+        "# Quay\n\n> [!NOTE]\n> The quay needs at least three cranes, as a rule keeps ships\n"
+        "> apart. Additionally, barges alone are not let in.\n"
+    )
+    said = quotes(text, "How many cranes does the quay need?")[0]
+    assert "The quay needs at least three cranes, as a rule keeps ships apart." in said

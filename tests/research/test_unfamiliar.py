@@ -223,3 +223,30 @@ def test_report_tells_sources_of_one_title_apart() -> None:
     assert len(lines) > 1
     assert "begins “Birds Terns carry letters" in lines[0]
     assert len({each.partition(": ")[2] for each in lines}) == len(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "said"),
+    (
+        (
+            "The limit applies to uploads above 20 MB.\n\n# App\n\nThe app shows the limit.",
+            "When does the limit apply?",
+            "The limit applies to uploads above 20 MB.",
+        ),
+        (
+            "The paint dries in 6 hours.\n\nThe paint costs 9 euros.",
+            "How long must the paint dry?",
+            "The paint dries in 6 hours.",
+        ),
+        (
+            "The van carries 12 crates.\n\nThe car is 4 metres long.",
+            "How many crates can the van carry?",
+            "The van carries 12 crates.",
+        ),
+    ),
+)
+def test_answers_forms_of_words_in_y_are_one_word(text: str, question: str, said: str) -> None:
+    report = report_of(f"# Notes\n\n{text}\n", question)
+    found = [each.sentence for each in report.citations]
+    assert said in found[0]
+    assert all("app shows" not in each and "car is" not in each for each in found)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from moothall.errors import ConfigError
-from moothall.society import Network
+from moothall.society import Network, read_network
 
 
 def test_ways_take_the_fewest_edges() -> None:
@@ -156,3 +157,20 @@ def test_wrong_networks_are_refused(make: Any, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make()
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "edges"),
+    (
+        ("0,1\n1,2\n2,10\n", 3),
+        ("7,8\n", 1),
+        ("ann,bo\nbo,cy\n", 2),
+        ("source,target\nann,bo\n", 1),
+        ("person,friend\nann,bo\nbo,cy\n", 2),
+    ),
+)
+def test_an_edge_list_with_or_without_names_of_columns_loses_no_edge(
+    tmp_path: Path, text: str, edges: int
+) -> None:
+    (tmp_path / "e.csv").write_text(text)
+    assert len(read_network(tmp_path / "e.csv").edges) == edges

@@ -134,6 +134,11 @@ _ENDINGS = (
     "e y"
 )
 _SUFFIXES = tuple((old, new) for old, _, new in (e.partition(">") for e in _ENDINGS.split()))
+_NO_ADVERB = re.compile(
+    r"(?:pp|mp|mb|tip|ma|po|[nr]f|\brep|\bfami|\bear|\b\w[aeio]l)ly$"
+)  # apply, rally
+_OF_VERB = re.compile(r"(?<=\w{5})er(?:y|ie)$")  # delivery, of deliver
+_OF_Y = {"y", "ie", "ied", "ier"}
 _BRIEF = {"ing", "ed", "er", "es", "e"}
 _IRREGULAR = (
     "begin began begun|break broke broken|bring brought|build built|buy bought|catch caught|"
@@ -202,11 +207,20 @@ def stem(word: str) -> str:
     if not word.isalpha():
         return word
     word = _BASES.get(word) or american(word)
+    if "ffer" in word[1:]:  # differ, difference, offered: none is of `diff` or `off`
+        return word[: word.index("ffer", 1) + 4]
+    if len(word) == 5 and word.endswith(("ies", "ied")):  # dries; `dies` is of `die`
+        word = f"{word[:2]}y"
     if word.endswith("s") and len(word) > 3 and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
+    word = _OF_VERB.sub("", word)
+    if _NO_ADVERB.search(word):
+        return word[:-1]
     for suffix, put in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= (2 if suffix in _BRIEF else 3):
             word = word[: -len(suffix)] + put
+            if suffix in _OF_Y:  # carr, of carry, is not car
+                return word
             break
     is_doubled = word[-2:-1] == word[-1] and word[-1] not in "sz"
     return word[:-1] if len(word) > 3 and (is_doubled or word[-1] in "ey") else word

@@ -16,7 +16,8 @@ from moothall.research.writing.safe_markdown import has_html
 from moothall.text.terms import terms
 
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
-_COMMENTED: Final = re.compile(r"\n[ \t]*#[ \t]+")  # the next line of a comment
+# The next line of a comment, or of what a block quote or a mail quotes.
+_COMMENTED: Final = re.compile(r"\n[ \t]*(?:#[ \t]+|(?:>[ \t]?)+)")
 _WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
 _DRAWN: Final = re.compile(r"(?:\s[^\w\s…,'\"]{1,3}(?=\s)){3}")  # signs without a word
 _CELL_DRAWN: Final = re.compile(r"[\\/^<>+=~_│┌└├─-]*[\\/^<>+=~_│┌└├─]")  # `-` is no drawing

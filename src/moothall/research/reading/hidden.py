@@ -79,9 +79,16 @@ def _is_hidden(element: Any) -> bool:
         return True
     if element.tag == "dialog" and element.get("open") is None:
         return True
-    hidden = element.get("hidden")
     style = element.get("style") or ""
-    return hidden is not None or _hides(style) or _is_invisible(element, style)
+    hidden = element.get("hidden") is not None and not _is_tab(element)
+    return hidden or _hides(style) or _is_invisible(element, style)
+
+
+def _is_tab(element: Any) -> bool:
+    """Return whether a click on its tab shows an element."""
+    if element.get("role") != "tabpanel":
+        return False
+    return bool(element.getroottree().xpath("boolean(//*[@role='tab'])"))
 
 
 def _hides(style: str) -> bool:

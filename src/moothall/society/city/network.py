@@ -293,11 +293,12 @@ def _check_degree(degree: float, n: int) -> None:
 
 
 def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Network:
-    """Return the network of a table of edges: CSV with a header, or Parquet.
+    """Return the network of a table of edges: CSV, or Parquet.
 
     The ends of an edge are the columns `source` and `target`, or `from` and `to`, else the first
-    two. Ids are taken as texts. An edge to itself is left out, since a network has none; direction
-    and other columns do not count.
+    two. The first row of CSV is an edge if its ends are numbers, or another row has one of them.
+    Ids are taken as texts. An edge to itself is left out, since a network has none; direction and
+    other columns do not count.
 
     Args:
         path: the file
@@ -320,8 +321,12 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
             names = list[str](next(read, []))
             at = [names.index(name) for name in _ends(names, file)]
             width = len(names)
-            rows = ([row[each] for each in at] if len(row) == width else row for row in read if row)
-            return _of_rows(rows, file, edge_seconds)
+            made = [[r[each] for each in at] if len(r) == width else r for r in read if r]
+            ends = [names[each].strip() for each in at]
+            ids = {each.strip() for row in made for each in row}
+            if all(each.isdecimal() for each in ends) or not ids.isdisjoint(ends):
+                made.insert(0, ends)
+            return _of_rows(made, file, edge_seconds)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
     except csv.Error as error:
