@@ -90,7 +90,7 @@ THRESHOLDS = [7, *(pytest.param(each, marks=pytest.mark.long) for each in (3, 31
 def test_collections_at_any_moment_let_others_go_on(
     tmp_path: Path, kind: str, threshold: int
 ) -> None:
-    seconds = 1 if threshold == 7 else 20
+    seconds = 0.4 if threshold == 7 else 20
     assert run(OFTEN, kind, threshold, seconds, tmp_path / "file.db") == "alive\n"
 
 

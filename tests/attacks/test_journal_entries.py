@@ -197,7 +197,7 @@ def test_a_made_up_entry_ends_in_a_sentence(
 ) -> None:
     monkeypatch.chdir(recorded.folder)
     found = changes(recorded.runs[kind][1])
-    try_out(recorded, tmp_path, kind, random.Random(kind).sample(found, 8))
+    try_out(recorded, tmp_path, kind, random.Random(kind).sample(found, 5))
 
 
 @pytest.mark.long

@@ -89,7 +89,10 @@ def as_one_by_one(city: City, draw: Any, pairs: int) -> None:
 
 @pytest.mark.parametrize(
     ("side", "shops", "oneway"),
-    ((8, 60, False), (8, 60, True), (53, 1200, False), (53, 1200, True), (53, 40, True)),
+    (
+        *((8, 60, False), (8, 60, True), (53, 1200, True), (53, 40, True)),
+        pytest.param(53, 1200, False, marks=pytest.mark.long),
+    ),
 )
 def test_a_city_says_the_same_of_many_places_at_once(side: int, shops: int, oneway: bool) -> None:
     """Beyond 2,500 nodes ways come from labels, and what is near is searched from the places."""

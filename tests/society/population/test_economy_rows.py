@@ -407,8 +407,8 @@ async def test_purchases_of_a_day_hardly_depend_on_the_step_length() -> None:
                 each.stock = 10**8  # nothing is sold out
         population = Population(1000, city, [*all_blocks(), Bought()], seed=7)
         async with Society(population, services=services) as society:
-            await society.run(days=3, step=step)
-        return population.columns["bought"].sum() / 3 / 1000 / 100
+            await society.run(days=2, step=step)
+        return population.columns["bought"].sum() / 2 / 1000 / 100
 
     quarter, half, hour = [await bought(step) for step in ("15min", "30min", "1h")]
     assert quarter > 30  # dollars a day
