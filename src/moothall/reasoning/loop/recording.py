@@ -74,8 +74,10 @@ class LoopState:
     def stored(self, after: int = 0, upto: int | None = None) -> list[dict[str, Any]]:
         """Return messages as a memory keeps them, with their marks."""
         made = self.messages[after:upto]
-        for each in self.marks:
-            if 0 <= (place := each["message"] - after) < len(made):
+        for each in reversed(self.marks):  # in the order of their messages
+            if (place := each["message"] - after) < 0:
+                break
+            if place < len(made):
                 made[place] = {**made[place], **each}
                 del made[place]["message"]
         return made
