@@ -295,7 +295,7 @@ def test_a_long_wrong_value_is_told_in_short():
 WRONG_SCHEMAS = {
     "no such type": ({"type": "no such type"}, "'no such type' is not valid"),
     "no JSON": ({"type": "object", "default": {1, 2}}, "set"),
-    "no pattern": ({"properties": {"a": {"pattern": "("}}}, "regex"),
+    "no pattern": ({"properties": {"a": {"pattern": "("}}}, "regular expression"),
     "nowhere": ({"properties": {"q": {"$ref": "#/definitions/q"}}}, "#/definitions/q.*nowhere"),
     "no anchor": ({"$ref": "#q"}, "#q.*nowhere"),
     "of a part": ({"anyOf": [{"items": {"not": {"$ref": "#/$defs/a"}}}]}, "nowhere"),

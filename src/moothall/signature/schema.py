@@ -18,8 +18,10 @@ from moothall.signature.work import BACKTRACKS, MAX_STEPS, Work
 from moothall.text import excerpt, json_type, render_path, shorten
 
 _MAX_TOLD = 200
-_EXPRESSION: Final = 1 << 18
+_EXPRESSION: Final = 1 << 22
 """The largest compiled regular expression, in bytes."""
+_EXPRESSIONS: Final = 1 << 23
+"""The size of all of a schema."""
 _UNIONS = ("anyOf", "oneOf")
 
 
@@ -52,7 +54,7 @@ class SchemaValidator:
         self._work = Work(self.schema)
         if self._work.fault:
             raise WrongSchema(self._work.fault)
-        self._checks = _compiled(self.schema)
+        self._checks = _compiled(self.schema, self._work.expressions)
 
     def __reduce__(self) -> Any:
         return SchemaValidator, (self.schema,)
@@ -148,11 +150,12 @@ def _message(error: Any) -> str:
     return str(error.message)
 
 
-def _compiled(schema: dict[str, Any]) -> Any:
+def _compiled(schema: dict[str, Any], expressions: int) -> Any:
     """Return the library's validator of a schema, or raise WrongSchema."""
     from jsonschema_rs import FancyRegexOptions, ValidationError, validator_cls_for
 
-    bounds = FancyRegexOptions(backtrack_limit=BACKTRACKS, size_limit=_EXPRESSION)
+    most = min(_EXPRESSION, _EXPRESSIONS // max(expressions, 1))
+    bounds = FancyRegexOptions(backtrack_limit=BACKTRACKS, size_limit=most)
     try:
         made = validator_cls_for(schema)
         return made(schema, validate_formats=False, offline=True, pattern_options=bounds)
@@ -160,6 +163,11 @@ def _compiled(schema: dict[str, Any]) -> Any:
         if error.kind.name != "$ref":
             at = render_path(error.instance_path)
             told = shorten(_message(error), _MAX_TOLD)
+            if error.kind.name == "format":
+                told = (
+                    f"{excerpt(error.instance)} is not a regular expression of ECMA 262, or it is "
+                    f"too large: compiled, it may have {most // 1024:,} KiB"
+                )
             raise WrongSchema(f"{at}: {told}" if at else told) from None
         # The library tells the end of a reference, without the schema that has it.
         lost = next((ref for ref in _references(schema) if ref.lstrip("#") in error.message), "")

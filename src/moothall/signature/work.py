@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
+from moothall.text import excerpt
+
 MAX_SCHEMA: Final = 256 * 1024
 """How many characters a schema may have, as JSON."""
 MAX_WORK: Final = 100_000
@@ -32,7 +34,20 @@ _MAX_CIRCLES: Final = 10_000
 """So often may a schema lead back to itself."""
 _HARD_PATTERN: Final = 200
 """The steps for each character of an expression that looks around, or back; else it is one."""
+_OTHER_SCHEMA: Final = 20
+"""The steps that the schema of all schemas takes for each part of a value."""
+_STATES: Final = 40
+"""Up to so many states an expression that looks around takes no more steps."""
+_MOST_STATES: Final = 10_000
 _HARD: Final = re.compile(r"\(\?(?!:|P?<[A-Za-z_]|[imsxu-]+[:)])|\\[1-9kgGK]|[*+?}]\+")
+_VERBOSE: Final = re.compile(r"\(\?[a-zA-Z]*x")
+_TOKEN: Final = re.compile(
+    r"\\[pPux]\{[^}]*\}|\\.|\[(?:\\.|[^\]\\])*\]|\{([0-9]{0,6}(?:,[0-9]{0,6})?)\}|[^*+?]", re.DOTALL
+)
+_PLAIN: Final = re.compile(r"[\w.~-]*[\w~-][\w.~-]*", re.ASCII)
+_OF_SCHEMAS: Final = re.compile(r"https?://json-schema\.org/draft")
+"""The addresses of the schemas of all schemas."""
+_LISTED: Final = ("enum", "required", "dependentRequired", "dependencies")
 _LISTS: Final = ("allOf", "anyOf", "oneOf")
 _SINGLE: Final = ("not", "if", "then", "else")
 _NAMED: Final = ("dependentSchemas", "dependencies")
@@ -47,6 +62,10 @@ class _TooMuch(Exception):
     """More steps than are counted."""
 
 
+class _Unmeasured(Exception):
+    """A reference leads nowhere, or where it cannot be followed."""
+
+
 @dataclass(slots=True)
 class _Node:
     """What a schema costs for one part of a value.
@@ -54,13 +73,13 @@ class _Node:
     Attributes:
         listed: its steps without those of expressions
         weight: its steps
-        share: for how many parts within this one there is a step more
+        share: its steps for each part within this one
         beside: the schemas that are applied to the same part
     """
 
     listed: int
     weight: int
-    share: int
+    share: float
     beside: list[dict[str, Any]]
 
 
@@ -72,14 +91,16 @@ class Work:
 
     Attributes:
         fault: why nothing can be checked by it; empty if something can
+        expressions: how many regular expressions are compiled for it
     """
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.fault: str = ""
         self._schema = schema
-        self._homes: dict[int, dict[str, Any]] = {}  # the schema that `#` means in each schema
+        # The schemas that `#` may mean in each schema.
+        self._homes: dict[int, tuple[dict[str, Any], ...]] = {}
         self._named: dict[str, list[dict[str, Any]]] = {}
-        self._patterns = 0
+        self.expressions: int = 0
         self._places: dict[int, int] = {}
         self._totals: dict[int, int] = {}
         self._is_recursive = False
@@ -90,14 +111,16 @@ class Work:
             self.fault = f"it has {size:,} characters, more than {MAX_SCHEMA:,}"
             return
         try:
-            self._index(schema, schema)
+            self._index(schema, (schema,))
             self._total = self._whole(schema, set())
         except RecursionError:
             self.fault = "its references lead through too many schemas"
+        except _Unmeasured as error:
+            self.fault = str(error)
         except _TooMuch:
             self.fault = f"it leads through more than {MAX_WORK:,} schemas"
-        if self._patterns > MAX_PATTERNS:
-            self.fault = f"it has more than {MAX_PATTERNS} regular expressions"
+        if self.expressions > MAX_PATTERNS:
+            self.fault = f"it has more than {MAX_PATTERNS} regular expressions, or parts of them"
 
     def allows(self, value: Any) -> bool:
         """Whether a check of a value takes few enough steps."""
@@ -114,28 +137,28 @@ class Work:
 
     # -- the schema --------------------------------------------------------------------------------
 
-    def _index(self, node: Any, home: dict[str, Any]) -> None:
+    def _index(self, node: Any, homes: tuple[dict[str, Any], ...]) -> None:
         """Note what references may name, and count the expressions."""
         if isinstance(node, list):
             for each in node:
-                self._index(each, home)
+                self._index(each, homes)
         if not isinstance(node, dict):
             return
         for key in ("$id", "id"):
             if isinstance(name := node.get(key), str):
-                home = home if name.startswith("#") else node
-                self._named.setdefault(_last(name), []).append(node)
+                if not name.startswith("#"):
+                    homes = (*homes, node)
+                    name = _last(name)
+                self._named.setdefault(name, []).append(node)
         for key in ("$anchor", "$dynamicAnchor"):
             if isinstance(name := node.get(key), str):
                 self._named.setdefault(f"#{name}", []).append(node)
         if node.get("$recursiveAnchor") is True:
             self._named.setdefault("#", []).append(node)
-        self._homes[id(node)] = home
-        self._patterns += isinstance(node.get("pattern"), str) + len(
-            _dict(node, "patternProperties")
-        )
+        self._homes[id(node)] = homes
+        self.expressions += sum(map(_parts, _expressions(node)))
         for each in node.values():
-            self._index(each, home)
+            self._index(each, homes)
 
     def _meant(self, node: dict[str, Any]) -> Iterator[Any]:
         """Yield all that the references of a schema may mean."""
@@ -143,14 +166,23 @@ class Work:
             if not isinstance(reference := node.get(key), str):
                 continue
             address, _, fragment = reference.partition("#")
-            own = {id(each): each for each in (self._homes[id(node)], self._schema)}
-            homes = self._named.get(_last(address), []) if address else [*own.values()]
-            if key == "$recursiveRef":
-                yield from self._named.get("#", ())
+            last = _last(address)
+            if _OF_SCHEMAS.match(address) and last not in self._named:
+                continue
+            # Any other end may be spelled in a second way.
+            is_plain = not address or ("?" not in address and _PLAIN.fullmatch(last))
+            homes = self._named.get(last, ()) if address else self._homes[id(node)]
+            meant = [*self._named.get("#", ())] if key == "$recursiveRef" else []
             if fragment and not fragment.startswith("/"):
-                yield from self._named.get(f"#{fragment}", ())
+                meant += self._named.get(f"#{fragment}", ())
             else:
-                yield from (_at(home, fragment) for home in homes)
+                meant += (_at(home, fragment) for home in homes)
+            if not is_plain or all(each is None for each in meant):
+                raise _Unmeasured(
+                    f"its reference {excerpt(reference)} leads nowhere in it (nothing is fetched), "
+                    'or by an $id that is no plain name: put what it names under "$defs"'
+                )
+            yield from meant
 
     def _of(self, node: dict[str, Any]) -> _Node:
         """Return what is known of a schema."""
@@ -158,11 +190,13 @@ class Work:
             found = [each for key in _LISTS for each in _list(node, key)]
             found += [each for key in _NAMED for each in _dict(node, key).values()]
             found += [*(node.get(key) for key in _SINGLE), *self._meant(node)]
-            listed = sum(_size(_list(node, key), {}) for key in ("enum", "required")) // 10
+            listed = sum(_size(node.get(key), {}) for key in _LISTED) // 10
             listed += 50 * isinstance(node.get("multipleOf"), float)
             factor = 2 if any(key in node for key in _UNEVALUATED) else 1
             beside = [each for each in found if isinstance(each, dict)] * factor
-            weight, share = 1 + listed + _patterns(node), 4 if _WALKS & node.keys() else 256
+            weight, share = 1 + listed + _patterns(node), 1 / (4 if _WALKS & node.keys() else 256)
+            if _OF_SCHEMAS.match(str(node.get("$ref"))):
+                weight, share = weight + _OTHER_SCHEMA, _OTHER_SCHEMA
             known = self._nodes[id(node)] = _Node(1 + listed, weight, share, beside)
         return known
 
@@ -223,7 +257,7 @@ class Work:
             if isinstance(part, dict) and "patternProperties" in node:
                 times += sum(1 + len(each) // 100 for each in part)
             about = self._of(node)
-            total = (about.listed if telling else about.weight) * times + size // about.share
+            total = (about.listed if telling else about.weight) * times + int(size * about.share)
             for each in about.beside:
                 total += counted(each, part)
                 if total > most:
@@ -245,13 +279,49 @@ class Work:
         return True
 
 
+def _expressions(node: dict[str, Any]) -> list[str]:
+    """Return the regular expressions of a schema."""
+    patterns = [*_dict(node, "patternProperties"), node.get("pattern")]
+    return [each for each in patterns if isinstance(each, str)]
+
+
+def _parts(pattern: str) -> int:
+    """Return as how many expressions at most one is compiled."""
+    return 1 + (pattern.count("(") + pattern.count("|") if _HARD.search(pattern) else 0)
+
+
+def _states(pattern: str) -> int:
+    """Return about how many states an expression has, with what it repeats so many times."""
+    if _VERBOSE.search(pattern):  # its comments could hide what is repeated
+        return _MOST_STATES
+    groups, last = [0], 0
+    for token in _TOKEN.finditer(pattern):
+        if token[0] == "(":
+            groups.append(0)
+        elif token[0] == ")" and len(groups) > 1:
+            last = groups.pop()
+            groups[-1] += last
+        elif token[1]:
+            times = min(max(int(each or 0) for each in token[1].split(",")), _MOST_STATES)
+            groups[-1] += last * max(times - 1, 0)
+            last *= max(times, 1)
+        else:
+            last = 1
+            groups[-1] += 1
+    return min(sum(groups), _MOST_STATES)
+
+
+def _steps(pattern: str) -> int:
+    """Return the steps of an expression for one character."""
+    states = _states(pattern)
+    if not _HARD.search(pattern):
+        return 1 + states // 8
+    return _HARD_PATTERN * (1 if states <= _STATES else states // 8)
+
+
 def _patterns(node: dict[str, Any]) -> int:
     """Return the steps of the expressions of a schema, for 100 characters."""
-    patterns = [*_dict(node, "patternProperties"), node.get("pattern")]
-    given = [each for each in patterns if isinstance(each, str)]
-    at = node.get("$ref")  # such as to the schema of all schemas
-    elsewhere = isinstance(at, str) and not at.startswith("#")
-    return 100 * (sum(_HARD_PATTERN if _HARD.search(each) else 1 for each in given) + elsewhere)
+    return 100 * sum(map(_steps, _expressions(node)))
 
 
 def _below(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
