@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moothall.arguments import (
     check_boolean,
@@ -26,13 +26,17 @@ from moothall.models.calling.by_weights import FORMS, Calls, form_of
 from moothall.models.calling.choice import OneCall, after_a_thought
 from moothall.models.engine import InProcess
 from moothall.models.llama import BATCH_TOKENS, ChatEngine
-from moothall.models.plain_chat import add_schema, has_result, joined, plain_chat
-from moothall.models.protocol import ModelReply, StreamPart, TextPiece
+from moothall.models.plain_chat import add_schema, has_result, joined, own_chat, plain_chat
+from moothall.models.protocol import ModelReply, StreamPart, TextPiece, calls_in
+from moothall.models.remote.adapting import Adapting
+from moothall.models.remote.chat_format import chat_messages, tools
+from moothall.models.remote.schema_form import as_text, in_form
 from moothall.models.settings import check_sampling
 
 if TYPE_CHECKING:
     from moothall.action import Action
 
+_OWN: Final = "own"
 _MOST_THREADS = 512  # llama.cpp's own limit
 # The smallest models may repeat one word or line without end. llama.cpp's DRY sampler makes
 # repetition less likely, and changes nothing else. It is not used for calls, schemas and larger
@@ -94,6 +98,8 @@ class LocalModel(InProcess, Answering):
         thinking: whether weights that can reason, such as Qwen3, do so before they answer; it takes
             a part of `max_tokens`
         calls: how it writes calls: `one`, `list` or `program`; by default as its weights do best
+        template: `own`, if actions, calls and results go by the chat template of the weights, as
+            they were trained, and llama.cpp reads the calls; the template must have tools
         tool_choice: `auto`; `required`, if it must call an action; `none`, if it may call none; or
             the name of the action that it must call
         slots: how many prompts are computed at once, up to 128; each holds `context_tokens`
@@ -126,6 +132,7 @@ class LocalModel(InProcess, Answering):
         options: Mapping[str, float] | None = None,
         thinking: bool = False,
         calls: Calls | None = None,
+        template: Literal["own"] | None = None,
         tool_choice: str = "auto",
     ) -> None:
         check_integer("LocalModel: context_tokens=", context_tokens)
@@ -140,6 +147,10 @@ class LocalModel(InProcess, Answering):
         check_text("LocalModel: tool_choice=", tool_choice)
         if calls is not None and calls not in FORMS:
             raise none_of("LocalModel: calls=", [*FORMS], calls)
+        if template not in (None, _OWN):
+            raise ConfigError(f"LocalModel: template= must be 'own' or None, got {template!r:.80}")
+        if template is not None and calls is not None:
+            raise ConfigError("LocalModel: template='own' says how calls are written: no calls=")
         if path is not None and not is_path(path):
             raise ConfigError(f"LocalModel: path= must be the path of a file, got {path!r}")
         if mmproj is not None and not is_path(mmproj):
@@ -151,9 +162,15 @@ class LocalModel(InProcess, Answering):
             weights.check_gguf(self.mmproj)
         own = weights.context_length(self.path)
         self._is_small = self.path.stat().st_size < _SMALL_BYTES
-        self.calls: str = calls or form_of(weights.own_name(self.path))
+        if template is not None and not weights.shows_tools(self.path):
+            raise ConfigError(
+                f"LocalModel: template='own' needs weights whose chat template has tools, and that "
+                f"of {self.path} has none: leave template= out"
+            )
+        self.calls: str = template or calls or form_of(weights.own_name(self.path))
         self.tool_choice = tool_choice
-        self._form: OneCall = FORMS[self.calls]()
+        self._form: OneCall = FORMS.get(self.calls, OneCall)()
+        self._adapting = Adapting()  # to a template of its own
         MissingExtra.unless("a model inside this process", "local", "xllamacpp")
         context_tokens = min(context_tokens, own or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
         self.name: str = name or (
@@ -185,7 +202,14 @@ class LocalModel(InProcess, Answering):
         return self._llama.loaded
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        if self.tool_choice == "none":
+            request = request._replace(actions=None)
         messages, actions = request.messages, request.actions
+        if self._is_own(request):
+            async with aclosing(self._own_answer(request)) as parts:
+                async for part in parts:
+                    yield part
+            return
         if not actions:
             thinks = self._thinks(request)
             async with aclosing(self._engine.generate(self._body(request))) as parts:
@@ -234,6 +258,38 @@ class LocalModel(InProcess, Answering):
             yield TextPiece(rest)
         yield reply
 
+    def _is_own(self, request: Request) -> bool:
+        """Return whether a request goes by the template of the weights; a schema alone does not."""
+        return self.calls == _OWN and (bool(request.actions) or request.schema is None)
+
+    async def _own_answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        """Yield the answer to a request that goes by the template of the weights."""
+        asked = request
+        if request.schema is not None:  # beside actions, a final one takes the value
+            asked = in_form("final", request)
+        while True:
+            body, held_to = self._body(asked)
+            if request.schema is not None:
+                body["tool_choice"] = "required"
+                answer = as_text(request, self._engine.generate((body, held_to)))
+            else:
+                answer = self._engine.generate((body, held_to))
+            begun = False
+            try:
+                async with aclosing(answer) as parts:
+                    async for part in parts:
+                        begun = True
+                        if isinstance(part, ModelReply) and part.calls:
+                            # A number, not a random id: the same prompt gives the same calls.
+                            made = enumerate(part.calls, calls_in(request.messages) + 1)
+                            named = tuple(replace(call, id=f"call_{n}") for n, call in made)
+                            part = replace(part, calls=named)
+                        yield part
+                return
+            except ModelError as error:  # of the template, which may want other roles
+                if begun or not self._adapting.refused(str(error)):
+                    raise
+
     async def _prepare(self, actions: list[Action] | None) -> None:
         body, held_to = self._body(Request([{"role": "user", "content": "Hello"}], actions))
         async with aclosing(self._engine.generate(({**body, "max_tokens": 1}, held_to))) as parts:
@@ -252,20 +308,27 @@ class LocalModel(InProcess, Answering):
         messages, actions, schema, _ = request
         held_to: dict[str, Any] | str | None = schema
         offered, may_answer = self._offered(messages, actions or [])
-        about = (self._form, offered, may_answer, self.reads_images)
-        chat = plain_chat(messages, self.name, *about)
+        sees = self.reads_images
+        if self._is_own(request):
+            taken = self._adapting.messages(messages, seen_after=sees)
+            chat = own_chat(chat_messages(taken, self.name), self.name, sees)
+        else:
+            chat = plain_chat(messages, self.name, self._form, offered, may_answer, sees)
         if told is not None:
             chat[-1]["content"] = joined(chat[-1]["content"], told)
         if schema is not None and self._thinks(request):
             held_to = after_a_thought(schema)
             add_schema(chat, held_to)
-        if offered:
+        body = {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}
+        if offered and self.calls == _OWN:
+            body["tool_choice"] = "auto" if may_answer else "required"
+            body |= {"tools": tools(offered), "parallel_tool_calls": True}
+        elif offered:
             answer = schema or {"type": "string"}
             held_to = self._form.held_to(offered, answer if may_answer else None)
-        body = {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}
         if ATTEMPT.get() > 1:
             body["temperature"] = max(body["temperature"], _AGAIN_TEMPERATURE)
-        if held_to is None and self._is_small:
+        if held_to is None and self._is_small and "tools" not in body:
             body |= _AGAINST_LOOPS
         return body, held_to
 

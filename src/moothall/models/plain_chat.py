@@ -1,4 +1,4 @@
-"""A conversation in the three roles that every chat template has, with calls written as text."""
+"""A conversation as a chat template takes it: in three roles with calls as text, or with calls."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ Content: TypeAlias = str | list[dict[str, Any]]
 _BAR = r"[|\uff5c]"
 _TURN_MARK = re.compile(
     rf"<(?:{_BAR}[^<>|\s]{{1,64}}{_BAR}?|[^<>|\s]{{1,64}}{_BAR}|(?:start|end)_of_turn|/?s|bos|eos)>"
+    r"|</?tool_(?:call|response)s?>"
     r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]"
 )
 
@@ -53,7 +54,7 @@ def plain_chat(
         elif role == "assistant":
             for call in message.get("tool_calls") or ():
                 called[call["id"]] = call["name"]
-            content = joined(content, _TURN_MARK.sub(_broken_up, form.written(message)), "\n")
+            content = joined(content, broken_up(form.written(message)), "\n")
             if not content and message.get("tool_calls"):
                 continue  # a program that went on
         elif role == "user":
@@ -71,6 +72,23 @@ def plain_chat(
     return chat
 
 
+def own_chat(chat: list[dict[str, Any]], name: str, sees: bool) -> list[dict[str, Any]]:
+    """Return messages of OpenAI's form for a template that has calls and results of its own."""
+    made = []
+    for place, message in enumerate(chat):
+        content = _content(message["content"], f"{name}: messages[{place}]", sees)
+        made.append({**message, "content": content})
+        if calls := message.get("tool_calls"):
+            functions = (
+                {key: broken_up(each) for key, each in c["function"].items()} for c in calls
+            )
+            made[-1]["tool_calls"] = [
+                {**call, "function": function}
+                for call, function in zip(calls, functions, strict=True)
+            ]
+    return made
+
+
 def joined(before: Content, after: Content, between: str = "\n\n") -> Content:
     """Return two contents as one."""
     if not before or not after:
@@ -84,8 +102,9 @@ def joined(before: Content, after: Content, between: str = "\n\n") -> Content:
     return [block for blocks in both for block in blocks]
 
 
-def _broken_up(mark: re.Match[str]) -> str:
-    return f"{mark[0][0]} {mark[0][1:]}"
+def broken_up(text: str) -> str:
+    """Return a text in which no mark of a chat format is one."""
+    return _TURN_MARK.sub(lambda mark: f"{mark[0][0]} {mark[0][1:]}", text)
 
 
 def has_result(messages: Iterable[Mapping[str, Any]]) -> bool:
@@ -125,7 +144,7 @@ def _text(content: Any, where: str) -> str:
         content.encode()
     except UnicodeEncodeError:
         raise ModelError(f"{where}: content holds half a character, which is not text") from None
-    return _TURN_MARK.sub(_broken_up, content)
+    return broken_up(content)
 
 
 def add_schema(chat: list[dict[str, Any]], schema: Mapping[str, Any]) -> None:

@@ -164,6 +164,9 @@ _MOST_BYTES = 1 << 26
 # its length; 4 and 5 are integers of 4 bytes, 10 and 11 of 8.
 _ARCHITECTURE = re.compile(rb"\x14\0{7}general\.architecture\x08\0{3}(.)\0{7}", re.DOTALL)
 _NAME = re.compile(rb"\x0c\0{7}general\.name\x08\0{3}(..)\0{6}", re.DOTALL)
+_TEMPLATE = re.compile(
+    rb"[\x17\x20]\0{7}tokenizer\.chat_template(?:\.tool_use)?\x08\0{3}(.{8})", re.DOTALL
+)
 _INTEGER = rb"([\x04\x05\x0a\x0b])\0{3}(.{4,8})"
 
 
@@ -201,3 +204,17 @@ def own_name(path: Path) -> str:
         return ""
     size = int.from_bytes(found[1], "little")
     return data[found.end() : found.end() + size].decode("utf-8", "replace")
+
+
+def shows_tools(path: Path) -> bool:
+    """Return whether a chat template in a GGUF file's header shows tools."""
+    check_gguf(path)
+    try:
+        with path.open("rb") as file:
+            size = min(os.fstat(file.fileno()).st_size, _MOST_BYTES)
+            with mmap(file.fileno(), size, access=ACCESS_READ) as data:
+                found = ((each.end(), each[1]) for each in _TEMPLATE.finditer(data))
+                texts = [data[at : at + int.from_bytes(size, "little")] for at, size in found]
+                return any(re.search(rb"\btools\b", each) for each in texts)
+    except OSError as error:
+        raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from None

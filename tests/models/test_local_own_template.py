@@ -1,0 +1,161 @@
+"""A model in this process that calls actions by the chat template of its weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.model import joined, parts_of, run, user
+from models.test_local_thinking import with_template
+from moothall import Action, LocalModel, ReActAgent
+from moothall.errors import ConfigError
+from moothall.memory import Memory
+from moothall.models import ModelReply
+
+# In the manner of Hermes, Qwen2.5 and Qwen3.
+HERMES = """\
+{%- if tools %}{{- '<|im_start|>system\\nTools:' }}{%- for tool in tools %}
+{{- '\\n' + (tool | tojson) }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- endif %}
+{%- for m in messages %}{%- if m.role == 'tool' %}
+{{- '<|im_start|>user\\nResult: ' + m.content + '<|im_end|>\\n' }}
+{%- else %}{{- '<|im_start|>' + m.role + '\\n' + m.content }}
+{%- for c in m.tool_calls or [] %}{{- '<tool_call>\\n{"name": "' + c.function.name }}
+{{- '", "arguments": ' + (c.function.arguments | tojson) + '}\\n</tool_call>\\n' }}{%- endfor %}
+{{- '<|im_end|>\\n' }}{%- endif %}{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
+ALTERNATES = """\
+{%- for m in messages %}{%- if (m.role == 'user') != (loop.index0 % 2 == 0) and not tools %}
+{{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}
+{%- endif %}{%- endfor %}"""
+SCHEMA = {
+    "type": "object",
+    "properties": {"number": {"type": "integer"}},
+    "required": ["number"],
+    "additionalProperties": False,
+}
+
+
+def in_stock(item: str) -> int:
+    """Return how many of an item are in stock."""
+    return {"pears": 17, "figs": 4}.get(item, 0)
+
+
+STOCK = Action("in_stock", in_stock)
+
+
+def calling(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    made = [{"id": f"c{n}", "name": name, "args": args} for n, (name, args) in enumerate(calls)]
+    return {"role": "assistant", "content": "", "tool_calls": made}
+
+
+def looked_up(*items: str) -> list[dict[str, Any]]:
+    """A question for the stock of items, its calls and their results, which are 0, 1, …"""
+    return [
+        *user(f"How many {' and '.join(items)} are in stock?"),
+        calling(*(("in_stock", {"item": item}) for item in items)),
+        *({"role": "tool", "tool_call_id": f"c{n}", "content": f"{n}"} for n in range(len(items))),
+    ]
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+# The smallest of models goes on with what it is shown.
+SHOWN = [
+    each for item in ("figs", "nuts") for each in (*looked_up(item), said(f"There are 0 {item}."))
+]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalModel]:
+    path = with_template(tmp_path_factory.mktemp("own"), HERMES)
+    with LocalModel(path, template="own", max_tokens=60, threads=1, slots=1) as model:
+        yield model
+
+
+def test_an_action_is_called_and_its_result_is_read(model: LocalModel) -> None:
+    memory = Memory()
+    for each in SHOWN:
+        memory.add_memory(each)
+    agent = ReActAgent("a", model, actions=[STOCK], memory=memory)
+    reply = agent.reply_sync("How many pears are in stock?")
+    assert [(step.action, step.args) for step in reply.steps] == [("in_stock", {"item": "pears"})]
+    assert (reply.text, reply.stop_reason) == ("There are 17 pears.", "done")
+    assert reply.usage.output_tokens > 20
+
+
+def test_it_may_answer_without_a_call_in_pieces(model: LocalModel) -> None:
+    parts = run(parts_of(model, [*SHOWN, *user("Hello")], [STOCK]))
+    assert joined(parts) == parts[-1].text != ""
+    assert (parts[-1].calls, parts[-1].finish_reason) == ((), "stop")
+    assert len(parts) > 5
+
+
+@pytest.mark.long
+def test_several_actions_are_called_at_once_with_the_same_ids_each_time(model: LocalModel) -> None:
+    items = ("figs", "nuts"), ("plums", "dates")
+    shown = [each for two in items for each in (*looked_up(*two), said("Some."))]
+    asked = [*shown, *user("How many pears and leeks are in stock?")]
+    replies = [run(model.complete(asked, [STOCK])) for _ in range(2)]
+    made = [(each.id, each.name, json.loads(each.args)) for each in replies[0].calls]
+    assert made == [
+        ("call_5", "in_stock", {"item": "pears"}),
+        ("call_6", "in_stock", {"item": "leeks"}),
+    ]
+    assert replies[0].calls == replies[1].calls
+
+
+@pytest.mark.long
+def test_a_schema_beside_actions_is_met_by_a_call_of_its_own(model: LocalModel) -> None:
+    shown = []
+    for item in ("figs", "nuts"):
+        final = calling(("final_answer", {"number": 0}))
+        shown += [*looked_up(item), final, {"role": "tool", "tool_call_id": "c0", "content": "ok"}]
+    parts = run(parts_of(model, [*shown, *looked_up("pears")], [STOCK], SCHEMA))
+    assert json.loads(parts[-1].text).keys() == {"number"}
+    assert joined(parts) == parts[-1].text
+    assert parts[-1].calls == ()
+
+
+def test_a_schema_alone_is_met_by_the_text(model: LocalModel) -> None:
+    reply = run(model.complete(user("2+2?"), None, SCHEMA))
+    assert json.loads(reply.text).keys() == {"number"}
+
+
+@pytest.fixture(scope="module")
+def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalModel]:
+    path = with_template(tmp_path_factory.mktemp("alternates"), ALTERNATES + HERMES)
+    with LocalModel(path, template="own", max_tokens=1, threads=1, slots=1) as model:
+        yield model
+
+
+def test_no_text_passes_for_the_marks_of_the_template(brief: LocalModel) -> None:
+    def tokens(mark: str) -> int:
+        (call, result) = looked_up("pears")[1:]
+        asked = [*user("Hi"), call, {**result, "content": mark * 8}]
+        reply: ModelReply = run(brief.complete(asked, [STOCK]))
+        return reply.usage.input_tokens
+
+    assert tokens("<|im_end|>") > tokens("0") + 24  # as one mark, each would be one token
+
+
+def test_a_template_that_wants_other_roles_gets_them(brief: LocalModel) -> None:
+    assert run(brief.complete([*user("One."), *user("Two.")])).usage.input_tokens > 5
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    (
+        ({"template": "own"}, "whose chat template has tools, and that of .* has none"),
+        ({"template": "hermes"}, "template= must be 'own' or None, got 'hermes'"),
+        ({"template": "own", "calls": "list"}, "template='own' says how calls are written"),
+    ),
+)
+def test_what_cannot_be_is_refused(shallow: Path, options: Any, fault: str) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        LocalModel(shallow, **options)
