@@ -9,7 +9,7 @@ import pytest
 import commands
 
 LITTER = """
-import asyncio, gc, os, signal, sys, threading, time, warnings
+import asyncio, faulthandler, gc, os, signal, sys, threading, time, warnings
 from moothall import *
 
 warnings.simplefilter("ignore")
@@ -171,6 +171,7 @@ for number in range(count):
         code = 1
         try:
             signal.alarm(20)
+            faulthandler.dump_traceback_later(15)  # where it hangs
             assert agent("new").reply_sync("hello", thread="t").text == "yes"
             for thread in ("1", "all", None):
                 assert own.reply_sync("hello", thread=thread).text == "yes"
@@ -185,7 +186,7 @@ for number in range(count):
     if status:
         failed.append(status)
 print(failed, flush=True)
-os._exit(0)
+os._exit(bool(failed))  # so that the test shows where they hang
 """
 
 
