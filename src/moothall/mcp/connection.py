@@ -134,6 +134,8 @@ class Connection:
         if self.is_closed:
             settle(request.answer, raised=self._gone())
             return
+        import mcp  # noqa: F401  # the first time takes seconds on a busy machine: not the server's
+
         self._requests[request] = None
         request.task = self._thread.spawn(self._answer(request))
         self._limit(request, self.timeout_s)
