@@ -126,9 +126,9 @@ class Calling:
         timeout = self._schedules[call.name].timeout
         sender = await self._space.sender(f"schedule.{call.name}")
         action = {"name": call.action, "args": args}
-        asked: Any = sender.request({"id": run_id, "to": call.to, "action": action}, None, True)
-        work = asyncio.ensure_future(asked)
-        if await _ends_within(timeout, work, partial(_asks, asked._delivery)):
+        asked = sender.request({"id": run_id, "to": call.to, "action": action}, None, True)
+        work: asyncio.Future[Any] = asyncio.ensure_future(asked)
+        if await _ends_within(timeout, work, partial(_asks, run_id)):
             return work.result()
         raise RequestTimeout(f'no answer from "{call.to}.{call.action}" in {timeout:g} s')
 
@@ -148,7 +148,7 @@ class Calling:
                 journal._leave(run_id)
 
         try:
-            if not await _ends_within(timeout, work, partial(_asks, None, run_id), leave):
+            if not await _ends_within(timeout, work, partial(_asks, run_id), leave):
                 raise LeftOpen(
                     f'no answer from "{where}" in {timeout:g} s; its run {run_id!r} goes on after '
                     "the next start"
@@ -199,17 +199,16 @@ async def _ends_within(
             await asyncio.wait((work,))
 
 
-def _asks(asked: Any = None, run_id: str | None = None) -> bool:
-    """Return whether a person is asked now for a request, or for a run."""
+def _asks(id: str) -> bool:
+    """Return whether a person is asked now for the request, or within the run, of this id."""
     for context in asked_now():
         handling: Any = context.get(CURRENT)
         replies = context.get(REPLYING, ())
-        while handling is not None and handling is not asked:
+        while handling is not None and handling.envelope.id != id:
             replies += getattr(handling, "replies", ())
             handling = handling.parent
         if handling is not None or any(
-            each.open and each.request is not None and each.request.run_id == run_id
-            for each in replies
+            each.open and each.request is not None and each.request.run_id == id for each in replies
         ):
             return True
     return False

@@ -526,9 +526,11 @@ class ConversationalAgent(Threaded):
         """Reply in the thread's turn."""
         outer = REPLYING.get()
         mine = Replying(self, request.thread, request=request)
-        handling = CURRENT.get()
+        handling: Any = CURRENT.get()
         if around := outer or getattr(handling, "replies", ()):
             mine.nest(around)
+        if handling is not None and not handling.envelope.name:  # it carries this reply to its loop
+            handling.replies = (*(each for each in handling.replies if each.open), mine)
         thread = request.state = self._take_thread(request.thread)
         adrift = is_adrift()
         if outer or handling is not None or thread.texts is not None or adrift:
