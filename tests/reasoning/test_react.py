@@ -309,6 +309,18 @@ def test_a_result_is_shown_as_json_or_text(value: Any, content: str) -> None:
     assert reply.steps[0].result["result"] is value
 
 
+@pytest.mark.parametrize("levels", (0, 5000))
+def test_a_list_that_contains_itself_or_is_nested_too_deep_is_a_result(levels: int) -> None:
+    value: list[Any] = []
+    value.append(value)
+    for _ in range(levels):
+        value = [value]
+
+    thinker, model = agent(use("give"), say("ok"), actions=[Action("give", lambda: value, "Give.")])
+    assert thinker.reply_sync("go").text == "ok"
+    assert "(a list that contains itself or is nested too deep)" in model.last["content"]
+
+
 def test_a_value_that_cannot_be_shown_at_all() -> None:
     class Broken:
         def __str__(self) -> str:

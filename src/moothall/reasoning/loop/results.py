@@ -37,7 +37,12 @@ def result_content(result: dict[str, Any]) -> str:
     if error is not None:
         return json.dumps({"error": readable(error)}, ensure_ascii=False)
     if "result" in result:
-        return json_text(_noted(result["result"]))
+        value = result["result"]
+        try:
+            value = _noted(value)
+        except RecursionError:  # json_text says what contains itself
+            pass
+        return json_text(value)
     return json_text({key: value for key, value in result.items() if key != "traceback"})
 
 
