@@ -142,6 +142,18 @@ def claude_by_chat(request: Request) -> str:
     return ""
 
 
+def deepseek(request: Request) -> str:
+    roles = [role for role, _, _ in turns_of(request.body["messages"])]
+    if any(one == two != "tool" for one, two in itertools.pairwise(roles)):
+        return (
+            "deepseek-reasoner does not support successive user or assistant messages (messages[1] "
+            "and messages[2] in your input). You should interleave the user/assistant messages."
+        )
+    if roles[-1] == "assistant":
+        return "The last message of deepseek-reasoner must be a user message, or an assistant one"
+    return ""
+
+
 def minimax(request: Request) -> str:
     ids = [id for _, made, _ in turns_of(request.body["messages"]) for id in made]
     return (
@@ -153,7 +165,7 @@ def minimax(request: Request) -> str:
 
 Checks = Callable[[Request], str]
 PROVIDERS: tuple[Checks, ...] = (
-    *(openai, mistral, bedrock, gemini, devstral, claude_by_chat, minimax),
+    *(openai, mistral, bedrock, gemini, devstral, claude_by_chat, deepseek, minimax),
 )
 
 
@@ -204,6 +216,7 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
     "a result whose call is gone": [result("c0", "7"), ANSWER, user()],
     "an answer first": [ANSWER, user()],
     "an answer last": [user(), ANSWER],
+    "two questions": [user("One."), user("Two.")],
     "two answers": [user(), ANSWER, {**made("c1"), "content": "Once more."}, result("c1")],
 }
 

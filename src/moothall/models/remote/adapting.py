@@ -18,7 +18,7 @@ NO_ANSWER: Final = "(no answer)"
 _NO_RESULT = "(no result)"
 _BEFORE: dict[str, Any] = {"role": "user", "content": "(the conversation so far)"}
 _GO_ON: dict[str, Any] = {"role": "user", "content": "Go on."}
-PLAIN_IDS: Final = "[A-Za-z0-9]{9}"
+_PLAIN_IDS = "[A-Za-z0-9]{9}"
 """The form of Mistral's ids of calls, which every server takes."""
 # In the text of a server that refuses the ids of calls.
 _IDS = re.compile(
@@ -33,9 +33,10 @@ _WORDS = {
     "answers": "role .?user.? after role .?tool",
     # Of Gemini, Bedrock, Perplexity, newer Claude, and chat templates behind vLLM and others.
     "turns": (
-        r"\balternat|consecutive (?:user|assistant|messages)|in a row|after a user turn"
-        r"|start with a user|first message.{0,40}\buser|should be \[(?:user|assistant)"
-        r"|last (?:role|message).{0,40}\buser|end with a user|message prefill"
+        r"\balternat|(?:consecutive|successive) (?:user|assistant|messages)|in a row"
+        r"|after a user turn|start with a user|first message.{0,40}\buser"
+        r"|should be \[(?:user|assistant)|last (?:role|message).{0,40}\buser|end with a user"
+        "|(?:message|response) prefill|assistant messages at the end"
     ),
     "system_first": "system message must be|(?:only one|multiple) system message",
     "no_system": "system (?:role|messages?) (?:is |are )?not support|not support system|got system",
@@ -87,7 +88,7 @@ class Adapting:
         """Note what a refusal asks for; return whether it asks for something new."""
         before = {**vars(self)}
         if _IDS.search(said):
-            self._ids = PLAIN_IDS
+            self._ids = _PLAIN_IDS
         asks = {what for what, words in _ASKS.items() if words.search(said)}
         # Templates without a system message say the same of it.
         asks |= {"no_system"} if "turns" in asks & self._asked else set()
