@@ -100,6 +100,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # PDFs by PDFium: lines are lines, also where each word is an object
     _EMPTIED,  # titles above the columns of sheets, feet of printed pages, titles of programs
     _EMPTIED,  # office files, mails, tables and raised numbers as people see them
+    _EMPTIED,  # pages without readers' comments, with what a tab shows
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "

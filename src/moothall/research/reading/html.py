@@ -13,7 +13,7 @@ from urllib.parse import urldefrag, urljoin
 from moothall.errors import MissingExtra, UnreadableDocument
 from moothall.research.findings import Publication, Section
 from moothall.research.reading.flow import HEADINGS, SIGNS, Anchors, flowed
-from moothall.research.reading.hidden import drop_hidden, without_hidden
+from moothall.research.reading.hidden import drop_comments, drop_hidden, without_hidden
 from moothall.text import error_text, shorten
 
 LINKS = 300  # links of a page that are taken at most; those of its main part come first
@@ -99,10 +99,10 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
             raise ValueError(f"{elements} elements, {most} are read at most")
         drop_hidden(tree)
         title = _line(tree.find("head/title"))
-        anchors = _anchors(tree)
-        main = _main(tree)
+        anchors, main = _anchors(tree), _main(tree)
         publication = _publication(tree)
         links = [] if local else _links(tree, main, url)
+        drop_comments(tree)
         text, sections = _read(tree, main, anchors, local, elements)
         needs_script = len(text) < _LITTLE and _needs_script(tree, text)
     except Exception as error:  # a malicious page can make the parsers raise anything
