@@ -281,6 +281,14 @@ ODD = {
     "---\ndescription: Liest Maße – 日本語.\n---\nDo.": ("Liest Maße – 日本語.", "Do."),
     "---\ndescription: Reads.\nmetadata: {a: 1}\nversion: 1.0\n---": ("Reads.", ""),
     "\n \n---\ndescription: Reads.\n---\nDo.": ("Reads.", "Do."),
+    "---\ndescription: Reads.\nmetadata:\n  {\n    'a': {'bins': ['gh']},\n  }\n---\nDo.": (
+        "Reads.",
+        "Do.",
+    ),
+    "---\ndescription: >\n  Reads\n  files.\nmetadata:\n  tags: [a, b]\n  x: {y: 1}\n---\nDo.": (
+        "Reads files.",
+        "Do.",
+    ),
     "---\ndescription: Reads.\nuser_invocable: a: b\n---\nDo.": ("Reads.", "Do."),
 }
 

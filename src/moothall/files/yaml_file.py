@@ -45,10 +45,12 @@ def read_yaml(path: Path, what: str, extra: str) -> tuple[Any, dict[Where, int]]
     return yaml_data(data, str(path))
 
 
-def yaml_data(data: bytes | str, name: str, *, texts: bool = False) -> tuple[Any, dict[Where, int]]:
+def yaml_data(
+    data: bytes | str, name: str, *, texts: bool = False, flow: bool = False
+) -> tuple[Any, dict[Where, int]]:
     """Return YAML as `read_yaml` does; `name` is that of its file.
 
-    With `texts` each value is the text that stands there, on a line of its own.
+    With `texts` each value is the text that stands there, on a line of its own but with `flow`.
     """
     import yaml
 
@@ -83,7 +85,7 @@ def yaml_data(data: bytes | str, name: str, *, texts: bool = False) -> tuple[Any
             return value.isoformat() if isinstance(value, date) else value
         if node.tag not in _PLAIN:
             raise wrong(node, f"no objects of {node.tag!r:.80} are made")
-        if texts and node.flow_style:
+        if texts and node.flow_style and not flow:
             raise wrong(node, "each value must have a line of its own")
         if isinstance(node, yaml.SequenceNode):
             return [read(each, (*where, index)) for index, each in enumerate(node.value)]

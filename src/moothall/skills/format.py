@@ -177,7 +177,7 @@ def _parts(path: Path, *, lenient: bool = False) -> tuple[dict[str, Any], str]:
     except ConfigError:
         if not lenient:
             raise
-        about, _ = yaml_data(_FIELD.sub(_quoted, head), name, texts=True)
+        about, _ = yaml_data(_FIELD.sub(_quoted, head), name, texts=True, flow=True)
     if not isinstance(about, dict):
         raise ConfigError(f"the YAML of {name} must be fields and their values")
     return about, body
