@@ -109,7 +109,6 @@ def test_times_that_are_changed_do_not_fire_for_the_past(tmp_path: Path) -> None
 
 
 @pytest.mark.long
-@pytest.mark.timeout(200)
 def test_missed_times_of_a_schedule_that_makes_up_for_all_are_a_thousand_at_most(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
