@@ -85,7 +85,11 @@ class Mailbox(Protocol):
         """Send a message without waiting; one that `answers` is itself not answered."""
 
     def request(
-        self, envelope: Envelope, timeout: float | None, wait: bool = False
+        self,
+        envelope: Envelope,
+        timeout: float | None,
+        wait: bool = False,
+        expires: float | None = None,
     ) -> Pending[Any]:
         """Send a message and return its pending value."""
 
@@ -147,10 +151,21 @@ class Messaging(Workflow):
             InvalidMessage: the message does not conform to the schema
             NotInSpace: the agent is in no space
         """
+        return self._request(message, timeout, wait)
+
+    def _request(
+        self,
+        message: Message | dict[str, Any],
+        timeout: float | None,
+        wait: bool,
+        expires: float | None = None,
+    ) -> Pending[Any]:
+        """Send a request that, over a broker, an agent begins within `expires` seconds, if ever."""
         mailbox = self._mailbox
         if mailbox is None:
             raise self._not_in_space("request")
-        return mailbox.request(in_reply(self, check_message(message, mailbox.id)), timeout, wait)
+        envelope = in_reply(self, check_message(message, mailbox.id))
+        return mailbox.request(envelope, timeout, wait, expires)
 
     @overload
     def ask(

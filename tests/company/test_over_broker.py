@@ -295,3 +295,41 @@ schedules:
         other.add(Agent("schedule.greet"))
         with Journal(folder / "runs.db") as journal:
             live(company, work)
+
+
+MORTAL = """
+import os
+from moothall import Agent, action
+
+
+class Mortal(Agent):
+    @action
+    async def greet(self) -> None:
+        os._exit(9)
+"""
+
+
+def test_message_of_a_firing_whose_process_died_expires_after_its_timeout(
+    tmp_path: Path, broker: Broker, exchange: str
+) -> None:
+    (tmp_path / "mortal.py").write_text(MORTAL)
+    (tmp_path / "mortal.yaml").write_text(
+        f"""
+broker: {{host: localhost, port: {broker.port}, exchange: {exchange}}}
+journal: runs.db
+agents: {{Mortal: {{ref: 'mortal.py:Mortal'}}}}
+schedules:
+  greet: {{every: 1s, to: Mortal, action: greet, timeout: 1s}}
+"""
+    )
+    process = Command(
+        tmp_path / "mortal.yaml", code=PROGRAM, cwd=tmp_path, stdout=subprocess.DEVNULL
+    )
+    assert process.wait(30) == 9
+
+    async def expired() -> None:
+        with DeadLetters(AMQPOptions(port=broker.port), exchange) as dead:
+            await until(lambda: bool(dead.look()[0]))
+            assert ["expired" in each.reason for each in dead.look()[0]] == [True]
+
+    asyncio.run(asyncio.wait_for(expired(), 30))

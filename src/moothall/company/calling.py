@@ -126,7 +126,9 @@ class Calling:
         timeout = self._schedules[call.name].timeout
         sender = await self._space.sender(f"schedule.{call.name}")
         action = {"name": call.action, "args": args}
-        asked = sender.request({"id": run_id, "to": call.to, "action": action}, None, True)
+        message = {"id": run_id, "to": call.to, "action": action}
+        # A person's time has no limit, but the message of a company that died must not stay.
+        asked = sender._request(message, None, wait=True, expires=timeout)
         work: asyncio.Future[Any] = asyncio.ensure_future(asked)
         if await _ends_within(timeout, work, partial(_asks, run_id)):
             return work.result()

@@ -96,6 +96,7 @@ class Delivery:
     key: str = ""  # its idempotency key, over a broker
     call_chain: tuple[str, ...] | None = None  # keys of other processes' handlers that wait for it
     wait: bool = False  # whether a request waits for an agent that is not there yet
+    expires: float | None = None  # seconds in which an agent must begin it, over a broker
     span: Any = None  # of its handling, if that is traced
     replies: tuple[Any, ...] = ()  # those within which it was sent, the outermost first
     read: tuple[str, ...] = ()  # the outside sources that its handling has read
@@ -189,7 +190,12 @@ class RouterPort(Protocol):
         """Send a message of the agent in `mailbox`, to be delivered after `delay` seconds."""
 
     def request(
-        self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Any
+        self,
+        envelope: Envelope,
+        timeout: float | None,
+        wait: bool,
+        mailbox: Any,
+        expires: float | None = None,
     ) -> Pending[Any]:
         """Send a request of the agent in `mailbox`."""
 

@@ -136,10 +136,14 @@ class Mailbox:
         self.router.send(envelope, self, ANSWER if answers else SEND, delay)
 
     def request(
-        self, envelope: Envelope, timeout: float | None, wait: bool = False
+        self,
+        envelope: Envelope,
+        timeout: float | None,
+        wait: bool = False,
+        expires: float | None = None,
     ) -> Pending[Any]:
         """Send a request; return the object that waits for its outcome."""
-        return self.router.request(envelope, timeout, wait, self)
+        return self.router.request(envelope, timeout, wait, self, expires)
 
     async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run an async function on the space's loop; any loop may await this.

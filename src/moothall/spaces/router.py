@@ -89,7 +89,12 @@ class Router(Outcomes):
             mailbox.outside = True
 
     def request(
-        self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
+        self,
+        envelope: Envelope,
+        timeout: float | None,
+        wait: bool,
+        mailbox: Mailbox,
+        expires: float | None = None,
     ) -> Request:
         """Send a request of the agent in `mailbox`."""
         to = envelope.to
@@ -103,6 +108,8 @@ class Router(Outcomes):
         delivery = Delivery(envelope, REQUEST, handling, timeout)
         if wait:
             delivery.wait = True
+        if expires is not None:
+            delivery.expires = expires
         if (heard := HEARD.get()) is not None:
             delivery.heard = heard
         if held := HELD.get():

@@ -252,7 +252,12 @@ class SocietyRouter(Router):
             self.sent.append(Sent(delivery.envelope, ANSWER, delivery.original_id))
 
     def request(
-        self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
+        self,
+        envelope: Envelope,
+        timeout: float | None,
+        wait: bool,
+        mailbox: Mailbox,
+        expires: float | None = None,
     ) -> Request:
         """Send a request to a service. Raises VirtualTimeError for one to an agent."""
         if not is_one(envelope.to):

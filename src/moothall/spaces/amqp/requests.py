@@ -59,7 +59,7 @@ class OpenRequests:
             headers=wire.headers(wire.REQUEST, envelope, delivery),
             about=delivery,
             # An asker that has died cannot cancel it.
-            expires_s=delivery.timeout,
+            expires_s=delivery.timeout if delivery.expires is None else delivery.expires,
         )
         return message
 
