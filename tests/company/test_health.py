@@ -131,7 +131,7 @@ def test_company_is_not_ready_while_the_server_of_its_journal_takes_no_writes(
     url = str(postgresql.url(f"t{secrets.token_hex(6)}"))
     company = make_company(COMPANY.replace("runs.db", url))
     end_sessions = (
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
     )
 
     async def switch(me: Agent) -> None:

@@ -100,7 +100,8 @@ async def comes(company: Company, code: int) -> None:
         await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("end", ("kill", pytest.param("stop", marks=pytest.mark.long)))
+@pytest.mark.long
+@pytest.mark.parametrize("end", ("kill", "stop"))
 def test_company_lives_while_its_server_is_down_and_goes_on_with_what_was_cut_off(
     folder: Path,
     make_company: MakeCompany,

@@ -84,9 +84,9 @@ def clerk(id, calls):
     (
         ("to: Bank, action: pay", "ok"),
         ("to: Bank, action: ask", "ok"),
-        ("to: Office, action: wages", "ok"),
-        ("to: Clerk, args: {content: Go.}", "ok"),
-        ("to: Asker, args: {content: Go.}", "ok"),
+        pytest.param("to: Office, action: wages", "ok", marks=pytest.mark.long),
+        pytest.param("to: Clerk, args: {content: Go.}", "ok", marks=pytest.mark.long),
+        pytest.param("to: Asker, args: {content: Go.}", "ok", marks=pytest.mark.long),
         ("to: Orders, args: {content: Go.}", "ok"),
         ("to: Bank, action: dawdle", "RequestTimeout"),
     ),
@@ -99,7 +99,11 @@ def test_a_firing_has_its_seconds_beside_the_time_that_a_person_takes(
 
 @pytest.mark.parametrize(
     "call",
-    ("to: Bank, action: pay", "to: Office, action: wages", "to: Orders, args: {content: Go.}"),
+    (
+        pytest.param("to: Bank, action: pay", marks=pytest.mark.long),
+        pytest.param("to: Office, action: wages", marks=pytest.mark.long),
+        "to: Orders, args: {content: Go.}",
+    ),
 )
 def test_a_firing_over_a_broker_has_them_too(
     folder: Path, make_company: MakeCompany, broker: Broker, call: str

@@ -267,7 +267,7 @@ def test_mcp_client_that_cannot_ask_reads_what_waits_and_for_whom(
 
         text = asyncio.run(main()).content[0].text
         assert text.startswith('waiting for the approval of buy(item="tea"), since ')
-        assert "whoever runs the agent answers" in text
+        assert "its operator answers" in text
         (wait,) = journal.waiting()
         journal.answer(wait.run, wait.key, False, by="eva")
         assert BOUGHT == []
@@ -355,7 +355,7 @@ def test_named_caller_answers_its_questions_and_permits_only_if_the_application_
         mine = sent(plain("Buy."), ada)["result"]["task"]
         task = sent(plain("Buy."), bob)["result"]["task"]
         (part,) = task["status"]["message"]["parts"]
-        assert "whoever runs the agent answers" in part["text"]
+        assert "its operator answers" in part["text"]
         (wait,) = journal.waiting(task["id"])
         permit = {"approval": wait.key, "permit": True}
         assert sent(data(permit, taskId=task["id"]), bob)["error"]["code"] == -32602
