@@ -99,6 +99,11 @@ class Runs:
                 opening.result().close()
             raise
 
+    def wait_for_openings(self) -> None:
+        """Wait until each run that a cancelled caller wanted open is given back."""
+        with self._opening:
+            pass
+
     def open(self, run_id: str) -> OpenRun:
         """Open an existing run."""
         self._file.check()
@@ -110,6 +115,8 @@ class Runs:
     ) -> None:
         """Open a run for a waiting caller; close it if the caller was cancelled meanwhile."""
         with self._opening:
+            if opening.cancelled():
+                return
             try:
                 run = self._opened(run_id, new)
             except BaseException as error:

@@ -28,6 +28,7 @@ from moothall.reasoning.reply import Reply
 from moothall.reasoning.resume import answer_asker, answers_in, asked_in, ended
 from moothall.reasoning.state import dumped, loaded
 from moothall.text import log_failure
+from moothall.threads import to_its_end
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -191,6 +192,7 @@ class RecordedAgent(ConversationalAgent):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await to_its_end(asyncio.to_thread(journal._runs.wait_for_openings))
             raise
         return [found[run.id] for run in runs if run.id in found]
 
