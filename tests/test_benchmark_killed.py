@@ -73,6 +73,7 @@ def test_killed_task_resumed_with_a_journal_changes_nothing_twice(tmp_path: Path
     assert counts == Counts(tasks=1, right=1, kills=kills, in_doubt=2 * TASK.writes)
 
 
+@pytest.mark.long
 def test_killed_task_started_again_without_a_journal_is_seen_to_pay_twice(tmp_path: Path) -> None:
     counts = judge(from_the_beginning, Small("shop", Tools(), tmp_path), [TASK])
     assert (counts.right, counts.in_doubt) == (1, 0)

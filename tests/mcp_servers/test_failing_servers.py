@@ -36,7 +36,9 @@ def ends(pid: int) -> bool:
         ("die", r"ended \(exit code 3\); on its standard error: out of paper"),
         ("close", "has closed its output"),
         ("babble", "printed 1,000 lines .* such as 'I am a log line'"),
-        ("chatter", "sent 100,000 messages, and answered nothing"),
+        pytest.param(
+            "chatter", "sent 100,000 messages, and answered nothing", marks=pytest.mark.long
+        ),
         ("long", "a message of more than 16,777,216 bytes"),
         ("bad", "what the protocol does not allow: content"),
     ),

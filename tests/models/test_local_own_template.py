@@ -134,6 +134,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalModel]:
         yield model
 
 
+@pytest.mark.long
 def test_no_text_passes_for_the_marks_of_the_template(brief: LocalModel) -> None:
     def tokens(mark: str) -> int:
         (call, result) = looked_up("pears")[1:]

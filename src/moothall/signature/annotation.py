@@ -11,11 +11,12 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin
 
 from moothall.errors import DefinitionError
 from moothall.jsonvalue import copy_json
 from moothall.text import error_text, excerpt, json_type, render_path, shorten
+from moothall.threads import held_by_forks
 
 _MOST_TOLD = 8  # the most wrong values named in one error
 _MOST_ERRORS = 100_000  # the most errors that are examined, in a tenth of a second
@@ -203,6 +204,10 @@ class Mismatch(Exception):
         self.problems = problems
 
 
+# A child that was forked while another thread built a validator hung as it built its own.
+_BUILDING: Final = held_by_forks()
+
+
 def validator_of(forms: Mapping[str, Form], required: Iterable[str]) -> Any:
     """Return what `read` needs to read values by name: a SchemaValidator."""
     from pydantic_core import SchemaValidator
@@ -211,7 +216,8 @@ def validator_of(forms: Mapping[str, Form], required: Iterable[str]) -> Any:
         name: {"type": "typed-dict-field", "schema": form.core, "required": name in required}
         for name, form in forms.items()
     }
-    return SchemaValidator({"type": "typed-dict", "fields": fields, "extra_behavior": "forbid"})
+    with _BUILDING:
+        return SchemaValidator({"type": "typed-dict", "fields": fields, "extra_behavior": "forbid"})
 
 
 def read(validator: Any, values: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from moothall.threads.closing import is_closing as is_closing
 from moothall.threads.closing import reset as reset
 from moothall.threads.closing import within as within
 from moothall.threads.locks import guard as guard
+from moothall.threads.locks import held_by_forks as held_by_forks
 from moothall.threads.locks import in_child as in_child
 from moothall.threads.locks import renewed as renewed
 from moothall.threads.user_functions import DATA as DATA

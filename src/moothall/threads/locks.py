@@ -37,6 +37,13 @@ def renewed(lock: L) -> L:
     return lock
 
 
+def held_by_forks() -> threading.RLock:
+    """Return a lock that a fork waits for: for work that must not be cut in two, made once."""
+    lock = guard()
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release)
+    return lock
+
+
 def in_child(renew: Callable[[], object]) -> None:
     """Call a function in each forked child; a method as long as its object lives."""
     number = next(_NUMBERS)
