@@ -204,19 +204,19 @@ class Mismatch(Exception):
         self.problems = problems
 
 
-# A child that was forked while another thread built a validator hung as it built its own.
+# A child that was forked while another thread imported pydantic_core, or built a validator, hung.
 _BUILDING: Final = held_by_forks()
 
 
 def validator_of(forms: Mapping[str, Form], required: Iterable[str]) -> Any:
     """Return what `read` needs to read values by name: a SchemaValidator."""
-    from pydantic_core import SchemaValidator
-
     fields = {
         name: {"type": "typed-dict-field", "schema": form.core, "required": name in required}
         for name, form in forms.items()
     }
     with _BUILDING:
+        from pydantic_core import SchemaValidator
+
         return SchemaValidator({"type": "typed-dict", "fields": fields, "extra_behavior": "forbid"})
 
 
