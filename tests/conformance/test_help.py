@@ -540,12 +540,21 @@ def test_star_star_kwargs_are_refused_at_definition(space):
     assert space.ids() == ["still works"]
 
 
+class Asks(Agent):
+    @action
+    async def look(self) -> list[str]:
+        return list(await self.ask("holder", "help"))
+
+
 def test_help_is_answered_beside_the_work_of_a_busy_agent(space, me) -> None:
     holder = space.add(Holder("holder"))
     held = me.ask("holder", "hold")
     holder.begun.wait_for(1)
     me.send(message("holder", "note", name="behind it"))
     assert "hold" in me.ask("holder", "help").result(timeout=WAIT_S)
+    asked_within_an_action = space.add(Asks("asks")).id
+    assert "hold" in me.ask(asked_within_an_action, "look").result(timeout=WAIT_S)
+    space.remove("asks")
     me.send(message("*", "help"))
     assert [sorted(args["data"]) for _, args in me.told(1)] == [sorted(holder.offers)]
     assert not held.done()

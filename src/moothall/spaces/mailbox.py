@@ -190,10 +190,10 @@ class Mailbox:
         delivery.mailbox = self
         delivery.state = QUEUED
         self.box.append(delivery)
-        if delivery.parent is not None and self.active:
-            self._hold(delivery)
-        elif delivery.envelope.name == "help" and self._beside(delivery.envelope):
+        if delivery.envelope.name == "help" and self._beside(delivery.envelope):
             self.helps.append(delivery)
+        elif delivery.parent is not None and self.active:
+            self._hold(delivery)
 
     def _beside(self, envelope: Envelope) -> bool:
         """Return whether help is given beside the work: the agent's class has no part in it."""
