@@ -217,6 +217,9 @@ def test_ag_ui_tool_of_the_client_is_left_to_it(serve: Serve) -> None:
         tools=[TOOL],
     )
     assert "".join(each.get("delta", "") for each in events) == "So: red"
+    # A run was cancelled within a call; the person writes again.
+    cut = {"id": "a", "role": "assistant", "toolCalls": [called]}
+    assert run(url, user("paint"), cut, user("paint"), tools=[TOOL])[-1]["type"] == "RUN_FINISHED"
 
 
 def test_ag_ui_calls_of_one_answer_belong_to_its_message(serve: Serve) -> None:

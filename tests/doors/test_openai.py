@@ -151,6 +151,14 @@ def test_openai_chat_hands_calls_of_the_clients_tools_back_and_takes_their_resul
     del messages[-1]
     with pytest.raises(openai.BadRequestError, match=r"No tool output found .* w2"):
         chat.create(model="bot", messages=messages, tools=CHAT_TOOLS)
+    older: Any = [
+        {"role": "user", "content": "weather?"},
+        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+        {"role": "function", "name": "f", "content": "sun"},
+    ]
+    assert chat.create(model="bot", messages=older).choices[0].message.content == (
+        "user:weather? | tool:sun"
+    )
 
 
 NAMED_CHAT = {"type": "function", "function": {"name": "weather"}}
@@ -543,7 +551,7 @@ def test_openai_door_errors_have_the_form_and_the_status_of_the_protocol(serve: 
     message = {"role": "user", "content": "x"}
     tool = {"role": "tool", "tool_call_id": "nobody's", "content": "x"}
     wrong: list[tuple[str, dict[str, Any], str]] = [
-        ("chat/completions", {"messages": []}, "last message"),
+        ("chat/completions", {"messages": []}, "must not be empty"),
         ("chat/completions", {"messages": "x"}, "messages must be a list"),
         ("chat/completions", {"messages": [{"role": "king", "content": "x"}]}, "role"),
         ("chat/completions", {"messages": [{"role": "user"}]}, "content"),

@@ -219,6 +219,26 @@ def test_a_raised_number_of_a_pdf_is_no_part_of_the_number_before_it() -> None:
     assert " ".join(text.split()) == "It is 500^12 euros, 10 of 1000."
 
 
+def test_what_nobody_sees_in_a_pdf_is_not_read_and_white_on_a_colour_is() -> None:
+    parts = (
+        b"(Seen ) Tj 1 g (white ) Tj 0 g 3 Tr (unpainted ) Tj ET 0 0 1 rg 70 600 90 20 re f"
+        b" BT 1 g 0 Tr /F1 12 Tf 72 605 Td (on blue) Tj"
+    )
+    text = read("a.pdf", pdf("One").replace(b"(One) Tj", parts)).text
+    assert text.split() == ["Seen", "on", "blue"]
+
+
+def test_what_a_form_of_a_pdf_has_been_filled_in_with_is_read() -> None:
+    field = (
+        b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (name) /V (Ada Stone) /F 4 /DA (/F1 12 Tf)"
+        b" /Rect [72 690 300 710] >>"
+    )
+    form = b" /Fields [%s] /NeedAppearances true /DR << /Font << /F1 3 0 R >> >>" % field
+    filled = pdf("Tenant:").replace(b"/Pages 2 0 R", b"/Pages 2 0 R /AcroForm <<%s >>" % form)
+    filled = filled.replace(b"/Resources", b"/Annots [%s] /Resources" % field)
+    assert read("a.pdf", filled).text.split() == ["Tenant:", "Ada", "Stone"]
+
+
 def test_a_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
     for password, text in (("", "Hello"), ("x", None)):
         writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf("Hello")))

@@ -218,6 +218,25 @@ def test_spreadsheet_formula_without_a_stored_value_is_missing(formula: str, mis
     assert document.missing == (said if missing else "")
 
 
+def test_a_spreadsheet_says_percentages_units_and_errors_as_it_shows_them() -> None:
+    formats = {164: "0.0%", 165: "#,##0.00\\ [$€-407]", 166: '0.0,"k"', 167: "yyyy-mm"}
+    made = "".join(f"<numFmt numFmtId='{n}' formatCode='{code}'/>" for n, code in formats.items())
+    used = "".join(f'<xf numFmtId="{n}"/>' for n in (0, 9, *formats))
+    both = f"<numFmts>{made}</numFmts><cellXfs>{used}</cellXfs>"
+    style = f'<styleSheet xmlns="{SHEET}">{both}</styleSheet>'
+    shown = (0.19, 0.07, 1234.5, 12500, 45000)
+    cells = [f'<c r="{"BCDEF"[n]}2" s="{n + 1}"><v>{v}</v></c>' for n, v in enumerate(shown)]
+    row = ('<c r="A2"><v>0.5</v></c>', *cells, '<c r="G2" t="e"><v>#DIV/0!</v></c>')
+    names = tuple(f'<c r="{e}1" t="inlineStr"><is><t>{e.lower()}</t></is></c>' for e in "ABCDEFG")
+    with zipfile.ZipFile(io.BytesIO(xlsx(S=[names, row]))) as file:
+        files = {name: file.read(name).decode() for name in file.namelist()}
+    rels = "xl/_rels/workbook.xml.rels"
+    more = f'<Relationship Id="s" Type="{OFFICE}/styles" Target="styles.xml"/></Relationships>'
+    files |= {rels: files[rels].replace("</Relationships>", more), "xl/styles.xml": style}
+    said = "a: 0.5; b: 19%; c: 7%; d: 1234.5 €; e: 12.5k; f: 2023-03-15; g: #DIV/0!"
+    assert read("a.xlsx", packed(files)).text.strip() == said
+
+
 def test_a_mail_is_read_with_who_says_it_and_its_attachments_are_missing() -> None:
     document = read("a.eml", mail("Rent", "It is 900 euros.", attached="plan.pdf"))
     assert document.text.startswith("Subject: Rent\nFrom: Ada <ada@a.example>")
@@ -459,6 +478,7 @@ def test_what_a_mail_forwards_and_its_further_texts_are_read() -> None:
     ("name", "data", "first"),
     (
         ("a.csv", "Umsatz 2023\nRegion;Betrag\nNord;3,5\nOst;4,25\n", "Region: Nord; Betrag: 3,5"),
+        ("a.csv", "sep=;\nshop;sum\nx;1,5\n", "shop: x; sum: 1,5"),
         ("a.csv", "name\tsum\nx\t1,5\ny\t2,5\n", "name: x; sum: 1,5"),
         ("a.csv", "name,note\nx,a;b\ny,c\n", "name: x; note: a;b"),
         ("a.csv", "2024-01-01,Bern,3.5\n2024-01-02,Rome,4.5\n", "2024-01-01; Bern; 3.5"),

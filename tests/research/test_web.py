@@ -167,8 +167,10 @@ def test_a_page_that_needs_javascript_is_no_source() -> None:
         )
 
 
-def test_latin_1_is_read_as_browsers_do() -> None:
+def test_latin_1_is_read_as_browsers_do_unless_the_text_is_utf_8() -> None:
     latin = {"Content-Type": "text/plain; charset=ISO-8859-1"}
+    with Web({"/a": http("Größe: 5 €".encode(), 200, latin)}) as web:
+        assert web.visit("/a").content == "Größe: 5 €"
     with Web({"/a": http("5 €".encode("cp1252"), 200, latin)}) as web:
         assert web.visit("/a").content == "5 €"
 

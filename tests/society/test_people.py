@@ -363,12 +363,14 @@ def test_other_files_and_other_values_are_refused(tmp_path: Path) -> None:
     ("encoding", "between"),
     (("utf-8-sig", ";"), ("utf-16", "\t"), ("utf-8", ","), ("utf-16-le", "")),
 )
+@pytest.mark.parametrize("stated", (True, False))
 def test_a_table_is_read_as_a_spreadsheet_of_any_country_saves_it(
-    tmp_path: Path, encoding: str, between: str
+    tmp_path: Path, encoding: str, between: str, stated: bool
 ) -> None:
     file = tmp_path / "people.csv"
     rows = ("id", "name", "interests"), ("1", "Jürgen", '"music:800;sport:5"'), ("2", "Bo", "")
     text = "\r\n".join((between or ";").join(row) for row in rows)
+    text = f"sep={between or ';'}\r\n" * stated + text
     file.write_text("\ufeff" * (not between) + text, encoding=encoding)
     first, second = read_people(file)
     assert (first["name"], second["name"]) == ("Jürgen", "Bo")

@@ -14,6 +14,8 @@ from moothall.provenance import with_sources
 
 _FILES: Final = {"image": "image/*", "audio": "", "video": "", "document": "", "binary": ""}
 """The parts of a message that are files, with the medium that each has if it states none."""
+_CUT: Final = "(cut off: whether it took effect is unknown)"
+"""The result of a call whose run was cancelled."""
 
 
 def messages_of(given: Any) -> list[dict[str, Any]]:
@@ -37,6 +39,21 @@ def messages_of(given: Any) -> list[dict[str, Any]]:
                 had += calls
                 continue
         found.append(made)
+    return _closed(found)
+
+
+def _closed(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give a result to each call after which the conversation went on without: it was cut off."""
+    done = {str(each.get("tool_call_id")) for each in messages}
+    ends = max((n for n, each in enumerate(messages) if each.get("role") != "tool"), default=0)
+    found: list[dict[str, Any]] = []
+    for number, each in enumerate(messages):
+        found.append(each)
+        calls = each.get("tool_calls") if number < ends else None
+        for call in calls if isinstance(calls, list) else ():
+            id = call.get("id") if isinstance(call, dict) else None
+            if str(id) not in done:
+                found.append({"role": "tool", "tool_call_id": id, "content": _CUT})
     return found
 
 

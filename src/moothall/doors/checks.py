@@ -79,7 +79,7 @@ def json_of(body: bytes) -> Any:
         Unreadable: it is not JSON, or has half of a character
     """
     try:
-        given = read_json(body.decode())
+        given = read_json(body.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise Unreadable(str(error)) from None
     if b"\\u" in body:

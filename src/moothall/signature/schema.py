@@ -9,12 +9,13 @@ after some steps, so a schema of a stranger's cannot hang the program.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
 from moothall.jsonvalue import NotJSON, copy_json
-from moothall.signature.work import BACKTRACKS, MAX_STEPS, Work
+from moothall.signature.work import BACKTRACKS, MAX_STEPS, Work, parts
 from moothall.text import excerpt, json_type, render_path, shorten
 
 _MAX_TOLD = 200
@@ -23,6 +24,8 @@ _EXPRESSION: Final = 1 << 22
 _EXPRESSIONS: Final = 1 << 23
 """The size of all of a schema."""
 _UNIONS = ("anyOf", "oneOf")
+_PART: Final = re.compile(r"(-?)(\\.|[\[\]])", re.DOTALL)
+_ASCII: Final = {r"\w": "_0-9A-Za-z", r"\d": "0-9"}
 
 
 class WrongSchema(ValueError):
@@ -158,7 +161,7 @@ def _compiled(schema: dict[str, Any], expressions: int) -> Any:
     bounds = FancyRegexOptions(backtrack_limit=BACKTRACKS, size_limit=most)
     try:
         made = validator_cls_for(schema)
-        return made(schema, validate_formats=False, offline=True, pattern_options=bounds)
+        return made(_ecma(schema), validate_formats=False, offline=True, pattern_options=bounds)
     except ValidationError as error:
         if error.kind.name != "$ref":
             at = render_path(error.instance_path)
@@ -179,6 +182,37 @@ def _compiled(schema: dict[str, Any], expressions: int) -> Any:
         ) from None
     except ValueError as error:
         raise WrongSchema(shorten(str(error), _MAX_TOLD)) from None
+
+
+def _ecma(schema: Any) -> Any:
+    r"""Return a schema whose `\w` and `\d` are ASCII, as ECMA 262 has them.
+
+    Where an expression looks around, the library takes them for all alphabets, which are large.
+    """
+    if isinstance(schema, list):
+        return [_ecma(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: each if key in _VALUES else _ecma(each) for key, each in schema.items()}
+    if isinstance(pattern := made.get("pattern"), str):
+        made["pattern"] = _in_ascii(pattern)
+    if isinstance(named := made.get("patternProperties"), dict):
+        made["patternProperties"] = {_in_ascii(key): each for key, each in named.items()}
+    return made
+
+
+def _in_ascii(pattern: str) -> str:
+    inside = False  # a class of characters
+
+    def plain(found: re.Match[str]) -> str:
+        nonlocal inside
+        hyphen, part = found.groups()
+        if part in _ASCII and not (inside and hyphen):  # a hyphen would make a range of it
+            return f"{hyphen}{_ASCII[part] if inside else f'[{_ASCII[part]}]'}"
+        inside = part == "[" or (inside and part != "]")
+        return found[0]
+
+    return _PART.sub(plain, pattern) if parts(pattern) > 1 else pattern
 
 
 def _references(schema: Any) -> Iterator[str]:

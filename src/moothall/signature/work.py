@@ -156,7 +156,7 @@ class Work:
         if node.get("$recursiveAnchor") is True:
             self._named.setdefault("#", []).append(node)
         self._homes[id(node)] = homes
-        self.expressions += sum(map(_parts, _expressions(node)))
+        self.expressions += sum(map(parts, _expressions(node)))
         for each in node.values():
             self._index(each, homes)
 
@@ -285,8 +285,8 @@ def _expressions(node: dict[str, Any]) -> list[str]:
     return [each for each in patterns if isinstance(each, str)]
 
 
-def _parts(pattern: str) -> int:
-    """Return as how many expressions at most one is compiled."""
+def parts(pattern: str) -> int:
+    """Return as how many expressions at most one is compiled: several if it looks around."""
     return 1 + (pattern.count("(") + pattern.count("|") if _HARD.search(pattern) else 0)
 
 

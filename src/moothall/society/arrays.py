@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from moothall.errors import ConfigError, MissingExtra
+from moothall.files.csv_form import stated_delimiter
 
 __all__ = ["csv_rows", "larger", "np", "package", "sha256_of", "smaller"]
 
@@ -48,12 +49,13 @@ def csv_rows(file: Path) -> Iterator[Any]:
         ConfigError: it is in another encoding
     """
     with file.open("rb") as opened:
-        first = opened.readline(1 << 16)
-    marked = first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    encoding = "utf-16" if marked else "utf-8-sig"
-    delimiter = max(",;\t", key=first.decode(encoding, "replace").count)
+        marked = opened.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     try:
-        with file.open(encoding=encoding, newline="") as lines:
+        with file.open(encoding="utf-16" if marked else "utf-8-sig", newline="") as lines:
+            first = lines.readline(1 << 16)
+            if not (stated := stated_delimiter(first)):
+                lines.seek(0)
+            delimiter = stated or max(",;\t", key=first.count)
             yield csv.reader(lines, delimiter=delimiter, strict=True)
     except UnicodeDecodeError:
         raise ConfigError(

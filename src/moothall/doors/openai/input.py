@@ -23,7 +23,7 @@ _MOST_TOOLS: Final = 1000
 _MOST_S: Final = 1.0
 """How many seconds of the processor the schemas of all tools may take."""
 _GO_ON: Final = "Continue."
-"""What a conversation that ends with an answer asks for."""
+"""What a conversation that ends with an answer or instructions asks for."""
 
 
 @dataclass(slots=True)
@@ -121,9 +121,9 @@ def chat_completion(given: dict[str, Any]) -> Asked:
 
 
 def asking(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages that ask for an answer; some clients end with one, to have it continued."""
+    """Return messages that ask for an answer; some clients end with one, or with instructions."""
     last = messages[-1] if messages else {}
-    if last.get("role") == "assistant" and not last.get("tool_calls"):
+    if last.get("role") in ("assistant", "system") and not last.get("tool_calls"):
         return [*messages, {"role": "user", "content": _GO_ON}]
     return messages
 
@@ -143,8 +143,8 @@ def check_conversation(messages: Iterable[dict[str, Any]]) -> None:
             _all_answered(open_calls)
             open_calls = {each["id"]: each["name"] for each in message.get("tool_calls", ())}
     _all_answered(open_calls)
-    if role not in ("user", "tool"):
-        raise Wrong("the last message must be the user's or the result of a call")
+    if not role:
+        raise Wrong("messages must not be empty", "messages")
 
 
 def _all_answered(open_calls: dict[str, str]) -> None:
@@ -259,8 +259,8 @@ def chat_message(given: Any, where: str) -> dict[str, Any]:
         return {"role": "system", "content": text_in(content, where)}
     if role == "user":
         return {"role": "user", "content": content_of(content, where)}
-    if role == "tool":
-        id = given.get("tool_call_id")
+    if role in ("tool", "function"):  # the older form has a call of each name at most
+        id = given.get("tool_call_id" if role == "tool" else "name")
         if not isinstance(id, str):
             raise Wrong(f"{where} must have a tool_call_id", where)
         return {"role": "tool", "tool_call_id": id, "content": text_in(content, where)}
@@ -271,6 +271,8 @@ def chat_message(given: Any, where: str) -> dict[str, Any]:
     calls = given.get("tool_calls") or []
     if not isinstance(calls, list):
         raise Wrong(f"{where}.tool_calls must be a list", where)
+    if isinstance(older := given.get("function_call"), dict):
+        calls = [{"id": older.get("name"), "function": older}]
     if calls:
         made["tool_calls"] = [
             call_of(

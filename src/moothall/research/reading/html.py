@@ -153,9 +153,8 @@ def _needs_script(tree: Any, text: str) -> bool:
 def decoded(data: bytes, *stated: str | None) -> str:
     """Decode a text by its BOM, or else by the first encoding that fits.
 
-    Those that are stated come first, then UTF-8; if no other is stated, then the one that its
-    bytes look like, and the default of browsers. Unknown ones are skipped. UTF-8 fits despite a few
-    wrong bytes, as of a log that was cut. If none fits, the first replaces what it cannot read.
+    Valid UTF-8 beyond ASCII is UTF-8, whatever is stated. Else those that are stated come first,
+    then UTF-8, also with a few wrong bytes; if no other is stated, what it looks like, and cp1252.
     """
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
@@ -163,10 +162,11 @@ def decoded(data: bytes, *stated: str | None) -> str:
         return data.decode(wide, "replace")
     if b"\x1b$" in data[:_GUESSED_AT] and not any(stated):
         return data.decode("iso2022_jp", "replace")
-    codecs_of = [*filter(None, (_codec(each) for each in (*stated, "utf-8") if each))]
-    is_utf_8 = data.decode(errors="ignore").encode() == data
-    guessed = () if is_utf_8 or {*codecs_of} != {"utf-8"} else (_guessed(data), "cp1252")
-    known = [each for each in (*codecs_of, *guessed) if each]
+    if not data.isascii() and data.decode(errors="ignore").encode() == data:
+        return data.decode()
+    known = [*filter(None, (_codec(each) for each in (*stated, "utf-8") if each))]
+    if {*known} == {"utf-8"}:
+        known += [*filter(None, (_guessed(data), "cp1252"))]
     for each in known:
         with suppress(UnicodeError):
             return data.decode(each)

@@ -22,6 +22,8 @@ _PRINTED = re.compile(
 )
 """The foot of a page that a browser has printed: when, its address, and which page it is."""
 _NUMBER = re.compile(r"\d[\d.,]*[+\u2212-]?\d+")
+_WORD = re.compile(r"\S+")
+_WHITE: Final = 250  # of 255
 _RAISED: Final = 0.2  # of a digit's height
 _CUT: Final = "\ufffe"  # so PDFium joins the two lines that a hyphen divides
 
@@ -42,6 +44,8 @@ def read_pdf_bytes(data: bytes) -> Document:
         raise UnreadableDocument(f"the PDF is damaged: {error}") from error
     if len(pdf) > PAGES:
         raise UnreadableDocument(f"the PDF has {len(pdf)} pages, {PAGES} are read at most")
+    if pdf.get_formtype():
+        pdf.init_forms()
     title = _OF_TOOL.sub("", plain(pdf.get_metadata_value("Title")).strip())
     written: list[str] = []
     sections: list[Section] = []
@@ -76,8 +80,11 @@ def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
 
     page = pdf[number]
     try:
+        if pdf.formenv is not None and page.flatten() == pypdfium2.raw.FLATTEN_SUCCESS:
+            page.close()
+            page = pdf[number]  # whose text now has what was filled in
         of_page = page.get_textpage()
-        text = _with_raised(of_page.get_text_range(), of_page)
+        text = _with_raised(_shown(of_page.get_text_range(), of_page, page), of_page)
         kinds = () if text.strip() else page.get_objects(filter=[pypdfium2.raw.FPDF_PAGEOBJ_IMAGE])
         is_picture = any(True for _ in kinds)
     finally:
@@ -86,6 +93,67 @@ def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
     foot = _PRINTED.search(text)
     is_foot = foot is not None and (foot[1], foot[2]) == (str(number + 1), str(len(pdf)))
     return (text[: foot.start()].strip() if foot and is_foot else text), is_picture
+
+
+def _shown(text: str, of_page: Any, page: Any) -> str:
+    """Return a text with spaces for the words that nobody sees: white on white, or not painted.
+
+    Over a picture or a colour they are kept: white heads of tables, and words under a scan.
+    """
+    from ctypes import addressof
+
+    from pypdfium2 import raw
+
+    hidden, unseen = [], dict[int, bool]()
+    for found in _WORD.finditer(text):
+        if not (painted := raw.FPDFText_GetTextObject(of_page, found.start())):
+            continue
+        if (key := addressof(painted.contents)) not in unseen:
+            unseen[key] = _is_unseen(painted)
+        if unseen[key] and raw.FPDFText_GetUnicode(of_page, found.start()) == ord(found[0][0]):
+            hidden.append(found)
+    behind = _painted(page) if hidden else []
+    for found in hidden:
+        left, low, right, high = of_page.get_charbox(found.start())
+        x, y = (left + right) / 2, (low + high) / 2
+        if not any(a <= x <= c and b <= y <= d for a, b, c, d in behind):
+            text = f"{text[: found.start()]}{' ' * len(found[0])}{text[found.end() :]}"
+    return text
+
+
+def _is_unseen(painted: Any) -> bool:
+    """Return whether a text is painted white or not at all."""
+    from pypdfium2 import raw
+
+    mode = raw.FPDFTextObj_GetTextRenderMode(painted)
+    return mode == raw.FPDF_TEXTRENDERMODE_INVISIBLE or _is_white(painted)
+
+
+def _is_white(painted: Any) -> bool:
+    """Return whether an object of a page is filled with white, or with what is seen through."""
+    from ctypes import c_uint
+
+    from pypdfium2 import raw
+
+    *colours, opaque = (c_uint() for _ in range(4))
+    known = raw.FPDFPageObj_GetFillColor(painted, *colours, opaque)
+    return bool(known) and (min(e.value for e in colours) >= _WHITE or not opaque.value)
+
+
+def _painted(page: Any) -> list[tuple[float, float, float, float]]:
+    """Return where a page has pictures, or is filled with a colour."""
+    from ctypes import c_int
+
+    from pypdfium2 import raw
+
+    found = []
+    for each in page.get_objects(max_depth=1):
+        fill, stroke = c_int(1), c_int()
+        if each.type == raw.FPDF_PAGEOBJ_PATH:
+            raw.FPDFPath_GetDrawMode(each, fill, stroke)
+        if each.type != raw.FPDF_PAGEOBJ_TEXT and fill.value and not _is_white(each):
+            found.append(each.get_bounds())
+    return found
 
 
 def _with_raised(text: str, of_page: Any) -> str:

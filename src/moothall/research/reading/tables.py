@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import chain, islice, zip_longest
 from typing import Final
 
+from moothall.files.csv_form import stated_delimiter
 from moothall.research.findings import Section
 from moothall.research.reading.html import Document
 
@@ -62,6 +63,9 @@ def _delimiter(text: str) -> str:
 
 def table(text: str, delimiter: str | None) -> Document:
     """Return each row as a paragraph `column: value; …`; rows above the columns are its title."""
+    first, _, below = text.partition("\n")
+    if stated := stated_delimiter(first):
+        text, delimiter = below, stated
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or _delimiter(text))
     begin = list(islice(rows, _TITLE_ROWS))
     of_names = _row_of_names(begin)

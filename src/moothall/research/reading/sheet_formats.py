@@ -1,0 +1,98 @@
+"""What the cells of a workbook show beside their values: percentages, units, errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from moothall.errors import UnreadableDocument
+from moothall.research.reading.packed import Packed
+
+_CELL: Final = re.compile(
+    r'<(?:\w+:)?c\b(?=[^>]*?\br="([A-Z]{1,3})(\d{1,7})")(?=(?:[^>]*?\bs="(\d+)")?)'
+    r'(?:[^>]*?\bt="e"[^>]*>(?:(?!</(?:\w+:)?c>).)*?<(?:\w+:)?v>([^<]*)<)?',
+    re.DOTALL,
+)
+_PART: Final = re.compile(
+    r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|\[\$(?P<sign>[^\]-]*)[^\]]*\]|\[[^\]]*\]|[_*].'
+    r"|(?P<number>[#0?][#0?.,/]*(?:E[+-][#0?]+)?|General|@|[dmyhsDMYHS]+)|(?P<literal>[^;])"
+)
+_PERCENT: Final = {9: "0%", 10: "0.00%"}
+"""The formats that a workbook does not state, and that say more than the number."""
+
+Shown = Callable[[Any], Any]
+"""What a cell shows of its value."""
+
+
+def shown_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
+    """Return by sheet, row and column (from 0) the cells that show more than their value."""
+    packed = Packed(data, "spreadsheet")
+    try:
+        home = packed.main("xl/workbook.xml")
+        parts = {each.id: each for each in packed.related(home)}
+        styles = [packed.tree(each.name) for each in parts.values() if each.kind == "styles"]
+        by_style = _styles(styles[0]) if styles else {}
+        found: dict[str, dict[tuple[int, int], Shown]] = {}
+        for sheet in packed.tree(home).iter("{*}sheet"):
+            id = next((value for key, value in sheet.items() if key.endswith("}id")), "")
+            if id not in parts:
+                continue
+            cells = found.setdefault(sheet.get("name") or "", {})
+            text = packed.read(parts[id].name).decode(errors="replace")
+            for column, row, style, fault in _CELL.findall(text) if by_style or "#" in text else ():
+                if fault or style in by_style:
+                    shown = partial(_fault, fault) if fault else by_style[style]
+                    cells[int(row) - 1, _number(column)] = shown
+    except UnreadableDocument:  # too large to be looked through; its values are read
+        return {}
+    return found
+
+
+def _fault(fault: str, _: Any) -> str:
+    return fault
+
+
+def _number(column: str) -> int:
+    number = 0
+    for letter in column:
+        number = 26 * number + ord(letter) - 64
+    return number - 1
+
+
+def _styles(tree: Any) -> dict[str, Shown]:
+    """Return by number the styles of cells whose format says more than the number."""
+    codes: dict[str | None, str] = {str(id): code for id, code in _PERCENT.items()}
+    codes |= {e.get("numFmtId"): e.get("formatCode") or "" for e in tree.iter("{*}numFmt")}
+    styles = tree.find("{*}cellXfs")
+    of = [] if styles is None else [codes.get(e.get("numFmtId"), "") for e in styles]
+    return {str(n): shown for n, code in enumerate(of) if (shown := _format(code))}
+
+
+def _format(code: str) -> Shown | None:
+    """Return how a format of numbers shows one; None if it adds nothing to it."""
+    before, after, numbers, factor = "", "", 0, 1.0
+    for part in _PART.finditer(code.partition(";")[0]):
+        text = part["quoted"] or part["escaped"] or part["sign"] or part["literal"] or ""
+        if number := part["number"]:
+            numbers += 1
+            factor /= 1000 ** (len(number) - len(number.rstrip(",")))  # "0,": in thousands
+        factor *= 100 if part["literal"] == "%" else 1
+        if numbers:
+            after += text
+        else:
+            before += text
+    if numbers != 1 or not (before + after).strip("-()+ "):
+        return None
+
+    def shown(value: Any) -> Any:
+        is_number = isinstance(value, float)
+        return f"{before}{shown_number(value * factor)}{after}" if is_number else value
+
+    return shown
+
+
+def shown_number(value: float) -> str:
+    """Return a number with the 15 digits that programs show."""
+    return str(int(value)) if value.is_integer() else f"{value:.15g}"
