@@ -32,7 +32,7 @@ def area(lon: float, lat: float, **tags: Any) -> dict[str, Any]:
     return {"type": "Feature", "geometry": at, "properties": tags}
 
 
-TOWN = {
+TOWN: dict[str, Any] = {
     "type": "FeatureCollection",
     "features": [
         line((0, 0), (0.005, 0), (0.01, 0)),
@@ -61,11 +61,83 @@ def test_geojson_is_a_city_in_metres_with_places_by_tags_and_roads_between_cross
     assert len(city.nodes) == 5  # corners between crossings, and the island, are none
     assert city.metres("home-1", "work-1") == pytest.approx(744 + 29, abs=20)
     assert city.seconds("shop-1", "home-1", "walk") is not None
-    assert city.seconds("shop-1", "home-1", "drive") is None  # one way up the hill
-    assert city.seconds("home-1", "shop-1", "drive") is not None
-    assert city.seconds("home-1", "park-1", "cycle") is None  # steps
     assert City.from_geojson(TOWN).sha256 == city.sha256
     assert City.from_json(city.to_json()).sha256 == city.sha256
+
+
+def test_map_place_that_a_mode_does_not_reach_is_reached_from_its_nearest_road_on_foot() -> None:
+    city = City.from_geojson(TOWN)
+    hill, mill = city["shop-1"], city["work-1"]
+    # A car gets up the one way to the shop, and not back: it stops at the crossing.
+    on_foot = abs(hill.x - city.nodes["n2"][0]) + abs(hill.y - city.nodes["n2"][1])
+    by_road = (city.metres("shop-1", "work-1", "drive") or 0) - on_foot
+    assert on_foot == pytest.approx(567, abs=1)
+    assert by_road == pytest.approx(city.position("n3")[0] - city.position("n2")[0] + 26, abs=9)
+    seconds = 120 + -(-by_road // 7) + -(-on_foot * 5 // 7)
+    assert city.seconds("shop-1", "work-1", "drive") == seconds
+    assert mill.id in [each.id for each in city.near("shop-1", "work", mode="drive")]
+    route = city.route("shop-1", "work-1", "drive")
+    assert route is not None
+    assert (route.nodes[1], route.seconds) == ("n2", seconds)
+    # Nobody cycles on steps.
+    walk, cycle = (city.metres("home-1", "park-1", mode) or 0 for mode in ("walk", "cycle"))
+    assert walk == pytest.approx(cycle, abs=2)
+    assert City.from_json(city.to_json()).seconds("shop-1", "work-1", "drive") == seconds
+
+
+def test_map_place_far_from_every_road_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    island = point(0.08, 0.0, building="house")
+    City.from_geojson(collection(line((0, 0), (0.01, 0)), point(0, 0, kind="work"), island))
+    assert "home-1 (5,208 m): farther than 1,600 m" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("tags", "closed"),
+    (
+        ({}, ""),
+        ({"access": "no"}, "walk cycle drive transit"),
+        ({"access": "private", "foot": "yes"}, "cycle drive transit"),
+        ({"access": "destination"}, ""),
+        ({"motor_vehicle": "no"}, "drive transit"),
+        ({"motor_vehicle": "no", "bus": "yes"}, "drive"),
+        ({"motorcar": "private"}, "drive"),
+        ({"vehicle": "no", "bicycle": "yes"}, "drive transit"),
+        ({"bicycle": "no"}, "cycle"),
+        ({"highway": "footway", "access": "yes"}, "drive transit"),
+        ({"highway": "track", "construction": "yes"}, "walk cycle drive transit"),
+        ({"highway": "motorway", "foot": "yes", "oneway": "no"}, "cycle"),
+        ({"highway": "trunk"}, "walk cycle"),
+        ({"highway": None, "route": "ferry", "motor_vehicle": "no"}, "drive transit"),
+        ({"highway": None, "waterway": "river"}, "walk cycle drive transit"),
+    ),
+)
+def test_map_tags_close_a_road_to_modes(tags: dict[str, Any], closed: str) -> None:
+    given = {key: value for key, value in ({"highway": "primary"} | tags).items() if value}
+    road = line((0, 0), (0.01, 0))
+    road["properties"] = given
+    ends = point(0, 0, kind="home"), point(0.01, 0, kind="work")
+    city = City.from_geojson(collection(road, line((0, 0), (0.005, 0.02), (0.01, 0)), *ends))
+    modes = ("walk", "cycle", "drive", "transit")
+    straight = {mode: city.metres("home-1", "work-1", mode) == 744 for mode in modes}
+    assert [mode for mode in modes if not straight[mode]] == closed.split()
+
+
+@pytest.mark.parametrize(
+    ("tags", "there", "back"),
+    (
+        ({"junction": "roundabout"}, "walk cycle drive", "walk"),
+        ({"oneway": "-1", "oneway:bicycle": "no"}, "walk cycle", "walk cycle drive"),
+        ({"oneway": "yes", "cycleway": "opposite_lane"}, "walk cycle drive", "walk cycle"),
+        ({"junction": "circular", "oneway": "no"}, "walk cycle drive", "walk cycle drive"),
+    ),
+)
+def test_map_tags_give_a_road_its_directions(tags: dict[str, Any], there: str, back: str) -> None:
+    road, around = line((0, 0), (0.01, 0), **tags), line((0, 0), (0.005, 0.02), (0.01, 0))
+    ends = point(0, 0, kind="home"), point(0.01, 0, kind="work")
+    city = City.from_geojson(collection(road, around, *ends))
+    for one, other, modes in (("home-1", "work-1", there), ("work-1", "home-1", back)):
+        uses = [m for m in ("walk", "cycle", "drive") if city.metres(one, other, m) == 744]
+        assert uses == modes.split()
 
 
 async def test_citizens_live_in_a_city_of_geojson_and_an_experiment_names_its_file(
@@ -113,9 +185,17 @@ def test_an_extract_of_openstreetmap_is_the_same_city(tmp_path: Path) -> None:
             refs = [node(each) for each in (at[0] if kind == "Polygon" else at)]
             nds = "".join(f'<nd ref="{each}"/>' for each in refs)
             ways.append(f'<way id="{len(ways) + 1}">{nds}{tags(given)}</way>')
+    house = area(0.003, 1e-4)["geometry"]["coordinates"][0]  # a relation, as of a house with a yard
+    nds = "".join(f'<nd ref="{node(each)}"/>' for each in house)
+    ways.append(f'<way id="99">{nds}</way>')
+    yard = tags({"type": "multipolygon", "building": "yes", "building:levels": "2.5"})
+    member = '<member type="way" ref="99" role="outer"/>'
+    ways.append(f'<relation id="1">{member}{yard}</relation>')
     file = tmp_path / "town.osm"
     file.write_text(f'<osm version="0.6">{"".join(nodes)}{"".join(ways)}</osm>')
-    city, other = City.from_osm(file, citizens=50), City.from_geojson(TOWN, citizens=50)
+    assert City.from_osm(file)["home-2"].capacity == 3
+    town = collection(*TOWN["features"], area(0.003, 1e-4, building="yes"))
+    city, other = City.from_osm(file, citizens=50), City.from_geojson(town, citizens=50)
     assert {each.metres for each in city.roads} == {each.metres for each in other.roads}
     for id in other.ids():
         mine, theirs = city[id], other[id]
@@ -157,8 +237,16 @@ def test_a_wrong_map_is_refused_with_its_feature(data: Any, said: str) -> None:
 
 def test_a_feature_of_geojson_without_a_place_is_left_out() -> None:
     nowhere = {"type": "Feature", "geometry": None, "properties": {"building": "house"}}
+    empty = [
+        nowhere | {"geometry": {"type": f"{many}{kind}", "coordinates": at}}
+        for many in ("", "Multi")
+        for kind in ("Point", "LineString", "Polygon")
+        for at in ([], [[]], [[[]]])[: 1 + bool(many) + (kind == "Polygon")]
+    ]
     home = point(0, 0, building="house")
-    city = City.from_geojson(collection(line((0, 0), (1e-3, 0)), nowhere, home))
+    street = line((0, 0), (1e-3, 0))
+    street["geometry"] = {"type": "GeometryCollection", "geometries": [street["geometry"]]}
+    city = City.from_geojson(collection(street, nowhere, *empty, home))
     assert city.ids() == ("home-1",)
 
 

@@ -99,13 +99,14 @@ def test_a_city_says_the_same_of_many_places_at_once(side: int, shops: int, onew
     as_one_by_one(grid_of_streets(side, shops, oneway), np.random.default_rng(2), 60)
 
 
-def test_labels_give_the_shortest_ways() -> None:
+@pytest.mark.parametrize("oneway", (0.0, 0.3, 1.0))
+def test_labels_give_the_shortest_ways(oneway: float) -> None:
     """Of a graph in several parts, with nodes on the same spot and roads longer than they look."""
     draw = np.random.default_rng(8)
     spots = draw.integers(0, 20, (400, 2))
     edges = np.column_stack([draw.integers(0, 400, (520, 2)), draw.integers(1, 10**5, 520)])
-    roads = Roads(edges, np.zeros(520, bool), spots)
-    labels = Labels(roads.matrix, spots)
+    roads = Roads(edges, draw.random(520) < oneway, spots)
+    labels = Labels(roads.matrix, spots, symmetric=not oneway)
     for source in range(0, 400, 13):
         ways = labels.metres(np.full(400, source), np.arange(400))
         assert ways.tolist() == roads.table(source).tolist()

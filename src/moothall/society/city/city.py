@@ -12,6 +12,7 @@ from moothall.arguments import check_integer, names_checked
 from moothall.clock import DAY_S
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
+from moothall.society.city.access import Access, connected
 from moothall.society.city.columns import PlaceColumns
 from moothall.society.city.generate import generated
 from moothall.society.city.geo import city_of, of_geojson, of_osm
@@ -26,8 +27,9 @@ from moothall.society.city.map import (
     read,
     written,
 )
+from moothall.society.city.nearest import Nearest
 from moothall.society.city.places import Near, NumberedPlaces
-from moothall.society.city.routes import Nearest, Roads, Route
+from moothall.society.city.routes import Roads, Route
 from moothall.text import excerpt
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class City(NumberedPlaces):
         roads: the edges between nodes and places: `Road`s, or tuples `(a, b, metres)`
         nodes: road nodes that are not places, with coordinates in metres: `{"n1": (0, 100)}`
         modes: the modes of travel; the first is the default
+        snap: whether a place whose node has no way there and back by a mode is led to the nearest
+            node that has: on foot, if there is the mode `walk`. Cities of maps are so
 
     Raises:
         ConfigError: an id occurs twice, a road or place leads to a node that does not exist, a road
@@ -64,7 +68,11 @@ class City(NumberedPlaces):
         *,
         nodes: Mapping[str, tuple[int, int]] | None = None,
         modes: Iterable[Mode] = MODES,
+        snap: bool = False,
     ) -> None:
+        if type(snap) is not bool:
+            raise ConfigError(f"snap must be a boolean, got {excerpt(snap)}")
+        self.snap: bool = snap
         self._modes = checked_modes(modes)
         self.modes: tuple[Mode, ...] = tuple(self._modes.values())
         self.nodes: dict[str, tuple[int, int]] = checked_nodes(nodes or {})
@@ -82,12 +90,9 @@ class City(NumberedPlaces):
         self._spots = np.concatenate([spots, at[own]])
         self._hang_rows = self.places.node.copy()
         self._hang_rows[own] = range(len(self.nodes), len(self._node_ids))
-        self._access_rows = abs(at - self._spots[self._hang_rows]).sum(axis=1)
-        self._graphs: dict[str, Roads] = {}
-        self._build_graphs()
+        self._access: dict[str, Access] = self._accesses(at)
         rows = {kind: self._rows_of(kind) for kind in (*self.places.kinds, None)}
-        # Copies of a city share its tables.
-        self._nearest = Nearest(rows, self._hang_rows, self._access_rows, self._spots)
+        self._nearest = Nearest(rows, self._spots)  # copies of a city share its tables
 
     @classmethod
     @names_checked
@@ -123,7 +128,7 @@ class City(NumberedPlaces):
             MissingExtra: osmium is not installed
         """
         found = city_of(of_osm(path), modes := tuple(modes), citizens, str(path))
-        return cls(found[0], found[1], nodes=found[2], modes=modes)
+        return cls(found[0], found[1], nodes=found[2], modes=modes, snap=True)
 
     @classmethod
     def from_geojson(
@@ -149,7 +154,7 @@ class City(NumberedPlaces):
         """
         name = "GeoJSON" if isinstance(source, Mapping) else str(source)
         found = city_of(of_geojson(source), modes := tuple(modes), citizens, name)
-        return cls(found[0], found[1], nodes=found[2], modes=modes)
+        return cls(found[0], found[1], nodes=found[2], modes=modes, snap=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> City:
@@ -158,33 +163,40 @@ class City(NumberedPlaces):
         Raises:
             ConfigError: it is not such a text; the error names the wrong field.
         """
-        places, roads, nodes, modes = read(text)
-        return cls(places, roads, nodes=nodes, modes=modes)
+        places, roads, nodes, modes, snap = read(text)
+        return cls(places, roads, nodes=nodes, modes=modes, snap=snap)
 
     def to_json(self) -> str:
         """Return the city as JSON, in its canonical form: the same text for the same city."""
-        return written(self.places, self.roads, self.nodes, self.modes)
+        return written(self.places, self.roads, self.nodes, self.modes, self.snap)
 
     @functools.cached_property
     def sha256(self) -> str:
         """The SHA-256 of the canonical JSON, in hexadecimal digits."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
-    def _build_graphs(self) -> None:
+    def _accesses(self, at: NDArray[Any]) -> dict[str, Access]:
+        """Return the roads of each mode as places reach them; modes with equal roads share one."""
         index = {node: number for number, node in enumerate(self._node_ids)}
         edges = np.array(
             [(index[road.a], index[road.b], road.metres) for road in self.roads], dtype=np.int64
         ).reshape(-1, 3)
         oneway = np.array([road.oneway for road in self.roads], dtype=bool)
-        shared: dict[bytes, Roads] = {}
+        snap: tuple[Any, ...] = ()
+        if self.snap:
+            parts = connected(Roads(edges, oneway, self._spots).matrix)
+            snap = (self.places.node >= 0, parts, self._modes.get("walk"))
+        shared: dict[bytes, Access] = {}
+        made = {}
         for mode in self._modes:
             used = np.array(
                 [road.modes is None or mode in road.modes for road in self.roads], dtype=bool
             )
-            key = used.tobytes()
-            if key not in shared:
-                shared[key] = Roads(edges[used], oneway[used], self._spots)
-            self._graphs[mode] = shared[key]
+            if (key := used.tobytes()) not in shared:
+                roads = Roads(edges[used], oneway[used], self._spots)
+                shared[key] = Access(roads, self._hang_rows, at, self._spots, *snap)
+            made[mode] = shared[key]
+        return made
 
     # -- places ------------------------------------------------------------------------------------
 
@@ -217,13 +229,9 @@ class City(NumberedPlaces):
     def metres(self, a: str, b: str, mode: str | None = None) -> int | None:
         """Return the metres of the shortest route from `a` to `b`, or None."""
         start, end = self._number(a), self._number(b)
-        graph = self._graphs[self._mode(mode).name]
-        if start == end:
-            return 0
-        metres = graph.between(self._hang_rows.item(start), self._hang_rows.item(end))
-        if metres < 0:
-            return None
-        return int(metres + self._access_rows.item(start) + self._access_rows.item(end))
+        access = self._access[self._mode(mode).name]
+        metres = 0 if start == end else access.between(start, end)
+        return None if metres < 0 else metres
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
         """Return the whole seconds from `a` to `b`; 0 if they are equal; None without a route.
@@ -234,19 +242,21 @@ class City(NumberedPlaces):
         metres = self.metres(a, b, mode)
         if metres is None or a == b:
             return metres
-        return int(self._mode(mode).time(metres))
+        chosen, ends = self._mode(mode), (self._number(a), self._number(b))
+        return int(self._access[chosen.name].seconds(chosen, metres, *ends))
 
     def route(self, a: str, b: str, mode: str | None = None) -> Route | None:
         """Return the shortest route from `a` to `b`, or None."""
-        metres, chosen = self.metres(a, b, mode), self._mode(mode)
+        metres = self.metres(a, b, mode)
         if metres is None:
             return None
         if a == b:
             return Route((a,), 0, 0)
-        ends = (self._hang_rows.item(self._number(each)) for each in (a, b))
-        nodes = [self._node_ids[node] for node in self._graphs[chosen.name].way(*ends) or ()]
+        access = self._access[self._mode(mode).name]
+        ends = (access.node.item(self._number(each)) for each in (a, b))
+        nodes = [self._node_ids[node] for node in access.roads.way(*ends) or ()]
         before, after = [a] if nodes[0] != a else [], [b] if nodes[-1] != b else []
-        return Route((*before, *nodes, *after), int(chosen.time(metres)), metres)
+        return Route((*before, *nodes, *after), self.seconds(a, b, mode) or 0, metres)
 
     def near(
         self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
@@ -264,10 +274,11 @@ class City(NumberedPlaces):
         check_integer("limit", limit, 1, None)
         limit = min(limit, len(self))
         number, chosen = self._number(place), self._mode(mode)
-        node, access = self._hang_rows[number], int(self._access_rows[number])
-        table = self._nearest.table(self._graphs[chosen.name], kind, limit)
+        access = self._access[chosen.name]
+        node, far = access.node.item(number), access.far.item(number)
+        table = self._nearest.table(access, kind, limit)
         near = [
-            Near(self._ids[each], int(chosen.time(metres + access)))
+            Near(self._ids[each], int(access.seconds(chosen, metres + far, number, each)))
             for each, metres in zip(*(ranked[:, node].tolist() for ranked in table), strict=True)
             if each not in (-1, number)
         ]
@@ -314,15 +325,14 @@ class City(NumberedPlaces):
     def ways_rows(self, place: Any, to: Any, modes: Sequence[str | None]) -> NDArray[Any]:
         """Return the seconds of routes by each mode; int64, (n, n_modes), −1 without a route."""
         made = np.empty((len(place), len(modes)), np.int64, order="F")
-        found: dict[Roads, NDArray[Any]] = {}  # modes that use the same roads share the metres
+        found: dict[Access, NDArray[Any]] = {}  # modes that use the same roads share the metres
         for number, mode in enumerate(map(self._mode, modes)):
-            graph = self._graphs[mode.name]
-            if graph not in found:
-                metres = graph.metres(self._hang_rows[place], self._hang_rows[to])
-                reached = metres + self._access_rows[place] + self._access_rows[to]
-                found[graph] = np.where(metres < 0, -1, reached)
-            metres = found[graph]
-            made[:, number] = np.where(metres < 0, -1, mode.time(metres))
+            access = self._access[mode.name]
+            if access not in found:
+                found[access] = access.metres(place, to)
+            metres = found[access]
+            seconds = access.seconds(mode, metres, place, to)
+            made[:, number] = np.where(metres < 0, -1, seconds)
         made[place == to] = 0
         return made
 
@@ -335,9 +345,10 @@ class City(NumberedPlaces):
             two arrays of whole numbers, (n, limit), the nearest first; their `.T` is contiguous
         """
         chosen = self._mode(mode)
-        places, metres = self._nearest.table(self._graphs[chosen.name], kind, limit)
+        access = self._access[chosen.name]
+        places, metres = self._nearest.table(access, kind, limit)
         place = np.asarray(place)
-        node = self._hang_rows[place]
+        node = access.node[place]
         found, far = places.take(node, axis=1), metres.take(node, axis=1)
         number = [*self._kind_names, kind].index(kind)
         own = np.flatnonzero(self.places.kind[place] == number)
@@ -346,16 +357,16 @@ class City(NumberedPlaces):
             for each in (found, far):
                 each[:-1, own] = np.where(after, each[1:, own], each[:-1, own])
         found = found[:-1]
-        seconds = chosen.time(far[:-1] + self._access_rows[place])
+        seconds = access.seconds(chosen, far[:-1] + access.far[place], place, found)
         seconds *= found >= 0
         return found.T, seconds.T
 
     def keep_near(self, kinds: Collection[str], limit: int) -> None:
         """Make the tables of routes and of `limit` near places of some kinds."""
-        graph = self._graphs[self.modes[0].name]
         for kind in kinds:
-            self._nearest.table(graph, kind, limit)
-        graph.metres(self._hang_rows[:1], self._hang_rows[:1])
+            self._nearest.table(self._access[self.modes[0].name], kind, limit)
+        for access in self._access.values():
+            access.metres(np.zeros(1, int), np.zeros(1, int))
 
     @functools.cached_property
     def _hours(self) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -223,6 +223,7 @@ def written(
     roads: Iterable[Road],
     nodes: Mapping[str, tuple[int, int]],
     modes: Iterable[Mode],
+    snap: bool,
 ) -> str:
     """Return a city's canonical JSON: the same text for the same city."""
     data = {
@@ -231,21 +232,22 @@ def written(
         "nodes": nodes,
         "places": [_row(place) for place in places],
         "roads": [_row(road) for road in roads],
+        **({"snap": True} if snap else {}),
     }
     return json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def read(
     text: str | bytes,
-) -> tuple[list[Place], list[Road], dict[str, tuple[int, int]], list[Mode]]:
-    """Return the places, roads, nodes and modes of a city's JSON; ConfigError names the field."""
+) -> tuple[list[Place], list[Road], dict[str, tuple[int, int]], list[Mode], bool]:
+    """Return the parts of a city's JSON, and whether it snaps; ConfigError names the field."""
     try:
         data = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
         raise ConfigError(f"the city is not JSON: {error_text(error)}") from None
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise ConfigError(f"format must be {excerpt(_FORMAT)}: this is not a city's JSON")
-    for name in sorted(data.keys() ^ {"format", "modes", "nodes", "places", "roads"}):
+    for name in sorted(data.keys() - {"snap"} ^ {"format", "modes", "nodes", "places", "roads"}):
         raise ConfigError(f"{excerpt(name)} is {'not a field' if name in data else 'missing'}")
     if not isinstance(data["nodes"], dict):
         raise ConfigError(f"nodes must be an object, got {excerpt(data['nodes'])}")
@@ -254,6 +256,7 @@ def read(
         _read_rows("roads", data["roads"], Road),
         data["nodes"],
         _read_rows("modes", data["modes"], Mode),
+        data.get("snap", False),
     )
 
 

@@ -1,0 +1,85 @@
+"""Where places begin and end their ways by a mode of travel, and how far that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.society.arrays import np, package
+from moothall.society.city.map import Mode
+from moothall.society.city.routes import Roads
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_TINY: Final = 1000
+"""A strong part of fewer nodes is passed over for a larger one: the limit of OSRM."""
+
+
+class Access:
+    """The roads of a mode, and each place's node on them, at the end of a walk along x and y."""
+
+    # `snaps` says which places may be led to another node than theirs, `parts` which nodes are
+    # connected by roads of any mode: nobody walks over water.
+    def __init__(
+        self,
+        roads: Roads,
+        node: NDArray[Any],
+        at: NDArray[Any],
+        spots: NDArray[Any],
+        snaps: NDArray[Any] | None = None,
+        parts: NDArray[Any] | None = None,
+        walk: Mode | None = None,
+    ) -> None:
+        self.roads = roads
+        self.node = node if snaps is None else _snapped(roads, node, at, spots, snaps, parts)
+        self.far: NDArray[Any] = abs(at - spots[self.node]).sum(axis=1)
+        led = self.node != node
+        self._walk = walk if led.any() else None
+        self._walked: NDArray[Any] = self.far * led
+
+    def metres(self, start: Any, end: Any) -> NDArray[Any]:
+        """Return the metres between places of two arrays; int64, −1 without a route."""
+        metres = self.roads.metres(self.node[start], self.node[end])
+        return np.where(metres < 0, -1, metres + self.far[start] + self.far[end])
+
+    def between(self, start: int, end: int) -> int:
+        """Return the metres from one place to another; −1 without a route."""
+        metres = self.roads.between(self.node.item(start), self.node.item(end))
+        return -1 if metres < 0 else int(metres + self.far.item(start) + self.far.item(end))
+
+    def seconds(self, mode: Mode, metres: Any, start: Any, end: Any) -> Any:
+        """Return the time of a way of so many metres: from another node than theirs, on foot."""
+        if self._walk is None:
+            return mode.time(metres)
+        on_foot = self._walked[start] + self._walked[end]
+        return mode.time(metres - on_foot) + self._walk.time(on_foot) - self._walk.wait
+
+
+def _snapped(roads: Roads, node: Any, at: Any, spots: Any, snaps: Any, parts: Any) -> NDArray[Any]:
+    """Return the nearest node of the largest strong part, for places whose node is in a tiny one.
+
+    A strong part's nodes all have ways to each other. The largest is that of the same part of the
+    map, which any roads connect.
+    """
+    strong = connected(roads.matrix, "strong")
+    size = np.bincount(strong)[strong]
+    order = np.lexsort((strong, -size, parts))
+    first = order[np.r_[True, np.diff(parts[order]) > 0]]  # by part
+    main = strong == strong[first][parts]
+    main &= size > 1
+    found: NDArray[Any] = node.copy()
+    lost = np.flatnonzero(snaps & ~main[node] & (size[node] < _TINY))
+    for part in np.unique(parts[node[lost]]).tolist():
+        goals = np.flatnonzero(main & (parts == part))
+        some = lost[parts[node[lost]] == part]
+        if len(goals):
+            nearest = package("scipy.spatial").cKDTree(spots[goals]).query(at[some], p=1)[1]
+            found[some] = goals[nearest]
+    return found
+
+
+def connected(matrix: Any, how: str = "weak") -> NDArray[Any]:
+    """Return the number of each node's connected part."""
+    graph = package("scipy.sparse.csgraph")
+    found: NDArray[Any] = graph.connected_components(matrix, directed=True, connection=how)[1]
+    return found

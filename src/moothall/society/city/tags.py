@@ -1,0 +1,169 @@
+"""What the tags of OpenStreetMap say of a place or a road, and what is assumed of the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from moothall.clock import DAY_S
+from moothall.errors import ConfigError
+from moothall.text import excerpt, nearest
+
+KINDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "amenity": {
+        **dict.fromkeys(("school", "kindergarten", "college", "university"), "school"),
+        **dict.fromkeys(("hospital", "clinic", "doctors"), "hospital"),
+        **dict.fromkeys(("restaurant", "cafe", "fast_food", "pub", "bar"), "restaurant"),
+        **dict.fromkeys(("bank", "townhall", "police", "post_office", "library"), "work"),
+    },
+    "leisure": dict.fromkeys(("park", "garden", "playground", "nature_reserve"), "park"),
+    "shop": {"*": "shop"},
+    "office": {"*": "work"},
+    "building": {
+        **dict.fromkeys(("residential", "apartments", "house", "detached", "dormitory"), "home"),
+        **dict.fromkeys(("terrace", "semidetached_house", "bungalow", "hut", "farm"), "home"),
+        "yes": "home",
+        **dict.fromkeys(("office", "industrial", "commercial", "warehouse"), "work"),
+    },
+}
+"""The kind of a place by the first tag that says one; `*` stands for any value but `no`."""
+_HOLDS: Final = {
+    "home": 3,
+    "work": 20,
+    "school": 300,
+    "hospital": 200,
+    "shop": 40,
+    "restaurant": 50,
+    "park": 300,
+}
+_HOURS: Final = {"work": (7, 19), "school": (7, 17), "shop": (8, 20), "restaurant": (11, 22)}
+_HOURS_OF_PARKS: Final = (5, 23)
+_MOST: Final = 1_000_000_000
+_FLOOR: Final = 8  # residents of a storey of a block of flats
+_ANYONE: Final = (
+    *("primary", "secondary", "tertiary", "unclassified", "residential", "living_street"),
+    *("service", "track", "road", "primary_link", "secondary_link", "tertiary_link"),
+)
+_CARS: Final = ("motorway", "trunk", "motorway_link", "trunk_link")
+_FEET: Final = ("footway", "pedestrian", "path", "cycleway", "bridleway", "steps")
+_ROADS: Final = frozenset((*_ANYONE, *_CARS, *_FEET))
+_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "walk": ("access", "foot"),
+    "cycle": ("access", "vehicle", "bicycle"),
+    "drive": ("access", "vehicle", "motor_vehicle", "motorcar"),
+    "transit": ("access", "vehicle", "motor_vehicle", "psv", "bus"),
+}
+"""The keys that open or close a road to a mode, the general ones first (wiki: Key:access)."""
+_CLOSED: Final = ("no", "private", "agricultural", "forestry", "military", "emergency", "delivery")
+_OPEN: Final = ("yes", "designated", "permissive", "official", "destination", "customers")
+_DIRECTIONS: Final = {"yes": 1, "true": 1, "1": 1, "-1": -1, "reverse": -1}
+_OTHER_LINES: Final = (
+    *("railway", "waterway", "power", "barrier", "boundary", "natural", "aeroway", "landuse"),
+    *("man_made", "route", "kind"),
+)
+"""Keys of lines that are no roads, unless they have a tag `highway` too."""
+_TIMES: Final = re.compile(r"([01]?\d|2[0-4]):([0-5]\d)\s*-\s*([01]?\d|2[0-4]):([0-5]\d)")
+
+
+def kind_of(tags: Mapping[str, Any]) -> str:
+    """Return the kind of a place: its tag `kind`, or what the tags of OpenStreetMap say."""
+    if isinstance(own := tags.get("kind"), str):
+        return own
+    for key, kinds in KINDS.items():
+        value = tags.get(key)
+        if isinstance(value, str) and value != "no":
+            found = kinds.get(value) or kinds.get("*")
+            if found:
+                return found
+    return ""
+
+
+def capacity_of(kind: str, tags: Mapping[str, Any]) -> int:
+    """Return the capacity that tags state, or what is assumed of the kind."""
+    for name, times in (("capacity", 1.0), ("beds", 1.0), ("building:flats", 2.5)):
+        if (stated := _whole(tags.get(name))) is not None:
+            return max(1, round(stated * times))
+    levels, building = _whole(tags.get("building:levels")), tags.get("building")
+    flats = building in ("apartments", "dormitory") or (building == "yes" and (levels or 0) > 2)
+    if kind == "home" and flats:
+        return _FLOOR * (levels or 3)
+    return _HOLDS.get(kind, 20)
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return int(number) if 0 <= number <= _MOST else None
+
+
+def hours_of(kind: str, tags: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the first hours that the tags state, or those of the kind."""
+    stated = str(tags.get("opening_hours", ""))
+    if stated.strip() == "24/7":
+        return 0, DAY_S
+    if found := _TIMES.search(stated):
+        a, b, c, d = map(int, found.groups())
+        opens, closes = a * 3600 + b * 60, min(DAY_S, c * 3600 + d * 60)
+        if opens != closes and opens < DAY_S:
+            return opens, closes
+    first, last = _HOURS_OF_PARKS if kind == "park" else _HOURS.get(kind, (0, 24))
+    return first * 3600, last * 3600
+
+
+def is_road(tags: Mapping[str, Any]) -> bool:
+    """Return whether a line may be a road: tagged as one, as a ferry, or as nothing else."""
+    if "highway" in tags or "modes" in tags or tags.get("route") == "ferry":
+        return True
+    return not any(key in tags for key in (*KINDS, *_OTHER_LINES))
+
+
+def ways_of(tags: Mapping[str, Any], names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield which modes may use a line, and in which direction: 0 in both, 1, or −1 backwards."""
+    highway = str(tags.get("highway", "road"))
+    if isinstance(own := tags.get("modes"), list | tuple):
+        if strange := [each for each in own if each not in names]:
+            near = nearest(str(strange[0]), names)
+            raise ConfigError(f"there is no mode {excerpt(strange[0])}{near}")
+        allowed = tuple(own)
+    elif highway in _ROADS and tags.get("construction") != "yes":
+        usual = [name for name in names if _uses(name, highway)]
+        allowed = tuple(name for name in names if _may(name, name in usual, tags))
+    else:
+        return
+    by_direction: dict[int, list[str]] = {}
+    for name in allowed:
+        by_direction.setdefault(_direction(name, highway, tags), []).append(name)
+    for direction, some in by_direction.items():
+        yield tuple(some), direction
+
+
+def _uses(mode: str, highway: str) -> bool:
+    """Return whether a mode uses a kind of road whose tags state nothing else."""
+    if highway in _CARS:
+        return mode not in ("walk", "cycle")
+    return highway in _ANYONE or mode == "walk" or (mode == "cycle" and highway != "steps")
+
+
+def _may(mode: str, usual: bool, tags: Mapping[str, Any]) -> bool:
+    """Return whether tags let a mode use a road; the last of its keys that states it counts."""
+    for key in _KEYS.get(mode, ("access",)):
+        value = tags.get(key)
+        if value in _CLOSED:
+            usual = False
+        elif value in _OPEN and key != "access":  # which opens no footway to cars
+            usual = True
+    return usual
+
+
+def _direction(mode: str, highway: str, tags: Mapping[str, Any]) -> int:
+    own = [tags.get(f"oneway:{key}") for key in _KEYS.get(mode, ())[:0:-1]]
+    if mode == "cycle" and str(tags.get("cycleway", "")).startswith("opposite"):
+        own.append("no")
+    if mode != "walk":
+        implied = highway == "motorway" or tags.get("junction") in ("roundabout", "circular")
+        own += [tags.get("oneway"), "yes" if implied else None]
+    stated = next((str(each).lower() for each in own if each not in (None, "")), "no")
+    return _DIRECTIONS.get(stated, 0)
