@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 
 import commands
 from moothall import Journal, ReActAgent, ScriptedModel, SQLiteMemory
-from moothall.errors import JournalError, MemoryFileError
+from moothall.errors import JournalError, MemoryFileError, NoSuchRun
 from moothall.spaces.amqp.inbox import Inbox
 
 
@@ -123,6 +125,30 @@ def forked(child: Callable[[], str]) -> str:
         said = file.read()
     assert os.waitpid(pid, 0) == (pid, 0)
     return said
+
+
+def test_journal_that_lacks_a_run_keeps_its_file_open_for_other_threads(tmp_path: Path) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        with pytest.raises(NoSuchRun):
+            journal.run("missing")
+        assert (tmp_path / "runs.db-wal").exists()
+
+
+@pytest.mark.long
+def test_journals_of_one_file_closed_at_once_by_two_threads_close_without_an_error(
+    tmp_path: Path,
+) -> None:
+    both = threading.Barrier(2, timeout=60)
+
+    def close(_: int) -> None:
+        for _ in range(4000):
+            journal = Journal(tmp_path / "runs.db")
+            both.wait()
+            journal.close()
+            both.wait()
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(close, range(2))) == [None, None]
 
 
 def test_a_forked_child_is_told_to_open_it_again(tmp_path: Path) -> None:

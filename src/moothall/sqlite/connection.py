@@ -68,17 +68,16 @@ class SQLiteConnection(sqlite3.Connection):
 
     def close(self) -> None:
         """Close the connection; the process holds the file no more if it was the last one."""
-        with OPENING:
+        with OPENING:  # until it is closed: who closes another one must not take it for open
             if self.abandoned:
                 return
             OPEN.discard(self)
             used = self.identity in ABANDONED or has_open(self.identity)
             held = None if used else HELD.pop(self.identity, None)
-        with nullcontext() if held is None else held.closing(_CLOSE_S):
-            super().close()
-        if held is not None:
-            with OPENING:
-                if self.identity not in HELD and held.hold_again():
+            with nullcontext() if held is None else held.closing(_CLOSE_S):
+                super().close()
+            if held is not None:
+                if held.hold_again(_CLOSE_S):
                     HELD[self.identity] = held
                 else:
                     held.close()

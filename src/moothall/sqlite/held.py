@@ -155,14 +155,15 @@ class Held:
             if OPEN_FILE_LOCKS:
                 set_lock(self._file, fcntl.F_UNLCK, _GATE)
 
-    def hold_again(self) -> bool:
+    def hold_again(self, seconds: float) -> bool:
         """Hold the file again, after `release`, if another part of this process has it open."""
         first, count = _USED
         lock = locked(self._file, first, first + count - 1) if OPEN_FILE_LOCKS else None
         if lock is None or lock[1] != os.getpid():
             return False
-        for fd, first, count in self._shared():
-            set_lock(fd, fcntl.F_RDLCK, first, count)
+        with suppress(sqlite3.OperationalError):  # it may have all locks for a moment
+            for fd, first, count in self._shared():
+                _wait(fd, fcntl.F_RDLCK, first, count, time.monotonic() + seconds)
         return True
 
     def _shared(self) -> tuple[tuple[int, int, int], ...]:

@@ -212,7 +212,7 @@ class SQLitePool(Generic[E]):
         """Yield a connection in a transaction; if `timeout` < 0, a lock raises BlockingIOError."""
         if writes:
             self._lock(timeout >= 0)
-        connection, begun = None, False
+        connection, begun, whole = None, False, False
         try:
             connection = self._take(patient=timeout > 0)
             connection.wait(timeout)
@@ -227,13 +227,18 @@ class SQLitePool(Generic[E]):
                 except Exception as error:
                     if connection.has_lost(writes, before):
                         raise self._file.lock_lost() from error
+                    if not isinstance(error, sqlite3.Error):
+                        connection.rollback()
+                        whole = True
                     raise
                 if writes and connection.has_lost(writes, before):
                     raise self._file.lock_lost()
                 connection.execute("COMMIT")
             self._give_back(connection)
         except BaseException as error:
-            if connection is not None:
+            if connection is not None and whole:
+                self._give_back(connection)
+            elif connection is not None:
                 connection.close()  # rolls the transaction back
             if not isinstance(error, sqlite3.Error):
                 raise
