@@ -55,7 +55,8 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
     three, four = sorted(found, key=lambda each: each["args"]["coins"])
     shown = moothall("approvals", "show", three["key"][:12], cwd=folder).stdout
     assert "coins = 3" in shown
-    permitted = moothall("approvals", "permit", three["key"][:12], "--as", "eva", cwd=folder)
+    why = ("--as", "eva", "--reason", "checked by phone")
+    permitted = moothall("approvals", "permit", three["key"][:12], *why, cwd=folder)
     assert permitted.stdout.startswith("permitted: the approval of pay(coins=3)")
     refused = moothall(
         "approvals", "refuse", four["key"], "--as", "bo", "--reason", "too much", cwd=folder
@@ -74,7 +75,9 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
     assert "waiting" not in moothall("runs", "--decided-by", "eva", cwd=folder).stdout
     assert moothall("runs", "--decided-by", "eva", cwd=folder).stdout.startswith("r\n")
     assert "no such runs" in moothall("runs", "--decided-by", "mallory", cwd=folder).stdout
-    assert "permitted by eva" in moothall("runs", "r", cwd=folder).stdout
+    recorded = moothall("runs", "r", cwd=folder).stdout
+    assert 'was answered by eva: {"permitted": "checked by phone"}' in recorded
+    assert "permitted by eva" in recorded
 
 
 def test_another_answer_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) -> None:

@@ -162,11 +162,14 @@ async def test_a_call_in_doubt_waits_for_a_person(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_run_of_which_nothing_is_recorded_is_told(tmp_path: Path) -> None:
+async def test_a_run_of_which_nothing_is_recorded_is_deleted_and_needs_nobody(
+    tmp_path: Path,
+) -> None:
     with Journal(tmp_path / "journal") as journal:
         (await journal.begin("r1", "ReActAgent", "desk", "Hello")).close()
         (one,) = await desk(journal, at_once).resume_runs()
         assert one.outcome == "empty"
+        assert journal.runs() == []
 
 
 @on_a_loop

@@ -53,7 +53,7 @@ class ResumedRun:
         outcome: `resumed`, with its `reply`; `in_doubt`: a call had begun and not ended, and a
             person must decide; `mismatch`: another program began it; `held`: another process works
             on it; `forked`: a copy was resumed in its place; `empty`: its process ended before
-            anything was recorded; `failed`: with its `error`
+            anything was recorded, and it is deleted; `failed`: with its `error`
         reply: the reply, or None
         error: the exception of a run that could not be resumed, or None
     """
@@ -228,6 +228,7 @@ class RecordedAgent(ConversationalAgent):
         try:
             asked = asked_in(self._journal.entries(run.id))
             if asked is None:
+                await asyncio.to_thread(self._journal.delete, run.id)
                 return ResumedRun(run, "empty")
             if self._journal.in_doubt(run.id):
                 return ResumedRun(run, "in_doubt")

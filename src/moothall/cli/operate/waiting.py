@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from moothall.approval import ChangedArgs, Refused
+from moothall.approval.decision import decision_json
 from moothall.cli.shared_options import journal_option, json_data_option, opened, usage
 from moothall.errors import ConfigError
 from moothall.journal import Journal, Wait
@@ -99,7 +100,7 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     Examples:
       moothall approvals --journal runs.db
       moothall approvals show 48f3c461
-      moothall approvals permit 48f3c461 --as eva
+      moothall approvals permit 48f3c461 --as eva --reason "checked by phone"
       moothall approvals refuse 48f3c461 --reason "too expensive"
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     ctx.obj = journal
@@ -139,19 +140,26 @@ def show(group: str | None, hash: str, journal: str | None) -> None:
 @approvals.command(short_help="Permit a call.")
 @click.argument("hash")
 @click.option("--args", "changed", metavar="JSON", help="Permit it with these arguments instead.")
+@click.option("--reason", metavar="TEXT", help="Why; the journal keeps it.")
 @as_option
 @journal_option("The journal.")
 @click.pass_obj
 def permit(
-    group: str | None, hash: str, changed: str | None, name: str | None, journal: str | None
+    group: str | None,
+    hash: str,
+    changed: str | None,
+    reason: str | None,
+    name: str | None,
+    journal: str | None,
 ) -> None:
     """Permit the call that waits under HASH."""
-    decision: Any = True
+    decision: Any = {} if reason is None else {"permitted": reason}
     if changed is not None:
         try:
-            decision = ChangedArgs(json.loads(changed))
+            decision |= decision_json(ChangedArgs(json.loads(changed)))
         except (ValueError, RecursionError, ConfigError) as error:
             raise click.UsageError(f"--args must be a JSON object: {error}") from None
+    decision = decision or True
     _decide(journal or group, hash, decision, name, "permitted")
 
 
