@@ -989,3 +989,28 @@ def test_budget_that_a_clock_years_ahead_has_renewed_is_open_by_the_right_one(
     assert "which lies ahead of the clock" in caplog.text
     clock.time += DAY
     assert budget.left.actions == 2
+
+
+@pytest.mark.parametrize("days", (1, 3650))
+def test_budget_by_a_clock_that_was_ahead_for_a_while_has_what_was_spent_before(
+    clock: SetClock, days: int
+) -> None:
+    budget = Budget(actions=9, per="day", clock=clock, name="Clerk")
+    held = budget.reserve(actions=2)
+    budget.charge(actions=3)
+    clock.time += days * DAY
+    budget.charge(actions=1)
+    clock.time -= days * DAY
+    held.settle()
+    assert (budget.spent.actions, budget.left.actions) == (6, 3)
+
+
+def test_budget_by_a_clock_that_was_behind_for_a_while_has_what_was_spent_before(
+    clock: SetClock,
+) -> None:
+    budget = Budget(actions=9, per="day", clock=clock, name="Clerk")
+    budget.charge(actions=3)
+    clock.time -= 2 * DAY
+    budget.charge(actions=1)
+    clock.time += 2 * DAY
+    assert budget.spent.actions == 3

@@ -392,6 +392,33 @@ def test_shared_budget_object_without_period_keeps_the_period(journal: Journal) 
     assert (daily.left.actions, plain.left.actions) == (4, 4)
 
 
+def test_full_shared_budget_of_a_clock_years_ahead_is_open_on_the_next_day(
+    journal: Journal,
+) -> None:
+    clock = SetClock(NOON + 3650 * DAY)
+    team = Budget(actions=2, journal=journal, name="team", clock=clock, per="day")
+    team.reserve(actions=2).settle()
+    clock.time = NOON
+    with pytest.raises(BudgetExceeded):
+        team.reserve(actions=1)
+    clock.time += DAY
+    assert team.left.actions == 2
+
+
+def test_shared_budget_of_hosts_in_two_days_is_renewed_once(journal: Journal) -> None:
+    late, early = SetClock(NOON), SetClock(NOON + DAY)
+    at = [
+        Budget(actions=5, journal=journal, name="team", clock=clock, per="day")
+        for clock in (late, early)
+    ]
+    for _ in range(5):
+        at[0].reserve(actions=1).release()
+        at[1].reserve(actions=1).settle()
+    for each in at:
+        with pytest.raises(BudgetExceeded):
+            each.reserve(actions=1)
+
+
 # -- seconds ---------------------------------------------------------------------------------------
 
 

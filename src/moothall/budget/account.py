@@ -18,8 +18,29 @@ _SKEW_S: Final = 3600.0
 """How far the clocks of hosts may differ that share a budget."""
 
 
+COUNTS: Final = ("taken", "spent", "over")
+"""What an account counts, by kind."""
+
+
 def _zeros() -> list[int]:
     return [*NOTHING]
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """What an account has in another period than that of which it counts.
+
+    Attributes:
+        period: the period
+        last: the latest moment at which it was used then, in seconds since 1970
+        counts: what it counted, by the names of `COUNTS`
+        fault: the first kind of which more was spent than reserved
+    """
+
+    period: str
+    last: float
+    counts: dict[str, list[int]]
+    fault: int | None
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -40,6 +61,8 @@ class Account:
     still: float = 0.0
     per: Per | None = None  # after what its limits are renewed
     period: str = ""  # of which it counts; empty: of all time, so far
+    last: float = 0.0  # the latest moment at which it was used in that period
+    aside: Aside | None = None  # what it has in the period before, or in one ahead of the clock
     key: str | None = None  # by which processes share it
 
     @property
@@ -52,20 +75,45 @@ class Account:
         return self is other or (self.key is not None and self.key == other.key)
 
     def renew(self, now: float) -> None:
-        """Begin anew if its period has passed; `now` is in seconds since 1970."""
-        if self.per is None or (period := period_at(self.per, now)) == self.period:
+        """Turn to the period of a moment, in seconds since 1970."""
+        if self.per is None:
             return
-        # What was spent before a period was stated counts in the first. A clock that is set back
-        # gives nothing away: what was spent in a period ahead of the clock counts in this one.
-        if len(period) == len(self.period):
-            if period < self.period:
-                if period_at(self.per, now + _SKEW_S) < self.period:  # else hosts differ a little
-                    _log_ahead(self.title, self.period, period)
-                    self.period = period
-                return
-            self.taken, self.spent, self.over = _zeros(), _zeros(), _zeros()
-            self.fault, self.begun, self.before, self.low = None, None, 0.0, 0
-        self.period = period
+        period = period_at(self.per, now)
+        if len(period) != len(self.period):
+            # What was spent before a period was stated counts in the first.
+            self.period, self.last, self.aside = period, now, None
+        elif period > self.period:
+            self._turn_to(period, now)
+        elif period == self.period:
+            self.last = max(self.last, now)
+        elif period_at(self.per, now + _SKEW_S) < self.period:  # else hosts differ a little
+            _log_ahead(self.title, self.period, period)
+            self._turn_to(period, now)
+
+    def _turn_to(self, period: str, now: float) -> None:
+        """Count in another period, and keep aside what this one has: a clock may be wrong.
+
+        A clock that is set back gives nothing away: what was spent ahead of it counts here, too.
+        """
+        back, aside = period < self.period, self.aside
+        counts: dict[str, list[int]] = {name: getattr(self, name) for name in COUNTS}
+        if aside is not None and aside.period > self.period:  # it counts here until then
+            counts = _sums(counts, aside.counts, -1)
+        left = Aside(self.period, self.last, counts, self.fault)
+        kept = {name: _zeros() for name in COUNTS}
+        self.fault = None
+        # Who comes to a period earlier than it was used was there by a clock that was wrong.
+        if aside is not None and (
+            aside.period >= period if back else aside.period == period and now >= aside.last
+        ):
+            kept, self.fault = _sums(kept, aside.counts), aside.fault
+        if back:
+            kept = _sums(kept, left.counts)
+            self.fault = left.fault if self.fault is None else self.fault
+        else:
+            self.begun, self.before, self.low = None, 0.0, 0
+        self.taken, self.spent, self.over = kept.values()
+        self.period, self.last, self.aside = period, now, left
 
     def elapsed(self, now: float) -> float:
         """Return the seconds that have passed."""
@@ -93,6 +141,15 @@ class Account:
             return False
         self.low |= 1 << kind
         return True
+
+
+def _sums(
+    counts: dict[str, list[int]], others: dict[str, list[int]], sign: int = 1
+) -> dict[str, list[int]]:
+    return {
+        name: [had + sign * more for had, more in zip(counts[name], others[name], strict=True)]
+        for name in COUNTS
+    }
 
 
 @lru_cache(maxsize=100)  # once, however many budgets of this process share the account

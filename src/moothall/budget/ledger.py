@@ -176,7 +176,7 @@ class Ledger:
                 (k for k in KINDS if over[k] and account.limits[k] is not None), None
             )
             account.before, account.begun = seconds, None
-            account.period = period
+            account.period, account.last, account.aside = period, 0.0, None
 
 
 class Reservation(Held):

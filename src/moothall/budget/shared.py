@@ -6,12 +6,12 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
-from moothall.budget.account import Account, Accounts
+from moothall.budget.account import COUNTS, Account, Accounts, Aside
 from moothall.budget.amounts import KINDS, NOTHING, Amounts
 from moothall.budget.ledger import Ledger, Reservation, end
 from moothall.budget.limits import LIMITS
@@ -22,7 +22,6 @@ logger: logging.Logger = logging.getLogger("moothall.budget")
 
 T = TypeVar("T")
 
-_COUNTS = ("taken", "spent", "over")
 _FEWEST = 4  # kinds of limits, in the first books
 
 
@@ -105,12 +104,13 @@ class SharedLedger(Ledger):
     ) -> T:
         """Read the shared accounts from the books, change accounts, and write them back."""
         found: list[T] = []
-        shared = _shared(accounts)
+        shared, ahead = _shared(accounts), False
 
         def change(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
+            nonlocal ahead
             # The lock is not held while waiting for the books: their holder may need it to settle.
             with self._lock:
-                self._put(accounts, shared, states)
+                ahead = self._put(accounts, shared, states)
                 before = [account.reserved() for account in shared]
                 found.append(work())
                 for account, had in zip(shared, before, strict=True):
@@ -123,8 +123,20 @@ class SharedLedger(Ledger):
             if found and undo is not None:
                 with self._lock:
                     undo()
+            elif ahead:
+                self._turn_back(shared)
             raise
         return found[0]
+
+    def _turn_back(self, shared: list[SharedAccount]) -> None:
+        """Write that accounts have turned back to the present: else each day would be the first."""
+
+        def change(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
+            with self._lock:
+                self._put(tuple(shared), shared, states)
+                return [account.state() for account in shared]
+
+        self._books.change_accounts(_keys(shared), change)
 
     def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
         """Count another process's spending, except in shared accounts: books have it already."""
@@ -135,7 +147,9 @@ class SharedLedger(Ledger):
         shared = _shared(accounts)
         states = self._books.accounts(_keys(shared)) if shared else []
         with self._lock:
-            self._put(accounts, shared, states)
+            ahead = self._put(accounts, shared, states)
+        if ahead:
+            self._turn_back(shared)
 
     def settle(self, reservation: Reservation, spent: Amounts) -> None:
         """End a reservation. If the books cannot be written, it stays reserved in them."""
@@ -164,10 +178,13 @@ class SharedLedger(Ledger):
 
     def _put(
         self, accounts: Accounts, shared: list[SharedAccount], states: list[dict[str, Any] | None]
-    ) -> None:
+    ) -> bool:
+        """Take over states; return whether one was of a period that lies ahead of the clock."""
         for account, state in zip(shared, states, strict=True):
             account.put(state, self._now())
+        periods = [account.period for account in shared]
         self._renew(accounts)
+        return any(had > each.period for had, each in zip(periods, shared, strict=True))
 
 
 BELOW: Final = "\x1f"
@@ -212,10 +229,10 @@ class SharedAccount(Account):
     def put(self, state: dict[str, Any] | None, now: float) -> None:
         """Take over the state that stands in the books."""
         if state is None:  # it was never used, or a person has deleted it
-            state = {name: [*NOTHING] for name in _COUNTS}
+            state = {name: [*NOTHING] for name in COUNTS}
             state |= {"fault": None, "begun": None, "made": secrets.token_hex(4)}
         try:
-            for name in _COUNTS:
+            for name in COUNTS:
                 setattr(self, name, _counts(name, state[name]))
             fault, begun, period = state["fault"], state["begun"], state.get("period", "")
             if fault is not None and fault not in KINDS:
@@ -225,6 +242,7 @@ class SharedAccount(Account):
             self.fault, self.low = fault, int(state.get("low", 0))
             if period != self.period:
                 self.period, self.begun = period, None
+            self.last, self.aside = float(state.get("last", 0)), _aside(state.get("aside"))
             if begun is None:
                 self.begun = None
             else:
@@ -262,7 +280,7 @@ class SharedAccount(Account):
         elif self.begun is not None:
             boot, since = _since_boot()
             self._begun = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
-        state: dict[str, Any] = {name: getattr(self, name) for name in _COUNTS}
+        state: dict[str, Any] = {name: getattr(self, name) for name in COUNTS}
         state |= {"fault": self.fault, "begun": self._begun}
         state["stated"] = dict(zip(STATED, self._stated, strict=True))
         if self.low:
@@ -275,7 +293,20 @@ class SharedAccount(Account):
             state["made"] = self._made
         if self.per:
             state["per"] = self.per
-        return state | {"period": self.period} if self.period else state
+        if self.period:
+            state |= {"period": self.period, "last": self.last}
+        if self.aside is not None:
+            state["aside"] = asdict(self.aside)
+        return state
+
+
+def _aside(state: dict[str, Any] | None) -> Aside | None:
+    if state is None:
+        return None
+    counts = {name: _counts(name, state["counts"][name]) for name in COUNTS}
+    if not is_period(state["period"]):
+        raise ValueError(f"period is {state['period']!r:.80}")
+    return Aside(state["period"], float(state["last"]), counts, state["fault"])
 
 
 def _counts(name: str, counts: list[int]) -> list[int]:

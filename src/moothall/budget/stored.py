@@ -68,7 +68,8 @@ def reset(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
     account.taken, account.spent = account.reserved(), [0 for _ in KINDS]
     account.over, account.fault, account.low = [0 for _ in KINDS], None, 0
     account._begun = account.begun = None
-    account.period = ""  # the next use states it, whatever the clock was before
+    # The next use states the period, whatever the clock was before.
+    account.period, account.aside = "", None
     return _state(account, state)
 
 
