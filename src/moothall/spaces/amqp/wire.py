@@ -170,9 +170,9 @@ def headers(
 
 def read(properties: Any, body: bytes) -> Inbound:
     """Read a received message, with the checks of a sent one; raise `Unreadable` if it fails."""
-    if not properties.message_id and properties.type in (None, "", SEND):
-        # Of a program that sets no properties, such as an MQTT client.
-        properties.message_id, properties.type = uuid4().hex, SEND
+    if properties.type in (None, "", SEND):
+        # Of a program that sets no properties, such as an MQTT client, or only an id.
+        properties.message_id, properties.type = properties.message_id or uuid4().hex, SEND
     key, kind = properties.message_id, properties.type
     if not key or not isinstance(key, str):
         raise Unreadable("it has no message_id")
