@@ -250,7 +250,7 @@ class AnswerSchema:
         try:
             if len(text) > MAX_ANSWER_CHARS:
                 raise Unreadable(f"longer than {MAX_ANSWER_CHARS} characters")
-            return self._convert(copy_json(read_json(text)))
+            return self._convert(copy_json(self._value(text)))
         except RecursionError:
             fault = "is nested too deep for the schema"
         except Mismatch as error:
@@ -260,6 +260,19 @@ class AnswerSchema:
         except Unreadable as error:
             fault = f"is {error}"
         raise Unreadable(readable(fault))
+
+    def _value(self, text: str) -> Any:
+        """Return a text's JSON value; the text itself where only texts fit and it has no quotes."""
+        only_texts = self.json.get("type") == "string" or (
+            all(isinstance(each, str) for each in self.json.get("enum", (None,)))
+        )
+        try:
+            value = read_json(text)
+        except Unreadable:
+            if not only_texts:
+                raise
+            return text.strip()
+        return value if not only_texts or isinstance(value, str | dict | list) else text.strip()
 
 
 def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:

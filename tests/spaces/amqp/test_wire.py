@@ -103,7 +103,9 @@ def test_wire_restored_equals_stored_message_with_headers(permission: str | None
 
 
 @pytest.mark.parametrize("kind", (None, "", wire.SEND))
-def test_wire_message_without_a_type_is_a_send_and_without_an_id_has_a_key_of_its_own(kind: str | None) -> None:
+def test_wire_message_without_a_type_is_a_send_with_its_own_or_a_new_key(
+    kind: str | None,
+) -> None:
     first, second = (
         wire.read(given(message_id=None, type=kind), wire.written(MESSAGE)) for _ in range(2)
     )
