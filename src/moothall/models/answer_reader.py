@@ -90,16 +90,18 @@ class AnswerReader:
     def feed(self, data: bytes, final: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of the answer that some bytes complete."""
         for kind, event in self._read.feed(data, final):
-            if event == b"[DONE]":
+            if event.upper() == b"[DONE]":
                 self.over = True
                 self.whole |= self._done_ends
             if self.over:
                 return
             if event:
                 where = f"{self._name}: event {self._events + 1} of the answer"
-                fails = kind == "error"
-                if fails and not event.startswith((b"{", b"[")):
+                fails, is_json = kind == "error", event.startswith((b"{", b"["))
+                if fails and not is_json:
                     given = {"error": event.decode("utf-8", "replace")}
+                elif kind not in ("", "message") and not is_json:
+                    continue  # such as a ping
                 else:
                     given = parsed(event, where)
                 yield from self.take(given, failure=fails)
@@ -158,7 +160,7 @@ class AnswerReader:
         """Return the remaining pieces and finally the answer; called when no more data follows."""
         parts = list(self.feed(b"", final=True))
         # Only the last line of the last event may lack its end.
-        if self._done_ends and self._read.unfinished() == "[DONE]":
+        if self._done_ends and self._read.unfinished().upper() == "[DONE]":
             self.whole = True
         if not self.whole:
             after = f"after event {self._events}"
@@ -175,7 +177,7 @@ class AnswerReader:
         text, thought, reason = "".join(self._said), "".join(self._thought), self._end(bool(calls))
         if refused and reason == "stop":
             reason = "refusal"
-        if reason == "content_filter" and not text and not calls:
+        if reason in ("content_filter", "refusal") and not text and not calls:
             raise ModelError(
                 f"{self._name}: the provider's content filter withheld the answer: change the "
                 "prompt"

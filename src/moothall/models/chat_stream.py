@@ -13,6 +13,8 @@ from moothall.models.answer_parts import Audio, images_of
 from moothall.models.answer_reader import AnswerReader, token_count
 from moothall.models.chat_answer import (
     KEPT_FIELDS,
+    REASONING,
+    SIGNATURES,
     add_meta,
     end_of,
     failed,
@@ -22,7 +24,7 @@ from moothall.models.chat_answer import (
 )
 from moothall.models.protocol import StreamPart, Usage
 
-_REASONING = frozenset(("reasoning", "reasoning_content"))
+_REASONING = frozenset(REASONING)
 _SAYS = frozenset(("content", "refusal", "tool_calls", "images", "audio", *KEPT_FIELDS))
 """The fields of a message that are read."""
 _TEXTS = ("text", "summary", "data", "thinking")
@@ -157,7 +159,9 @@ class AnswerStream(AnswerReader):
             id = ""
         call = self._which(index, id, name, args)
         call.id = call.id or id
-        call.extra = _merged(call.extra, piece.get("extra_content"))
+        call.extra = _merged(
+            call.extra, {each: piece[each] for each in SIGNATURES if piece.get(each)}
+        )
         if call.name is None:
             call.name = name
         elif name and name != call.name:
@@ -231,13 +235,15 @@ class AnswerStream(AnswerReader):
                 given = _continued(known, given)
             elif isinstance(given, list) and isinstance(known, list):
                 given = list(_joined([*known, *given]))
+            if isinstance(given, dict):
+                given = {key: each for key, each in given.items() if each is not None}
             if given is not None:
                 self._fields[name] = _merged(known, given)
 
     def _kept(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         fields = {name: each for name, each in self._fields.items() if each}
         if not has_calls and not self._all_turns:  # reasoning is for the calls that it led to
-            fields = {name: each for name, each in fields.items() if name == "extra_content"}
+            fields = {name: each for name, each in fields.items() if name in SIGNATURES}
         elif self._thoughts.found:
             fields["content"] = "".join(self._text)
         if {"reasoning_content", "reasoning_details"} & fields.keys():
