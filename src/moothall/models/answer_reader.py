@@ -227,6 +227,25 @@ def token_count(counted: Any, *fields: str) -> int:
     return 0
 
 
+def usage_of(stated: Any) -> Usage:
+    """Return the usage that a server states in OpenAI's forms; zero for what is not stated."""
+    usage = stated if isinstance(stated, dict) else {}
+    given = token_count(usage, "prompt_tokens", "input_tokens")
+    answered = token_count(usage, "completion_tokens", "output_tokens")
+    # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
+    answered = max(answered, token_count(usage, "total_tokens") - given) if given else answered
+    about = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    made = usage.get("completion_tokens_details") or usage.get("output_tokens_details")
+    # OpenAI's names; Kimi's, DeepSeek's and those of Anthropic's models elsewhere.
+    of_cache = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+    cached = token_count(about, "cached_tokens") or token_count(usage, *of_cache)
+    names = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
+    written = token_count(about, *names) or token_count(usage, *names)
+    thought = token_count(made, "reasoning_tokens") or token_count(usage, "reasoning_tokens")
+    cached = min(cached, given)
+    return Usage(given, answered, cached, min(written, given - cached), min(thought, answered))
+
+
 def listed(value: Any) -> list[Any]:
     """Return a list; empty for other data."""
     return value if isinstance(value, list) else []

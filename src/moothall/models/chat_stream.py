@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from moothall.errors import ModelError
 from moothall.models.answer_parts import Audio, images_of
-from moothall.models.answer_reader import AnswerReader, token_count
+from moothall.models.answer_reader import AnswerReader, usage_of
 from moothall.models.chat_answer import (
     KEPT_FIELDS,
     REASONING,
@@ -211,21 +211,7 @@ class AnswerStream(AnswerReader):
         return (*self._blocks, *self._audio.blocks())
 
     def _spent(self) -> Usage:
-        usage = self._usage if isinstance(self._usage, dict) else {}
-        given = token_count(usage, "prompt_tokens", "input_tokens")
-        answered = token_count(usage, "completion_tokens", "output_tokens")
-        # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
-        answered = max(answered, token_count(usage, "total_tokens") - given) if given else answered
-        about = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
-        made = usage.get("completion_tokens_details") or usage.get("output_tokens_details")
-        # OpenAI's names; Kimi's, DeepSeek's and those of Anthropic's models elsewhere.
-        of_cache = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
-        cached = token_count(about, "cached_tokens") or token_count(usage, *of_cache)
-        names = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
-        written = token_count(about, *names) or token_count(usage, *names)
-        thought = token_count(made, "reasoning_tokens") or token_count(usage, "reasoning_tokens")
-        cached = min(cached, given)
-        return Usage(given, answered, cached, min(written, given - cached), min(thought, answered))
+        return usage_of(self._usage)
 
     def _keep(self, message: Mapping[str, Any]) -> None:
         """Take the fields of a message, or of a piece of one, that go back."""

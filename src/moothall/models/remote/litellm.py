@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Unpack
 
 from moothall.arguments import names_checked
-from moothall.errors import ConfigError, MissingExtra, ModelError
+from moothall.errors import ConfigError, MissingExtra, ModelError, RemoteForbidden
 from moothall.http import Client, Response, error_reason, may_pass
 from moothall.http.network import connections_checked
 from moothall.models.base import Request
@@ -40,10 +40,6 @@ class _Library(Client):
         super().__init__(name, **how)
         self._held = self._of_all
 
-    async def prepare(self) -> None:
-        """Import litellm."""
-        await asyncio.to_thread(_imported)
-
     def _session(self) -> Any:
         return SimpleNamespace(close=_close)
 
@@ -51,15 +47,17 @@ class _Library(Client):
         litellm = await asyncio.to_thread(_imported)
         # Attempts and time are counted by the client: litellm counts them by provider.
         own = {"timeout": self.timeout_s + 60, "max_retries": 0, "num_retries": 0}
-        with connections_checked("litellm"):
-            try:
+        try:
+            with connections_checked("litellm"):
                 given = await litellm.acompletion(**json.loads(how["data"]), **own)
                 if isinstance(given, litellm.ModelResponse):
                     return _answer(200, {}, _json(given))
                 first = await anext(given, None)  # some providers are asked only now
                 return _answer(200, {}, more=_events(given, first))
-            except Exception as error:
-                return self._refusal(error)
+        except RemoteForbidden:
+            raise
+        except Exception as error:
+            return self._refusal(error)
 
     def _refusal(self, error: Any) -> Any:
         """Return the answer of a server that refused a request; raise if there is no answer."""
@@ -144,6 +142,9 @@ class LiteLLMModel(RemoteModel):
 
     async def aclose(self) -> None:
         """Do nothing: all of these models share connections, which end with the event loop."""
+
+    async def _prepare(self, actions: Any) -> None:
+        await asyncio.to_thread(_imported)
 
     def _body(self, request: Request) -> dict[str, Any]:
         body = super()._body(request)
