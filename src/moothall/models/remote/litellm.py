@@ -6,11 +6,11 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from types import SimpleNamespace
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from moothall.arguments import names_checked
 from moothall.errors import ConfigError, MissingExtra, ModelError, RemoteForbidden
@@ -19,7 +19,8 @@ from moothall.http.network import connections_checked
 from moothall.models.base import Request
 from moothall.models.providers import OTHER, PROVIDERS
 from moothall.models.remote.messages_format import tools_called
-from moothall.models.remote.remote import RemoteModel, RemoteSettings
+from moothall.models.remote.rate_limit import RateLimit
+from moothall.models.remote.remote import RemoteModel
 from moothall.models.settings import check_base_url
 
 # Fields that this class sets itself, and fields that would make litellm bypass it.
@@ -29,6 +30,16 @@ _OWN_FIELDS = (
     "stream_options temperature timeout tools"
 )
 _WANTS_TOOLS = ("anthropic", "bedrock", "vertex_ai")  # with a conversation with calls
+
+
+class RemoteSettings(TypedDict, total=False):
+    """The settings that `OpenAIModel` has, too."""
+
+    context_tokens: int | None
+    timeout: float
+    max_retries: int
+    rate_limit: RateLimit | None
+    options: Mapping[str, Any] | None
 
 
 class _Library(Client):

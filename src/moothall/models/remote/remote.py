@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from moothall.arguments import check_boolean, check_function, check_integer, check_seconds
 from moothall.errors import ConfigError, DefinitionError, ModelError
@@ -57,16 +57,6 @@ _STALE = re.compile(
 # In the text of a server that asks for a field which it has given.
 _WANTED_BACK = re.compile("must be|missing|required|pass(?:ed)? back", re.I)
 _BYTES, _BATCH_BYTES = 2**26, 2**30  # of an answer, and of those of a batch
-
-
-class RemoteSettings(TypedDict, total=False):
-    """Settings of a `RemoteModel` that all of its subclasses have."""
-
-    context_tokens: int | None
-    timeout: float
-    max_retries: int
-    rate_limit: RateLimit | None
-    options: Mapping[str, Any] | None
 
 
 class RemoteModel(Answering):
