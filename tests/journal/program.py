@@ -8,6 +8,8 @@ that job ended.
 from __future__ import annotations
 
 import asyncio
+import gc
+import importlib
 import json
 import os
 import signal
@@ -379,7 +381,8 @@ def as_data(reply: Reply) -> dict[str, Any]:
 
 def read_on(folder: Path) -> None:
     """Open, read and close all files again and again, as a copy or a search does."""
-    while True:
+    never = threading.Event()
+    while not never.wait(0.001):  # without a pause it takes most of the processor
         for path in folder.iterdir():
             with suppress(OSError):
                 path.read_bytes()
@@ -404,8 +407,22 @@ def do(job: dict[str, Any]) -> None:
     (folder / "reply.json").write_text(json.dumps(said))
 
 
+IMPORTED = (
+    "docstring_parser",
+    "jsonschema_rs",
+    "moothall.journal.journal_argument",
+    "moothall.models.wrappers.prices",
+    "pydantic.type_adapter",
+)
+"""What the jobs import where they want it."""
+
+
 def main(do: Callable[[dict[str, Any]], None]) -> None:
     """Do each job of standard input in a process of its own, and tell how that ended."""
+    for name in IMPORTED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy the memory that it shares
     for line in sys.stdin:
         job = json.loads(line)
         pid = os.fork()
