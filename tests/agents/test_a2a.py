@@ -386,6 +386,7 @@ def test_a2a_agent_shows_the_text_of_artifacts_as_it_comes(
     assert seen == (text if shown is None else shown)
 
 
+@pytest.mark.long
 def test_a2a_agent_takes_an_answer_in_very_many_pieces_in_a_time_that_grows_with_it(
     serve: Serve,
 ) -> None:

@@ -385,7 +385,10 @@ def test_a_value_that_is_no_json_cannot_be_sent(me, receiver, way, case):
 
 @pytest.mark.parametrize(
     ("way", "case"),
-    (*(("send args", case) for case in LARGE), ("request meta", "lists that double")),
+    (
+        *(("send args", case) for case in LARGE),
+        pytest.param("request meta", "lists that double", marks=pytest.mark.long),
+    ),
 )
 def test_a_value_that_is_too_large_cannot_be_sent(me, receiver, way, case):
     with pytest.raises(InvalidMessage, match="larger than 16 MiB") as caught:

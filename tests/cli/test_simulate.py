@@ -198,6 +198,7 @@ def test_as_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.err == ""
 
 
+@pytest.mark.long
 def test_tables_as_parquet(tmp_path: Path) -> None:
     assert run(*TOWN, "--out", str(tmp_path / "csv"), "--csv") == 0
     assert run(*TOWN, "--out", str(tmp_path / "parquet")) == 0

@@ -64,7 +64,7 @@ def test_detached_call_of_a_killed_process_is_in_doubt_once(
         assert queue.method.message_count == 0
 
 
-@pytest.mark.parametrize("inbox", (False, True))
+@pytest.mark.parametrize("inbox", (pytest.param(False, marks=pytest.mark.long), True))
 def test_message_that_the_broker_takes_back_is_named_with_what_helps(
     fragile: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, inbox: bool
 ) -> None:

@@ -324,6 +324,7 @@ with Journal(sys.argv[1]) as journal:
 """
 
 
+@pytest.mark.long
 def test_large_journal_is_written_anew_where_there_is_room_beside_writers_and_after_a_kill(
     filed: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

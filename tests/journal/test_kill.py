@@ -159,12 +159,6 @@ NAMES = {
 }
 
 
-def some_or_every(step: int) -> pytest.MarkDecorator:
-    """Some of the places where a process may be killed; all of them take longer."""
-    every = pytest.param(1, marks=pytest.mark.long)
-    return pytest.mark.parametrize("step", (every, step))
-
-
 SOME = {
     ("react", "before"): 9,
     ("react", "after"): 9,
@@ -257,9 +251,18 @@ def test_deaths_one_after_the_other(
     count(program, runs=runs, deaths=died, in_doubt=doubted)
 
 
-@some_or_every(9)
-@pytest.mark.parametrize("program", ("react", "dual", "asked"))
-@pytest.mark.parametrize("repeat", (True, False))
+@pytest.mark.parametrize(
+    ("program", "repeat", "step"),
+    (
+        ("react", True, 9),
+        ("dual", False, 9),
+        ("asked", True, 9),
+        *(
+            pytest.param(*of, 1, marks=pytest.mark.long)
+            for of in product(("react", "dual", "asked"), (True, False))
+        ),
+    ),
+)
 def test_effects(
     processes: Processes, tmp_path: Path, program: str, repeat: bool, step: int
 ) -> None:
@@ -271,7 +274,7 @@ def test_effects(
 
 
 @pytest.mark.long
-@some_or_every(8)
+@pytest.mark.parametrize("step", (1, 8))
 @pytest.mark.parametrize("program", ("react", "dual"))
 @pytest.mark.parametrize("when", ("before", "after"))
 def test_commits_that_wait_for_the_disk(

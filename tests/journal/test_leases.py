@@ -132,7 +132,7 @@ async def test_a_journal_that_is_closed_gives_its_runs_back(place: Place) -> Non
         assert other.entries("R") == before
 
 
-@pytest.mark.parametrize("durability", ("process", "power"))
+@pytest.mark.parametrize("durability", ("process", pytest.param("power", marks=pytest.mark.long)))
 def test_two_processes_write_their_runs_into_one_journal(tmp_path: Path, durability: str) -> None:
     def work(which: str) -> list[int]:
         with Processes() as processes:

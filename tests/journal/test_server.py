@@ -369,6 +369,7 @@ def test_journal_damaged_on_the_server_says_so(near: str) -> None:
             journal.entries("R")
 
 
+@pytest.mark.long
 def test_session_that_is_ended_as_soon_as_it_begins_is_tried_again(
     fragile: Server, near: str
 ) -> None:

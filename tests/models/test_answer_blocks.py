@@ -146,6 +146,7 @@ def test_what_anthropics_tools_did_goes_back_with_the_results_of_calls() -> None
     assert body["messages"][1]["content"] == [USED, FOUND, ADD]
 
 
+@pytest.mark.long
 def test_requests_with_anthropics_tools_fit_its_published_types() -> None:
     from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
     from pydantic import TypeAdapter

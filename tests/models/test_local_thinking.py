@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import json
 from pathlib import Path
 
@@ -63,6 +65,7 @@ def asked(path: Path, **more: bool) -> tuple[ModelReply, str]:
     return parts[-1], joined(parts, ReasoningPiece)
 
 
+@pytest.mark.long
 def test_weights_that_may_think_do_so_if_they_are_asked_to(tmp_path: Path) -> None:
     reply, thought = asked(with_template(tmp_path, IF_ASKED), thinking=True)
     assert reply.reasoning == thought == "I add.\n"

@@ -67,6 +67,7 @@ def test_killed_at_every_commit_it_comes_to_the_same_bytes(
             assert len(again) <= (6 if when == "before" else 0), (number, when, again)
 
 
+@pytest.mark.long
 def test_a_run_that_has_ended_is_not_lived_again(
     processes: Processes, tmp_path: Path, whole: dict[str, Any]
 ) -> None:

@@ -112,7 +112,8 @@ async def test_labour_firms_lay_off_nobody_for_want_of_sales_in_steps_too_long_t
         assert rows[-1]["unemployment"] > rows[0]["unemployment"]  # in these they could have sold
 
 
-@pytest.mark.parametrize("rows", (True, pytest.param(False, marks=pytest.mark.long)))
+@pytest.mark.long
+@pytest.mark.parametrize("rows", (True, False))
 async def test_labour_benefits_are_income_of_which_the_jobless_spend(rows: bool) -> None:
     async def income(benefit: int) -> tuple[float, float]:
         city = City.generate(seed=3, citizens=60)

@@ -202,7 +202,7 @@ def test_tables_that_a_run_has_left_are_its_own(tmp_path: Path) -> None:
         asyncio.run(society.run(steps=3, out=out))
 
 
-@pytest.mark.parametrize("is_recorded", (False, True))
+@pytest.mark.parametrize("is_recorded", (pytest.param(False, marks=pytest.mark.long), True))
 async def test_memory_stays_flat_over_time(tmp_path: Path, is_recorded: bool) -> None:
     found: list[int] = []
 

@@ -94,6 +94,7 @@ def tab(page: Page, name: str) -> None:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.long
 def test_each_tab_is_used_by_the_keyboard_alone(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:

@@ -321,6 +321,7 @@ def test_the_day_of_a_seed_is_that_of_every_platform(day: Day) -> None:
     assert day.feed == (37, 190)
 
 
+@pytest.mark.long
 def test_the_same_seed_is_the_same_day_and_another_is_not(day: Day) -> None:
     again = Day()
     assert again.status == day.status

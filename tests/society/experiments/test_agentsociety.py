@@ -92,7 +92,10 @@ def of(results: Results, claim: Claim, effect: Effect, *, ablated: bool) -> Inte
     return results.difference(effect.metric, effect.higher, effect.lower, effect.step, values)
 
 
-@pytest.mark.parametrize(("claim", "effects"), ((POLARISATION, 2), (INFLAMMATORY, 3)))
+@pytest.mark.parametrize
+    ("claim", "effects"),
+    ((POLARISATION, 2), pytest.param(INFLAMMATORY, 3, marks=pytest.mark.long)),
+)
 def test_the_effect_comes_from_its_mechanism(claim: Claim, effects: int) -> None:
     results = lived(claim, 5, small=True, jobs=0)
     for effect in claim.effects[:effects]:
@@ -100,6 +103,7 @@ def test_the_effect_comes_from_its_mechanism(claim: Claim, effects: int) -> None
     assert 0 in of(results, claim, claim.effects[0], ablated=True)
 
 
+@pytest.mark.long
 def test_a_platform_that_finds_nothing_stops_nothing() -> None:
     path = EXAMPLES / "inflammatory.yaml"
     swept = {"citizens": [40], "found": [0]}

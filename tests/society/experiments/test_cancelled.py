@@ -32,7 +32,9 @@ async def cancelled(experiment: Experiment, out: Path, turns: int, ended: int) -
         await sweep
 
 
-@pytest.mark.parametrize(("ended", "moments"), ((0, 10), (1, 1)))
+@pytest.mark.parametrize(
+    ("ended", "moments"), ((0, 10), pytest.param(1, 1, marks=pytest.mark.long))
+)
 def test_a_sweep_that_is_cancelled_again_and_again_leaves_no_process(
     tmp_path: Path, ended: int, moments: int
 ) -> None:

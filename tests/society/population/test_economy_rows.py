@@ -375,7 +375,8 @@ def test_two_days_of_towns_are_the_same(
     asyncio.run(all_equal(day(seed, rich, params, broke), 200))
 
 
-@pytest.mark.parametrize("step", (pytest.param("30min", marks=pytest.mark.long), "1h"))
+@pytest.mark.long
+@pytest.mark.parametrize("step", ("30min", "1h"))
 async def test_errands_of_long_steps_are_the_same(step: str) -> None:
     city = City.generate(seed=5, citizens=40)
 
@@ -398,6 +399,7 @@ class Bought(CitizenBlock):
         """It fits no item of a plan."""
 
 
+@pytest.mark.long
 async def test_purchases_of_a_day_hardly_depend_on_the_step_length() -> None:
     async def bought(step: str) -> float:
         city = City.generate(seed=7, citizens=1000)

@@ -52,7 +52,8 @@ def alike(town: Society, agents: Society, exactly: bool = True) -> None:
             assert own == value, (mine.id, name)
 
 
-@pytest.mark.parametrize("before", (pytest.param(0, marks=pytest.mark.long), 3))
+@pytest.mark.long
+@pytest.mark.parametrize("before", (0, 3))
 async def test_a_citizen_that_is_looked_at_lives_as_in_a_town_of_agents(before: int) -> None:
     async with made() as town, made() as agents:
         for each in (town, agents):
@@ -202,6 +203,7 @@ class Emigrates(OtherBlock):
             town.remove(self.agent)
 
 
+@pytest.mark.long
 async def test_a_citizen_with_a_block_of_ones_own_lives_among_rows_until_it_leaves() -> None:
     async with made() as town, made() as agents:
         every = [*agents.agents]
@@ -252,18 +254,14 @@ async def test_an_intervention_changes_rows_and_makes_agents_of_those_who_could_
         alike(town, agents)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "changes",
     (
         {"status": {"vaccinated": True}},
-        *(
-            pytest.param(each, marks=pytest.mark.long)
-            for each in (
-                {"tell": ["the mill burns"]},
-                {"status": {"home": "the moon"}, "citizens": [3]},
-                {"status": {"needs": {"hunger": 50}}, "citizens": {"work": "the moon"}},
-            )
-        ),
+        {"tell": ["the mill burns"]},
+        {"status": {"home": "the moon"}, "citizens": [3]},
+        {"status": {"needs": {"hunger": 50}}, "citizens": {"work": "the moon"}},
     ),
 )
 async def test_an_intervention_that_concerns_all_makes_all_agents(changes: dict[str, Any]) -> None:
@@ -276,6 +274,7 @@ async def test_an_intervention_that_concerns_all_makes_all_agents(changes: dict[
         alike(town, agents)
 
 
+@pytest.mark.long
 async def test_a_state_is_that_of_agents_and_leaves_rows_as_they_are() -> None:
     async with made() as town, made() as agents, made() as fork:
         for each in (town, agents):

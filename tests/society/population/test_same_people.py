@@ -108,6 +108,7 @@ def same_agents(one: Society, other: Society) -> None:
             assert own == value, (mine.id, name)
 
 
+@pytest.mark.long
 async def test_many_citizens_live_in_columns_until_somebody_looks_and_then_as_agents() -> None:
     city = City.generate(seed=5, citizens=1000)
     first, second = ([*make_economy(city, seed=5), Feed()] for _ in range(2))

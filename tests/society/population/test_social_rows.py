@@ -73,6 +73,7 @@ def test_meeting_hearing_and_fading_are_the_same(
     asyncio.run(all_equal(social(people, params, seed), 30))
 
 
+@pytest.mark.long
 def test_many_relations_are_the_same() -> None:
     crowd = [
         {

@@ -399,7 +399,15 @@ def test_amqp_add_while_the_loop_ends_does_not_hang(broker: Broker, exchange: st
     assert [type(error) for error in raised] == [SpaceClosed, SpaceClosed]
 
 
-@pytest.mark.parametrize("how", ("left open", "closed", "in an action", "without a broker"))
+@pytest.mark.parametrize(
+    "how",
+    (
+        "left open",
+        pytest.param("closed", marks=pytest.mark.long),
+        "in an action",
+        pytest.param("without a broker", marks=pytest.mark.long),
+    ),
+)
 def test_amqp_interpreter_exit_prints_nothing(how: str, broker: Broker, exchange: str) -> None:
     program = f"""{UNHURRIED}
 import time

@@ -323,7 +323,10 @@ def test_amqp_dead_letter_exchange_refusing_is_logged_and_retried(
     assert sum("ACCESS_REFUSED" in each for each in log.lines) < 5
 
 
-@pytest.mark.parametrize("kind", ("send", "answer", "request"))
+@pytest.mark.parametrize(
+    "kind",
+    ("send", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("answer", "request"))),
+)
 def test_amqp_dead_letter_queue_full_loses_no_letter(
     broker: Broker,
     make_space: MakeSpace,

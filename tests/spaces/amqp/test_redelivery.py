@@ -241,7 +241,7 @@ def test_amqp_detached_idempotent_action_runs_again_in_order(
     assert notes.lines() == ["begun first", "begun first", "done first", "done second"]
 
 
-@pytest.mark.parametrize("kind", ("request", "send"))
+@pytest.mark.parametrize("kind", (pytest.param("request", marks=pytest.mark.long), "send"))
 def test_amqp_inbox_message_awaiting_approval_is_asked_again_after_restart(
     kind: str,
     make_space: MakeSpace,
