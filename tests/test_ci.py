@@ -101,6 +101,7 @@ def test_a_test_that_fails_again_is_red(tmp_path: Path) -> None:
     assert not [line for line in lines if line.startswith("flaky")]
 
 
+@pytest.mark.long
 def test_tests_that_fail_together_are_run_each_in_its_own_process(tmp_path: Path) -> None:
     tests = """\
 @pytest.mark.parametrize("name", "ab")
@@ -112,6 +113,7 @@ def test_once(name):
     assert (status, counts(lines[-1])) == (0, "2 passed, 2 flaky")
 
 
+@pytest.mark.long
 def test_a_test_whose_worker_crashed_is_run_alone(tmp_path: Path) -> None:
     tests = "def test_crash():\n    if len(runs('crash')) == 1: os._exit(1)\n"
     status, lines = ci(tmp_path, PASSES + tests, "-p xdist -n 1")
@@ -133,6 +135,7 @@ def test_a_test_whose_worker_crashed_is_run_alone(tmp_path: Path) -> None:
     ),
     ids=("six", "unreadable", "stopped"),
 )
+@pytest.mark.long
 def test_ci_failures_that_are_not_repeated_are_red(
     tmp_path: Path, tests: str, counted: str
 ) -> None:
@@ -177,6 +180,7 @@ def test_once():
     assert "stood still test_it.py::test_once" in lines
 
 
+@pytest.mark.long
 @pytest.mark.long
 def test_a_run_that_stands_still_twice_fails(tmp_path: Path) -> None:
     waits = "def test_never():\n    __import__('threading').Event().wait()\n"

@@ -96,11 +96,11 @@ def test_a_killed_worker_without_an_inbox_loses_nothing(
     ("name", "fault"),
     (
         ("connections closed by the broker", breaking.close_connections),
-        ("network cut", breaking.cut),
+        pytest.param("network cut", breaking.cut, marks=pytest.mark.long),
         pytest.param(
             "the queue of answers deleted", breaking.delete_answers, marks=pytest.mark.long
         ),
-        ("inbox disk full", breaking.fill_disk),
+        pytest.param("inbox disk full", breaking.fill_disk, marks=pytest.mark.long),
         pytest.param(
             "two processes claim the agent's id", breaking.claim_id, marks=pytest.mark.long
         ),

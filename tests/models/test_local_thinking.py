@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 import json
 from pathlib import Path
+
+import pytest
 
 from conformance.model import joined, parts_of, run, user
 from moothall import LocalModel, ReasoningPiece

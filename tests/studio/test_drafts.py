@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from models.openai_server import OpenAIServer, call, calls, text
@@ -107,6 +108,7 @@ def test_drafts_on_a_card_outlive_the_program(
         page.close()
 
 
+@pytest.mark.long
 def test_drafts_of_a_plan_and_of_edited_arguments_outlive_a_reload(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:

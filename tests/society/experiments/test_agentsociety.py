@@ -92,7 +92,7 @@ def of(results: Results, claim: Claim, effect: Effect, *, ablated: bool) -> Inte
     return results.difference(effect.metric, effect.higher, effect.lower, effect.step, values)
 
 
-@pytest.mark.parametrize
+@pytest.mark.parametrize(
     ("claim", "effects"),
     ((POLARISATION, 2), pytest.param(INFLAMMATORY, 3, marks=pytest.mark.long)),
 )

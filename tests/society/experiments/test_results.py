@@ -284,7 +284,14 @@ def test_a_picture_shows_all_of_two_conditions_with_six_values(tmp_path: Path) -
     assert not [each for each in texts if "shown" in each]
 
 
-@pytest.mark.parametrize(("conditions", "values"), ((4, 1), (1, 3), (3, 2)))
+@pytest.mark.parametrize(
+    ("conditions", "values"),
+    (
+        pytest.param(4, 1, marks=pytest.mark.long),
+        pytest.param(1, 3, marks=pytest.mark.long),
+        (3, 2),
+    ),
+)
 def test_curves_differ_by_line_and_shape_where_print_has_no_colours(
     tmp_path: Path, conditions: int, values: int
 ) -> None:
@@ -307,7 +314,7 @@ def test_a_picture_and_the_report_say_what_is_left_out(tmp_path: Path) -> None:
     assert said in (tmp_path / "out" / "report.html").read_text()
 
 
-@pytest.mark.parametrize("steps", (1, 4))
+@pytest.mark.parametrize("steps", (pytest.param(1, marks=pytest.mark.long), 4))
 def test_long_names_are_wrapped_and_a_dollar_begins_no_formula(tmp_path: Path, steps: int) -> None:
     names = ["from $10 to $20 a month", " ".join(["where"] * 40), "short"]
     many = {"by": lambda society: 123_456_000 + society.number, "label": "paid in $ of $" * 9}
