@@ -1,16 +1,18 @@
-"""How many wrong citations the check catches, and how many right ones it loses.
+"""Which label the check of citations gives to wrong and to right sentences.
 
     python -m benchmarks.citations [--quick] [--misses] [--pairs FILE.jsonl [--split SPLIT]]
+        [--judge MODEL]
 
-`data/citations.jsonl` has sentences beside the passages that they cite, right and wrong ones. The
-check was trained on the split `tune`; `published` was only looked at afterwards. `--pairs` takes
-sentences of your own in its place: one JSON object a line with `sentence`, `passage`, `right` (true
-or false) and `kind`; `--split` only those of them whose `split` it names.
+`data/citations.jsonl` has sentences beside the passages that they cite, right and wrong ones.
+`--pairs` takes sentences of your own in its place: one JSON object a line with `sentence`,
+`passage`, `right` (true or false) and `kind`; `--split` only those of them whose `split` it names.
+`--judge` has a model judge the meaning, as `Researcher(judge=)` does.
 
 One JSON object a line, with 95 % Wilson intervals: for each split, in all and by kind, how many
-wrong ones are marked (`partly` or `unsupported`) and how many lose their footnote (`unsupported`
-alone), and the same of the right ones; then how many sentences a second are checked. `--misses`
-names every sentence that was judged wrongly, `--quick` measures the speed with fewer sentences.
+wrong and right ones are marked (`partly` or `unsupported`), lose their footnote (`unsupported`
+alone) or are `not checked`; the area under the ROC by label, then overlap of words; and how many
+sentences a second are checked. `--misses` names every sentence with a wrong label, `--quick`
+measures the speed with fewer sentences.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +30,26 @@ from moothall.research import Support, support
 
 DATA = Path(__file__).parent / "data" / "citations.jsonl"
 SPLITS = ("tune", "published")
-AIMS = {"wrong marked": 0.95, "right marked": 0.1, "wrong removed": 0.85, "right removed": 0.05}
-MARKED = {"marked": ("partly", "unsupported"), "removed": ("unsupported",)}
+AIMS = {"right marked": 0.1, "right removed": 0.05}
+LABELS = {
+    "marked": ("partly", "unsupported"),
+    "removed": ("unsupported",),
+    "not checked": ("not checked",),
+}
+_RANKS = {"supported": 3, "partly": 2, "not checked": 1, "unsupported": 0}
+
+
+def rank(found: Support) -> float:
+    """A score to order pairs by: the label, then a model's probability, or the overlap."""
+    within = found.overlap if found.probability is None else found.probability
+    return _RANKS[found.label] + within
+
+
+def area(right: Sequence[float], wrong: Sequence[float]) -> float:
+    """The area under the ROC curve."""
+    wrong = sorted(wrong)
+    above = sum((bisect_left(wrong, r) + bisect_right(wrong, r)) / 2 for r in right)
+    return above / max(len(right) * len(wrong), 1)
 
 
 def wilson(count: int, of: int) -> tuple[float, float]:
@@ -40,7 +61,7 @@ def wilson(count: int, of: int) -> tuple[float, float]:
 
 def line(metric: str, variant: str, rows: list[tuple[dict[str, Any], Support]]) -> dict[str, Any]:
     """How many of some sentences have a label."""
-    labels = MARKED[metric.partition(" ")[2]]
+    labels = LABELS[metric.partition(" ")[2]]
     count = sum(found.label in labels for _, found in rows)
     low, high = wilson(count, len(rows))
     return {
@@ -51,12 +72,16 @@ def line(metric: str, variant: str, rows: list[tuple[dict[str, Any], Support]]) 
         "ratio": round(count / len(rows), 3),
         "low": round(low, 3),
         "high": round(high, 3),
-        "target": AIMS[metric],
+        "target": AIMS.get(metric),
     }
 
 
 def measure(
-    quick: bool, misses: bool, pairs: Path | None = None, part: str | None = None
+    quick: bool,
+    misses: bool,
+    pairs: Path | None = None,
+    part: str | None = None,
+    judge: str | None = None,
 ) -> Iterator[dict[str, Any]]:
     text = (pairs or DATA).read_text(encoding="utf-8")
     data = [json.loads(row) for row in text.splitlines() if row.strip()]
@@ -64,20 +89,31 @@ def measure(
         data = [row for row in data if row.get("split") == part]
     for split in SPLITS if pairs is None else (pairs.stem,):
         judged = [
-            (row, support(row["sentence"], row["passage"]))
+            (row, support(row["sentence"], row["passage"], judge=judge))
             for row in data
             if pairs is not None or row["split"] == split
         ]
         for right, whose in ((False, "wrong"), (True, "right")):
             rows = [each for each in judged if each[0]["right"] is right]
             kinds = dict.fromkeys(row.get("kind", "") for row, _ in rows)
-            for how in MARKED if rows else ():
+            for how in LABELS if rows else ():
                 for kind in kinds:
                     of_kind = [each for each in rows if each[0].get("kind", "") == kind]
                     yield line(f"{whose} {how}", f"{split}, {kind}", of_kind)
                 yield line(f"{whose} {how}", split, rows)
+        ranks = [
+            [rank(found) for row, found in judged if row["right"] is each] for each in (True, False)
+        ]
+        if all(ranks):
+            yield {
+                "metric": "area under the ROC",
+                "variant": split,
+                "value": round(area(*ranks), 3),
+                "unit": "",
+            }
         for row, found in judged if misses and split != "published" else ():
-            if (found.label == "supported") != row["right"]:
+            is_wrong = found.label in ("partly", "unsupported")
+            if found.label != "not checked" and is_wrong is row["right"]:
                 yield {
                     "split": split,
                     "kind": row.get("kind", ""),
@@ -118,8 +154,9 @@ def main() -> None:
     )
     parser.add_argument("--pairs", type=Path, help="sentences of your own, as JSON lines")
     parser.add_argument("--split", help="which of these")
+    parser.add_argument("--judge", metavar="MODEL", help="have a model judge the meaning")
     args = parser.parse_args()
-    for figure in measure(args.quick, args.misses, args.pairs, args.split):
+    for figure in measure(args.quick, args.misses, args.pairs, args.split, args.judge):
         print(json.dumps(figure, ensure_ascii=False), flush=True)
 
 

@@ -5,16 +5,11 @@ these names, files of public repositories; none of their text is kept in this on
 
     wice_dev.jsonl, wice_test.jsonl   github.com/ryokamoi/wice (ODC-BY, texts CC-BY-SA):
         code_and_resources/entailment_inputs/oracle_chunks/claim/{dev,test}.jsonl
-    wice_partial.jsonl                the same: data/non_supported_tokens/train.jsonl
-    expertqa_{rand_val,domain_val,rand_test}.jsonl
-        github.com/chaitanyamalaviya/ExpertQA (MIT): data/lfqa/
-    begin_{cmu,tc,wow}.tsv            github.com/google/BEGIN-dataset (Apache-2.0 and CC-BY):
-        cmu-dog/begin_dev_cmu.tsv, topicalchat/begin_dev_tc.tsv, wow/begin_dev_wow.tsv
+    expertqa_rand_test.jsonl          github.com/chaitanyamalaviya/ExpertQA (MIT): data/lfqa/
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -64,20 +59,6 @@ def wice(split: str) -> list[Pair]:
     ]
 
 
-def wice_partial() -> list[Pair]:
-    """WiCE's claims of the training split that are supported in part, with their sentences."""
-    made = []
-    for number, row in enumerate(_lines("wice_partial.jsonl")):
-        chosen = sorted({n for each in row["supporting_sentences"] for n in each})
-        near = sorted(
-            {m for n in chosen for m in (n - 1, n, n + 1) if 0 <= m < len(row["evidence"])}
-        )
-        passage = _evidence([row["evidence"][n] for n in near][:20])
-        made.append(Pair("wice_partial", f"wp{number}", row["claim"], passage, 0.5))
-        # Without the words that people marked as unsupported, where what is left reads on.
-    return made
-
-
 _CITED = re.compile(r"\s*\[\d+\](?:\[\d+\])*")
 _HEAD = re.compile(r"^\s*(?:\[\d+\]\s*)?(?:https?://\S+)?\s*")
 
@@ -90,15 +71,13 @@ def _texts(evidence: list[str]) -> str:
 EXPERTQA = {"Complete": 1.0, "Partial": 0.5, "Incomplete": 0.25}
 
 
-def expertqa(split: str, without: frozenset[str] = frozenset()) -> Iterator[Pair]:
+def expertqa(split: str) -> Iterator[Pair]:
     """ExpertQA's claims with the passages that they cite.
 
     A claim whose support is `Missing` has no passage. It gets, of all passages that answers to the
     same question cite, the one that has most of its words; without such a passage it is left out.
     """
     for number, row in enumerate(_lines(f"expertqa_{split}.jsonl")):
-        if row["question"].strip().casefold() in without:
-            continue
         claims = [c for answer in row["answers"].values() for c in answer["claims"]]
         passages = list(dict.fromkeys(filter(None, (_texts(c["evidence"]) for c in claims))))
         bags = [frozenset(terms(each)) for each in passages]
@@ -112,24 +91,3 @@ def expertqa(split: str, without: frozenset[str] = frozenset()) -> Iterator[Pair
             elif own and claim["support"] in EXPERTQA:
                 target = EXPERTQA[claim["support"]]
                 yield Pair("expertqa", f"{split}{number}", text, own, target, claim["support"])
-
-
-def questions(split: str) -> frozenset[str]:
-    """The questions of a split of ExpertQA."""
-    rows = _lines(f"expertqa_{split}.jsonl")
-    return frozenset(row["question"].strip().casefold() for row in rows)
-
-
-def begin() -> Iterator[Pair]:
-    """BEGIN's responses of dialogue systems, with the knowledge that they were given."""
-    for name in ("cmu", "tc", "wow"):
-        with (folder() / f"begin_{name}.tsv").open(encoding="utf-8", newline="") as file:
-            for number, row in enumerate(
-                csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-            ):
-                label = row.get("begin_label") or ""
-                if label in ("Fully attributable", "Not fully attributable") and row["response"]:
-                    target = float(label == "Fully attributable")
-                    yield Pair(
-                        "begin", f"{name}{number}", row["response"], row["knowledge"], target
-                    )

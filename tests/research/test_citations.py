@@ -1,4 +1,4 @@
-"""Which sentences a passage supports by its words, and what becomes of a narrative's footnotes."""
+"""What a sentence has and its passage has not, and what becomes of a narrative's footnotes."""
 
 from __future__ import annotations
 
@@ -47,167 +47,51 @@ BANQUE = "Toute annulation par écrit donne lieu au remboursement de l'abonnemen
     (
         ("When the timeout occurs, `wait_for()` cancels the task.[^1^]", WAIT),
         ("Wrapping the task in **shield()** avoids its cancellation.", WAIT),
-        ("At most one thousand tasks may wait.", WAIT),
         ("At most a thousand tasks may wait.", WAIT),
         ("It has 250 workers.", "It has two hundred and fifty workers."),
-        ("It isn't safe to call it from another thread unless the loop is stopped.", WAIT),
-        ("Calling it from another thread is unsafe unless the loop is stopped.", WAIT),
         ("The docs say: “To avoid the task cancellation, wrap it in shield().”", WAIT),
         ('It "cancels the task … raises TimeoutError", according to the manual.', WAIT),
-        ("By default it never times out.", WAIT),
         ("“… holds 250 items.”", "The queue holds 250 items."),
-        ("About 250 workers built the stations.", LYON),
         ("The mayor, Marie Dupont, said costs rose by 17% to €4.2 million.", LYON),
-        ("On Sundays the old tram line doesn't run.", LYON),
-        ("The stations are not accessible to wheelchairs.", LYON),
         ("Lyon opened twelve new stations on 3 March 2021.", LYON),
-        ("On 3 March 2021 the city of Lyon launched 12 new stations.", LYON),
-        ("Nevertheless, everybody may perhaps wrap something in shield() instead.", WAIT),
+        ("The dozen stations were opened in March 2021.", LYON),
         ("Der Vertrag gilt nicht für Schäden über 1000 Euro.", BAHN),
-        ("Anna Berg baute 1925 3 Häuser.", BAHN),
-        ("Le lundi, le parc n’ouvre pas.", PARC),
+        ("Anna Berg baute 1925 3 Häuser, keine Schlösser.", BAHN),
         ("Le parc compte 1200 arbres près de Nantes.", PARC),
-        ("Les abonnés reçoivent leur remboursement après une annulation écrite.", BANQUE),
+        ("The FAA checked it.", "The Federal Aviation Administration checked it."),
+        ("It says “red – blue”.", "The rule: red -- blue, always."),
+        ("He wrote “[T]he store holds 10 items”.", "Then the store holds 10 items."),
+        # Meaning is not checked.
+        ("It is safe to call it from another thread.", WAIT),
     ),
 )
-def test_a_sentence_in_the_words_of_its_passage_is_supporting(sentence: str, passage: str) -> None:
+def test_fault_of_a_sentence_with_what_its_passage_has_is_none(sentence: str, passage: str) -> None:
     assert fault(sentence, passage) is None
 
 
 @pytest.mark.parametrize(
     ("sentence", "passage", "why"),
     (
-        (
-            "The loop parameter was removed in version 3.9.",
-            WAIT,
-            "says 3.9, which is not in the passage",
-        ),
-        (
-            "At most ten thousand tasks may wait.",
-            WAIT,
-            "says ten thousand, which is not in the passage",
-        ),
-        ("Lyon opened 17 new stations.", LYON, "says 17, where the passage says 12"),
-        (
-            "About 250 workers built them, four times as many.",
-            LYON,
-            "says four, which is not in the passage",
-        ),
-        ("If a timeout occurs, it raises ValueError.", WAIT, "names ValueError, which is not"),
-        ("`threading.wait_for()` waits for the awaitable.", WAIT, "quotes “threading.wait_for()”"),
-        (
-            "In 2013 Guido van Rossum and Tim Young wrote it.",
-            WAIT,
-            "names Tim, which is not in the passage",
-        ),
-        ("Linus wrote the first version in 2013.", WAIT, "says linus, where the passage says"),
-        (
-            "The old bus line does not run on Sundays.",
-            LYON,
-            "says bus, where the passage says tram",
-        ),
-        (
-            "The total wait time cannot exceed the timeout.",
-            WAIT,
-            "has a negation that the passage lacks",
-        ),
-        ("The default means that it always times out.", WAIT, "lacks a negation"),
-        ("The old tram line runs on Sundays.", LYON, "lacks a negation that the passage has"),
-        (
-            "The stations are accessible to wheelchairs.",
-            LYON,
-            "lacks a negation that the passage has",
-        ),
-        ("Of them half are blue.", "Of them a third are blue.", "says half, which is not in"),
-        ("500 of them are blue.", "0.500 of them are blue.", "says 500, which is not in"),
-        ("At least 1,000 tasks may wait.", WAIT, "says least, where the passage says most"),
-        ("After 2010 there were fewer buses than trams.", LYON, "says after, where the passage"),
-        (
-            "It is “safe to call it from another thread”.",
-            WAIT,
-            "lacks a negation that the passage has",
-        ),
-        ("It is written that “a timeout cancels the task”.", WAIT, "quotes “a timeout cancels"),
-        ("It “raises TimeoutError … cancels the task”.", WAIT, "quotes “cancels the task”"),
-        ("The function is implemented for speed and polls.", WAIT, "shares 0 of 4 content words"),
-        ("So it is.", WAIT, "shares 0 of 0 content words"),
-        ("The total wait_for time may exceed the timeout.", WAIT, "says wait_for, where the"),
-        ("If new is 1, the page opens in the same browser window.", NEW, "says 1, where the"),
-        (
-            "The field is not inherited, but what it contains is not inherited, one by one.",
-            NEW,
-            "has a negation that the passage lacks",
-        ),
-        ("Der Vertrag gilt für Schäden über 1.000 Euro.", BAHN, "lacks a negation"),
-        ("Le parc ouvre le lundi.", PARC, "lacks a negation"),
+        ("At most ten thousand tasks may wait.", WAIT, "says 10000, which is not in the passage"),
+        ("Lyon opened 17 new stations.", "Lyon opened 12 stations, 17% more.", ""),
+        ("It rose by 12 percent.", LYON, "says 12 percent, which is not in the passage"),
+        ("Costs rose to $4.2 million.", LYON, "says $4200000, which is not"),
+        ("The stations were opened on 4 March 2021.", LYON, "says 4 March 2021, which is not"),
+        ("The stations were opened on 3 March 2020.", LYON, "says 3 March 2020, which is not"),
+        ("The shop opens at 9:30.", "The shop opens at 9:15 a.m.", "says 9:30, which is not"),
+        ("In 2013 Guido van Rossum and Tim Young wrote it.", WAIT, "names Tim, which is not"),
+        ("It cancels `wait_until()`.", WAIT, "quotes “wait_until()”, which is not in the passage"),
+        ("It came with version 3rc1.", "It came with version 3rc2.", "names 3rc1, which is not"),
+        ("It came with 3.11.2.", "It came with 3.11.3.", "names 3.11.2, which is not"),
+        ("It says “task the cancels”.", WAIT, "quotes “task the cancels”"),
+        ("Im Jahr 1925 baute Anna Stein Häuser.", BAHN, "names Stein, which is not"),
+        ("It waits.", "```\n```", "cites a passage without a sentence"),
     ),
 )
-def test_citation_of_what_the_passage_does_not_say_is_a_fault(
+def test_fault_names_what_a_sentence_has_and_its_passage_has_not(
     sentence: str, passage: str, why: str
 ) -> None:
     assert (fault(sentence, passage) or "").startswith(why)
-
-
-HILL = "The wooden store at the hill beside the river holds {} items."
-TABLES = "Old barns lack wooden tables near big rivers."
-SWEDEN = "The parliament of Sweden sits near two rivers."
-MARKET = "At the old harbour market pages never open near noon."
-SUNDAYS = "“The old tram line does not run on Sundays”, grumbled tired commuters yesterday evening."
-KEYS = (
-    "It reads a key and returns the character. Nothing is echoed to the console. There is "
-    "currently no way to read the volume keys with it. Keys may be mixed with clicks."
-)
-MORE, LESS = "has a negation that the passage lacks", "lacks a negation that the passage has"
-
-
-@pytest.mark.parametrize(
-    ("sentence", "passage", "why"),
-    (
-        # How far a negation reaches: five words, and not beyond a comma.
-        ("Doors are never blue.", "They never paint red wooden doors blue.", None),
-        ("Doors are never blue.", "They never paint red wooden kitchen doors blue.", MORE),
-        ("The page never opens.", "It never ends, and the page opens.", MORE),
-        (MARKET, "It never ends, and pages open at noon near the old harbour market.", MORE),
-        ("The default None means that it always times out.", WAIT, LESS),
-        ("Clocks halt when the timer stops.", "The None halts clocks when the timer stops.", None),
-        # The negation of whichever sentence says it, past adverbs and light words.
-        ("When a key was read, the character is echoed to the console.", KEYS, LESS),
-        ("It is possible to read the volume keys with it.", KEYS, LESS),
-        ("The volume keys cannot currently be read with it.", KEYS, None),
-        ("It is noted that keys may not be mixed with clicks.", KEYS, MORE),
-        ("Far from mixing keys with clicks, it reads characters.", KEYS, MORE),
-        ("It refuses to return the character of a key.", KEYS, MORE),
-        ("It reads nothing but a key and returns the character.", KEYS, None),
-        # A denied word that the passage does not have, and none that denies softly.
-        ("The wooden store never burns and holds items.", HILL, MORE),
-        ("The wooden store never burns and holds items.", f"{HILL} It avoids fire.", MORE),
-        # Two verbs may be synonyms, and two nouns or names of things are none.
-        ("He lifts the price of old wood daily.", "He raises the price of old wood daily.", None),
-        ("Old barns lack wooden chairs near big rivers.", TABLES, "says chairs, where"),
-        # A country and its people.
-        ("The Swedish parliament sits near two rivers.", SWEDEN, None),
-        ("The Danish parliament sits near two rivers.", SWEDEN, "names Danish"),
-        # Numbers in other words.
-        ("The store holds 10k items.", "The store holds 10,000 items.", None),
-        (HILL.format("twenty five"), HILL.format("25"), None),
-        (HILL.format("two hundred thousand"), HILL.format("200,000"), None),
-        (HILL.format("one hundred and five"), HILL.format("105"), None),
-        ("It came with version 3rc1.", "It came with version 3rc2.", "says 3rc1, which is not"),
-        # Three of five words.
-        ("rivers carry stones wood sand", "rivers carry stones downhill slowly", None),
-        ("rivers carry stones wood sand soil", "rivers carry stones downhill", "shares 3 of 6"),
-        # What is quoted: with another dash, from the middle of a sentence, and word for word.
-        ("It says “red – blue”.", "The rule: red -- blue, always.", None),
-        ("He wrote “[T]he store holds 10 items”.", "Then the store holds 10 items.", None),
-        ("It says “task the cancels”.", WAIT, "quotes “task the cancels”"),
-        (SUNDAYS, LYON, None),
-    ),
-)
-def test_where_a_sentence_begins_to_say_something_else(
-    sentence: str, passage: str, why: str | None
-) -> None:
-    found = fault(sentence, passage)
-    assert found is None if why is None else (found or "").startswith(why), found
 
 
 def test_a_name_may_stand_in_the_title_and_a_number_may_not() -> None:
@@ -219,7 +103,7 @@ def test_a_name_may_stand_in_the_title_and_a_number_may_not() -> None:
 
 
 @given(st.sampled_from([WAIT, LYON, BAHN, PARC]), st.data())
-def test_every_sentence_of_a_passage_is_supporting_by_it(passage: str, data: st.DataObject) -> None:
+def test_every_sentence_of_a_passage_has_no_fault_by_it(passage: str, data: st.DataObject) -> None:
     start, end = data.draw(st.sampled_from(sentences(passage)))
 
     assert fault(passage[start:end], passage) is None
@@ -244,10 +128,12 @@ def test_a_quotation_may_go_on_into_other_sentences_and_code(
 
 
 @given(st.integers(2, 10**9), st.integers(2, 10**9), st.sampled_from(["{}", "{:,}", "about {}"]))
-def test_another_number_is_never_supporting(said: int, there: int, form: str) -> None:
+def test_another_number_is_a_fault_unless_it_is_rounded(said: int, there: int, form: str) -> None:
     why = fault(f"The store holds {form.format(said)} items.", f"The store holds {there} items.")
 
-    assert (why is None) == (said == there)
+    digits = str(said).rstrip("0")
+    half = 10 ** (len(str(said)) - len(digits)) / 2 if len(digits) > 1 else 0
+    assert (why is None) == (abs(said - there) <= half)
 
 
 PIECES = (
@@ -317,16 +203,16 @@ def test_a_footnote_that_no_passage_has_is_dropped(note: str) -> None:
 
 
 def test_a_footnote_in_a_paragraph_of_its_own_is_for_no_sentence() -> None:
-    done = check("The queue holds 10 items.\n\n[^1^]\n\nIt waits. [^1^] [^2^]", PASSAGES)
+    done = check("The queue holds 10 items.\n\n[^1^]\n\nIt has 9. [^1^] [^2^]", PASSAGES)
 
-    assert "10 items.\n\n\n\nIt waits." in done.markdown
-    assert (done.uncited, [text for text, _ in done.unsupported]) == (1, ["It waits."])
+    assert "10 items.\n\n\n\nIt has 9." in done.markdown
+    assert (done.uncited, [text for text, _ in done.unsupported]) == (1, ["It has 9."])
 
 
 def test_passages_may_bear_a_sentence_out_together_and_only_those_needed_are_kept() -> None:
     both = "The queue holds 10 items, and put() waits for a free place."
 
-    assert checked(f"{both}[^1^][^2^][^8^]") == f"{both}[^1^][^8^]"
+    assert checked(f"{both}[^1^][^2^][^8^]") == f"{both}[^1^][^8^] [not checked]"
 
 
 def test_no_quotation_reaches_from_one_passage_into_another() -> None:
@@ -343,9 +229,9 @@ def test_each_block_of_markdown_is_checked_and_code_is_left_alone() -> None:
         "```\nx[^a-z]\n```\nThe pattern `[^a-z]` is no footnote."
     )
 
-    assert checked(text) == text.replace("holds 9 [^1^]", "holds 9 [unsupported]").replace(
-        "9 items [^1^] |", "9 items [unsupported] |"
-    )
+    wanted = text.replace("holds 9 [^1^]", "holds 9 [unsupported]")
+    wanted = wanted.replace("9 items [^1^] |", "9 items [unsupported] |")
+    assert checked(text) == wanted.replace("10 items [^1^] |", "10 items [^1^] [not checked] |")
 
 
 def test_headings_and_the_heads_of_tables_are_no_sentences_without_a_source() -> None:
@@ -399,7 +285,7 @@ def test_footnotes_are_numbered_as_they_come_and_one_passage_has_one_number() ->
     markdown, citations = renumbered(done.markdown, done.citations)
 
     assert markdown == (
-        "Lyon opened 12 new stations.[^1^] The queue holds 10 items.[^2^] "
+        "Lyon opened 12 new stations.[^1^] [not checked] The queue holds 10 items.[^2^] "
         "Then put() waits for a free place.[^3^]"
     )
     assert [each.number for each in citations] == [1, 2, 2, 3]

@@ -111,7 +111,7 @@ def test_report_of_sections_that_are_longer_than_a_prompt_keeps_what_is_written(
     report = long_report(writer, outline=["The bridge of Aarau", "The bridge of Bern"])
     aarau = section_of(report.markdown, "Aarau")
     assert aarau.strip().startswith(f"{FACTS['Aarau']}[^")
-    assert re.search(r"It was painted green\.\[\^\d\^\]$", aarau.rstrip())
+    assert re.search(r"It was painted green\.\[\^\d\^\] \[not checked\]$", aarau.rstrip())
     assert len(aarau.split()) > 3000
     assert writer.asked["Outline the report"] == 0
 
@@ -131,7 +131,8 @@ def test_report_without_a_length_gets_sections_once_it_outgrows_the_prompt() -> 
     assert re.findall("^## (.*)$", report.markdown, re.MULTILINE) == [*CITIES[:4], "Sources"]
     assert report.markdown.startswith("# Bridges\n")
     first = report.markdown.partition("## Aarau\n")[2].partition("\n## ")[0]
-    assert first.strip() == f"{FACTS['Aarau']}[^1^]\n\n{(WORDS * 20).strip()} [no source]"
+    cited = f"{FACTS['Aarau']}[^1^] [not checked]"
+    assert first.strip() == f"{cited}\n\n{(WORDS * 20).strip()} [no source]"
     assert "Aarau" not in writer.sections
     assert writer.sections[-1] == "Davos"
 

@@ -117,14 +117,12 @@ _GIVEN: Final = 'True, False, Refused(…), Always() or ChangedArgs(…) (as JSO
 def decision_of(data: Any) -> Decision:
     """Return the decision in JSON data; other data refuses."""
     match data:
-        case True:
-            return True
-        case {"permitted": str(), **rest} if not rest:
+        case True | {"permitted": str()}:
             return True
         case {"refused": str(reason), **rest} if not rest:
             return Refused(reason)
         case {"always": True, **rest} if not rest:
             return Always()
-        case {"args": dict(args), **rest} if not rest or decision_of(rest) is True:
+        case {"args": dict(args), **rest} if rest.keys() <= {"permitted"}:
             return ChangedArgs(args)
     return False

@@ -69,6 +69,7 @@ class ResearchOrder(RunLimits, Searched):
     link_base: str | None = None  # the address below which readers find the folder's files
     context_tokens: int | None = None  # of the model, with its answer
     step_models: dict[str, str] = field(default_factory=dict)  # other models, by step
+    judge: str | None = None  # the model that judges whether sources support the sentences
     review_plan: bool = False  # whether a person at the terminal sees the plan before it begins
     out: str | None = None  # the file of the report, in the form that its name says
     html: str | None = None  # the file of the page
@@ -148,6 +149,7 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
             "--language": order.language,
             "--context-tokens": order.context_tokens,
             "--step-model": order.step_models,
+            "--judge": order.judge,
         }
         if said := next((name for name, given in for_model.items() if given), None):
             yield f"{said} is for a model: give --model too"
@@ -209,6 +211,11 @@ def _check_model(order: ResearchOrder) -> None:
             check_model(order.model)
         except ConfigError as error:
             raise ConfigError(f"--model: {error}") from None
+    if order.judge is not None:
+        try:
+            check_model(order.judge)
+        except ConfigError as error:
+            raise ConfigError(f"--judge: {error}") from None
     for step, name in order.step_models.items():
         if step not in STEPS:
             raise ConfigError(f"--step-model: there is no step {step!r}; {_FORM}")
@@ -230,7 +237,10 @@ def researcher(
     model = None if order.model is None else made_model(order.model, key)
     # The key is for the server of `--model`.
     models = {step: made_model(name, None) for step, name in order.step_models.items()}
-    budget = budget_of(order.command, model, *models.values(), **order.limits())
+    judge = model
+    if order.judge != order.model:
+        judge = None if order.judge is None else made_model(order.judge, None)
+    budget = budget_of(order.command, model, *models.values(), judge, **order.limits())
     return Researcher(
         "researcher",
         model,
@@ -241,6 +251,7 @@ def researcher(
         journal=journal,
         budget=budget,
         models=models,
+        judge=judge,
         length=order.length,
         tone=order.tone,
         language=order.language,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from moothall.provenance.values import narrow, texts_in
+from moothall.provenance.values import texts_in
+from moothall.text.values import narrow
 
 MOST: Final = 200
 """How many different addresses of one value are looked at; one more is traced to nothing."""

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from moothall.provenance.origin import Origin
-from moothall.provenance.values import fold, keys_in, keys_of, spaced, whole_at
+from moothall.provenance.values import spaced, whole_at
+from moothall.text.values import fold, keys_in, keys_of
 
 MOST_CHARS: Final = 1_000_000
 """The most characters of each kind; beyond them the oldest text is dropped, with its values."""

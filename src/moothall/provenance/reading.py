@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol
 
 from moothall.jsonvalue import json_line
 from moothall.provenance.origin import sources_within
-from moothall.provenance.values import fold, texts_in
+from moothall.provenance.values import texts_in
+from moothall.text.values import fold
 from moothall.threads import reset
 
 _OURS: Final = "moothall"

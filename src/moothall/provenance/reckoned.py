@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Final
 
-from moothall.provenance.values import Key, keys_in
+from moothall.text.values import Key, keys_in
+from moothall.text.values.languages import either, in_order, words_of
 
 _DAYS: Final = {
     "today": 0,
@@ -25,33 +26,18 @@ _DAYS: Final = {
     "the day before yesterday": -2,
     "vorgestern": -2,
 }
-_WEEKDAYS: Final = (
-    "monday|montag",
-    "tuesday|dienstag",
-    "wednesday|mittwoch",
-    "thursday|donnerstag",
-    "friday|freitag",
-    "saturday|samstag",
-    "sunday|sonntag",
-)
+_WEEKDAYS: Final = in_order("weekdays", 0)
 _NUMBERS: Final = {
-    **dict.fromkeys(("a", "an", "one", "ein", "eine", "einem", "einer"), 1),
-    **dict.fromkeys(("two", "zwei"), 2),
-    **dict.fromkeys(("three", "drei"), 3),
-    **dict.fromkeys(("four", "vier"), 4),
-    **dict.fromkeys(("five", "fünf"), 5),
-    **dict.fromkeys(("six", "sechs"), 6),
-    **dict.fromkeys(("seven", "sieben"), 7),
-    **dict.fromkeys(("eight", "acht"), 8),
-    **dict.fromkeys(("nine", "neun"), 9),
-    **dict.fromkeys(("ten", "zehn"), 10),
+    **dict.fromkeys(words_of("articles"), 1),
+    **in_order("ones", 1),
+    **{word: 10 for word, number in in_order("teens", 10).items() if number == 10},
 }
-_COUNT: Final = rf"\d{{1,3}}|{'|'.join(sorted(_NUMBERS, key=len, reverse=True))}"
+_COUNT: Final = rf"\d{{1,3}}|{either(_NUMBERS)}"
 _DAY: Final = re.compile(
-    rf"(?<!\w)(?:(?P<word>{'|'.join(sorted(_DAYS, key=len, reverse=True))})"
+    rf"(?<!\w)(?:(?P<word>{either(_DAYS)})"
     rf"|in (?P<count>{_COUNT}) (?P<weeks>weeks?|wochen?)?(?P<days>days?|tage?n?)?"
     r"|(?P<which>(?:next|last|nächste[nrs]?|letzte[nrs]?) )?"
-    rf"(?P<weekday>{'|'.join(_WEEKDAYS)})s?)(?!\w)"
+    rf"(?P<weekday>{either(_WEEKDAYS)})s?)(?!\w)"
 )
 _LENGTH: Final = re.compile(
     rf"(?<![\w.,])(?:(?P<half>half an?|eine halbe)|(?P<count>{_COUNT}|\d[.,]5))(?: |-)?"
@@ -79,7 +65,7 @@ def weekdays_named(text: str) -> set[tuple[int, int, int]]:
     found: set[tuple[int, int, int]] = set()
     for each in _DAY.finditer(text):
         if (name := each["weekday"]) is not None:
-            (day,) = (place for place, names in enumerate(_WEEKDAYS) if name in names.split("|"))
+            day = _WEEKDAYS[name]
             which = (each["which"] or "").split(" ")[0][:2]
             first, last = {"ne": (1, 14), "nä": (1, 14), "la": (-14, -1), "le": (-14, -1)}.get(
                 which, (-7, 7)

@@ -15,15 +15,9 @@ from moothall.provenance.addresses import Address
 from moothall.provenance.origin import Kind, Origin, text_of, union
 from moothall.provenance.read import MOST_CHARS, UNTRACED, Read
 from moothall.provenance.reckoned import ends_at, is_named, todays_in
-from moothall.provenance.spelled import spelled_out
 from moothall.provenance.values import (
     DEPTH,
-    MONTHS_BY_NAME,
     TRIES,
-    Key,
-    fold,
-    keys_in,
-    keys_of,
     links_in,
     parts_of,
     spaced,
@@ -33,6 +27,7 @@ from moothall.provenance.values import (
     unlinked,
 )
 from moothall.text import cut
+from moothall.text.values import MONTHS_BY_NAME, Key, fold, keys_in, keys_of, spelled_out
 
 _MOST_PARTS: Final = 1000
 _MOST_READ: Final = 20_000

@@ -1,22 +1,11 @@
-"""The normal form of values: numbers, amounts, dates, times, addresses, paths and names."""
+"""Where a value stands in a text: as a whole, in another spelling, within an address or a list."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from datetime import date
-from decimal import Decimal, InvalidOperation
+from collections.abc import Iterable
 from itertools import chain
-from typing import Any, Final, TypeAlias
-from unicodedata import normalize
-
-Key: TypeAlias = tuple[Any, ...]
-"""A value of a kind: `("number", Decimal)`, `("amount", Decimal, "eur")`, `("percent", Decimal)`,
-`("date", y, m, d)` with y None for a date without a year, `("time", seconds)`."""
-
-# NFC and lower() make letters of these: they only look like letters, so they stay what they are.
-_LOOKALIKES: Final = {0x212A: "\ue12a", 0x212B: "\ue12b", 0x2126: "\ue126"}
-_WIDE: Final = re.compile("[\u3000\uff01-\uffee]+")
+from typing import Any, Final
 
 _OPENS: Final = frozenset(" \n\"'“”„‘’«»([{<>|,;:=*`—–…¿¡")
 _CLOSES: Final = frozenset(' \n"“”‘»«)]}><|*`—–…=')
@@ -26,73 +15,10 @@ TRIES: Final = 64
 DEPTH: Final = 50
 """How deep a value is looked into."""
 _LONGEST: Final = 64
-"""The most characters of a number, a date or an account."""
+"""The most characters of an account."""
 _LONGEST_LIST: Final = 4000
 """The most characters of a list of values."""
 
-CURRENCY_SIGNS: Final = {"$": "usd", "€": "eur", "£": "gbp", "¥": "jpy", "₹": "inr"}
-_WORDS: Final = {
-    "dollar": "usd",
-    "dollars": "usd",
-    "euro": "eur",
-    "euros": "eur",
-    "pound": "gbp",
-    "pounds": "gbp",
-    "yen": "jpy",
-    "franken": "chf",
-    "francs": "chf",
-}
-_CODES: Final = frozenset(
-    "aed aud bgn brl btc cad chf cny czk dkk eth eur gbp hkd huf idr ils inr jpy krw mxn nok nzd "  # noqa: SIM905
-    "pln ron rub sar sek sgd thb try uah usd usdt zar".split()
-)
-_FINE: Final = frozenset(("btc", "eth", "usdt"))
-"""Currencies with more places than two."""
-_CURRENCY: Final = "|".join((*sorted(_CODES, key=len, reverse=True), *_WORDS, "[$€£¥₹]"))
-_DIGITS: Final = r"[-+−]?\d+(?:[.,'’]\d+| \d{3}(?!\d))*"
-_NUMBER: Final = re.compile(
-    rf"(?:(?<![\w$€£¥₹])(?P<before>{_CURRENCY}) ?|(?<![\w.,'’/:@\\-])(?<![\w/]#))"
-    rf"(?P<digits>{_DIGITS})(?: ?(?P<after>{_CURRENCY})(?!\w)"
-    r"| ?(?P<part>%|per ?cent(?:age)?|prozent)(?!\w)"
-    r"|(?P<unit>st|nd|rd|th|k|x|[kcm]?m|k?g|h|min|s|am|pm)?(?![\w@]|[:.]\d))"
-)
-MONTHS_BY_NAME: Final = {
-    name: number
-    for number, names in enumerate(
-        (
-            "january jan januar jänner",
-            "february feb februar",
-            "march mar märz",
-            "april apr",
-            "may mai",
-            "june jun juni",
-            "july jul juli",
-            "august aug",
-            "september sep sept",
-            "october oct oktober okt",
-            "november nov",
-            "december dec dezember dez",
-        ),
-        1,
-    )
-    for name in names.split()
-}
-_MONTH: Final = "|".join(sorted(MONTHS_BY_NAME, key=len, reverse=True))
-_DATES: Final = (
-    re.compile(r"(?<![\w.-])(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?!\d)"),
-    re.compile(r"(?<![\w./-])(?P<a>\d{1,2})([./-])(?P<b>\d{1,2})\2(?P<y>\d{4}|\d{2})(?!\d)"),
-    re.compile(
-        rf"(?<!\w)(?P<d>\d{{1,2}})(?:st|nd|rd|th|\.)? ?(?:of )?(?P<n>{_MONTH})\b\.?"
-        r"(?:,? (?P<y>\d{4}))?"
-    ),
-    re.compile(
-        rf"(?<!\w)(?P<n>{_MONTH})\.? (?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?!\d)(?:,? (?P<y>\d{{4}}))?"
-    ),
-)
-_TIME: Final = re.compile(
-    r"(?:(?<=\dt)|(?<![\w.:+]))(?P<h>\d{1,2})(?::(?P<m>\d{2})(?::(?P<s>\d{2})(?:\.0+)?)?"
-    r"(?: ?(?P<half>[ap])\.?m\b\.?)?|(?: ?(?P<just>[ap])\.?m\b\.?))(?![\d:])"
-)
 _DATE_AND_TIME: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[t ](\d{2}:\d{2}(?::\d{2})?)(?:\.0+)?z?")
 _LAST: Final = re.compile(r"(?<=\w)[.!?]+$")
 _PARTS: Final = re.compile("[,;\n]")
@@ -103,21 +29,6 @@ _HOST: Final = re.compile(r"https?://([^/?#@\s]+)/?$")
 _LINK: Final = re.compile(
     r"(?:://|(?<![\w@.-])www\.|(?<=\S)\?(?=[\w.%-]{1,64}=))(?:(?![,;]\w{2,15}://)[^\s<>\"'`|\\^{}\[\]“”«»])+"
 )
-
-
-def fold(text: str) -> str:
-    """Return a text with case, width and whitespace made the same; lookalikes stay different."""
-    if not text.isascii():
-        text = normalize("NFC", text.translate(_LOOKALIKES))
-        text = _WIDE.sub(lambda found: normalize("NFKC", found[0]), text)
-    return " ".join(text.lower().split())
-
-
-def narrow(text: str) -> str:
-    """Return a text with its wide characters made the usual ones; its lines and case stay."""
-    if text.isascii():
-        return text
-    return _WIDE.sub(lambda found: normalize("NFKC", found[0]), text)
 
 
 def texts_in(value: Any, depth: int = 0) -> list[str]:
@@ -245,131 +156,3 @@ def parts_of(value: str) -> list[str]:
     if len(parts) < 2 or any(each.count(" ") > words for each in parts):
         return []
     return parts
-
-
-def keys_of(value: Any) -> list[Key]:
-    """Return the readings of a value that is a number, an amount, a date or a time."""
-    if isinstance(value, int | float):
-        return [("number", _decimal(repr(value)))]
-    if len(value) > _LONGEST:
-        return []
-    found = _NUMBER.fullmatch(value)
-    if found is not None:
-        sort = found["before"] or found["after"]
-        if sort is None and found["digits"][0] == "0" and found["digits"].isdigit():
-            return [] if len(value) > 1 else [("number", Decimal(0))]  # an account, not a number
-        keys = [each for each in _numbers(found) if (each[0] == "amount") == (sort is not None)]
-        if keys:
-            return keys
-    return [key for pattern in (*_DATES, _TIME) for key in _whole(pattern, value)]
-
-
-def _whole(pattern: re.Pattern[str], value: str) -> Iterator[Key]:
-    found = pattern.fullmatch(value)
-    if found is not None:
-        yield from _times(found) if pattern is _TIME else _dates(found)
-
-
-def keys_in(text: str) -> Iterator[Key]:
-    """Yield every reading of the numbers, amounts, dates and times in a folded text.
-
-    The day and the year of a date do not count as numbers: "June 13" does not name file 13.
-    """
-    dates = [
-        (found.span(), [*_dates(found)]) for pattern in _DATES for found in pattern.finditer(text)
-    ]
-    spans = sorted(span for span, keys in dates if keys)
-    place = 0
-    for found in _NUMBER.finditer(text):
-        while place < len(spans) and spans[place][1] <= found.start():
-            place += 1
-        if place == len(spans) or found.start("digits") < spans[place][0]:
-            yield from _numbers(found)
-    for _, keys in dates:
-        yield from keys
-    for found in _TIME.finditer(text):
-        yield from _times(found)
-
-
-def _numbers(found: re.Match[str]) -> Iterator[Key]:
-    sort = found["before"] or found["after"]
-    currency = CURRENCY_SIGNS.get(sort) or _WORDS.get(sort) or sort if sort else None
-    readings = [*_readings(found["digits"])]
-    if found["unit"] in ("am", "pm"):  # a time
-        return
-    if len(readings) > 1:
-        # 1.250 may be a thousand or little more than one: cents decide, else it names neither.
-        readings = readings[:1] if currency and currency not in _FINE else []
-    for number in readings:
-        if found["part"]:  # a part of something: no amount of anything
-            yield "percent", number
-            continue
-        if found["unit"] == "k":
-            number *= 1000
-        yield "number", number
-        if currency:
-            yield "amount", number, currency
-
-
-def _readings(digits: str) -> Iterator[Decimal]:
-    """Yield the numbers that digits with separators may mean."""
-    sign = "-" if digits[0] in "-−" else ""
-    digits = digits.lstrip("-+−")
-    marks = [each for each in digits if not each.isdigit()]
-    groups = re.split(r"\D", digits)
-    grouped = all(len(each) == 3 for each in groups[1:]) and len(groups[0]) <= 3
-    whole = "".join(groups)
-    if not marks:
-        yield _decimal(sign + whole)
-    elif len(set(marks)) == 1:
-        if grouped and groups[0] != "0":
-            yield _decimal(sign + whole)
-        if len(marks) == 1 and marks[0] in ".,":
-            yield _decimal(f"{sign}{groups[0]}.{groups[1]}")
-        if marks[0] == " ":
-            yield from (_decimal(each) for each in groups)
-    elif (
-        marks[-1] in ".,"
-        and marks[-1] not in marks[:-1]
-        and len(set(marks)) == 2
-        and all(len(each) == 3 for each in groups[1:-1])
-    ):
-        yield _decimal(f"{sign}{''.join(groups[:-1])}.{groups[-1]}")
-
-
-def _decimal(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        return Decimal("NaN")
-
-
-def _dates(found: re.Match[str]) -> Iterator[Key]:
-    parts = found.groupdict()
-    year = None if parts["y"] is None else int(parts["y"])
-    if year is not None and year < 100:
-        year += 2000
-    if "a" in parts:
-        days = {(int(parts["a"]), int(parts["b"])), (int(parts["b"]), int(parts["a"]))}
-    else:
-        month = MONTHS_BY_NAME[parts["n"]] if "n" in parts else int(parts["m"])
-        days = {(month, int(parts["d"]))}
-    for month, day in days:
-        try:
-            date(year or 2000, month, day)
-        except ValueError:
-            continue
-        yield "date", year, month, day
-
-
-def _times(found: re.Match[str]) -> Iterator[Key]:
-    hour, half = int(found["h"]), found["half"] or found["just"]
-    rest = int(found["m"] or 0) * 60 + int(found["s"] or 0)
-    if hour > 23 or rest >= 3600 or (half and not 1 <= hour <= 12):
-        return
-    if half:
-        yield "time", (hour % 12 + (12 if half == "p" else 0)) * 3600 + rest
-        return
-    yield "time", hour * 3600 + rest
-    if 1 <= hour <= 11:  # "at 2:30" may be meant of the afternoon
-        yield "time", (hour + 12) * 3600 + rest

@@ -245,37 +245,44 @@ def check_given(step: str, given: Any) -> None:
             )
 
 
-SupportLabel: TypeAlias = Literal["supported", "partly", "unsupported"]
+SupportLabel: TypeAlias = Literal["supported", "partly", "unsupported", "not checked"]
 
 
 @dataclass(frozen=True)
 class Support:
-    """How far a passage supports a sentence.
+    """Whether a passage supports a sentence.
 
     Attributes:
-        probability: how probable it is that the passage supports the sentence, from 0 to 1
-        label: `supported`, `partly` or `unsupported`
-        window: the neighbouring sentences of the passage, at most three, that the sentence rests on
+        label: `supported` if the passage has the sentence word for word, or a model says so;
+            `partly` if a model says so; `unsupported` if the passage lacks quoted words, a number,
+            a date or a name of the sentence, or a model says so; else `not checked`: nobody has
+            compared what the two mean
+        window: the neighbouring sentences of the passage, at most three, that have most of the
+            sentence's words
         why: what speaks against it, in words; empty if nothing does
-        judge: `learned` for the package's own judge, `model` for a model
+        probability: how probable a model holds it, from 0 to 1; None without one
+        overlap: the share of the sentence's words that the passage has, from 0 to 1
+        judge: `exact` for the package's own checks, `model` for a model; `learned` in a report of
+            an earlier version
     """
 
-    probability: float
     label: SupportLabel
     window: str = ""
     why: str = ""
-    judge: Literal["learned", "model"] = "learned"
+    probability: float | None = None
+    overlap: float = 0.0
+    judge: Literal["exact", "model", "learned"] = "exact"
 
 
 @dataclass(frozen=True)
 class Citation:
-    """A sentence of a report, and the passage that supports it.
+    """A sentence of a report, and a passage that it cites.
 
     Attributes:
         number: the number of the footnote, from 1
         sentence: the sentence, without its footnotes
-        passage: the passage that supports it
-        support: how far it does; None in a report of an earlier version
+        passage: the passage that it cites
+        support: whether it supports the sentence; None in a report of an earlier version
     """
 
     number: int
@@ -285,7 +292,7 @@ class Citation:
 
     @property
     def window(self) -> str:
-        """The neighbouring sentences of the passage, at most three, that the sentence rests on."""
+        """The neighbouring sentences of the passage, at most three, that it rests on."""
         return "" if self.support is None else self.support.window
 
 

@@ -118,9 +118,10 @@ async def _improve(researcher: Workbench, chunk: list[Numbered]) -> None:
 
 
 def _above_quotes(researcher: Workbench, answer: str) -> None:
-    """Narrate what a small model answers and its sources support, above what the rules quote.
+    """Narrate what a small model answers in its sources' words, above what the rules quote.
 
-    So its report says no less than one without a model.
+    So its report says no less than one without a model. A word that no source has drops the
+    sentence: of such a model it is more often wrong than put in other words.
     """
     progress = researcher.progress
     before = progress.narrative.partition(_QUOTED)[0].removeprefix(prompts.UNKNOWN)
@@ -128,7 +129,7 @@ def _above_quotes(researcher: Workbench, answer: str) -> None:
     judged = researcher.waits_for_judge  # later, by a model
     notes: dict[str, str] = {}
     for (number, said), support in zip(progress.citations, progress.supports, strict=True):
-        if judged or support.label == "supported":
+        if judged or support.label == "supported" or support.overlap == 1:
             notes[said] = f"{notes.get(said, '')}[^{number}^]"
     quotes = rules.narrate(researcher).markdown
     own = [f"{each} {cited}" for each, cited in notes.items() if each not in quotes]

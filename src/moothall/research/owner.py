@@ -34,7 +34,7 @@ class Owner(Protocol):
 
     @property
     def judge(self) -> Model | None:
-        """The model that judges citations; None for the learned judge."""
+        """The model that judges citations; None for exact checks alone."""
         ...
 
     @property

@@ -167,11 +167,14 @@ def _supported(citation: Citation) -> str:
     found = citation.support
     if found is None:
         return ""
-    why = f": {escape(found.why)}" if found.why else ""
+    unread = "its numbers, dates and names stand here; read whether it means the same"
+    found_why = found.why or (unread if found.label == "not checked" else "")
+    why = f": {escape(found_why)}" if found_why else ""
     label = {"partly": "partly supported"}.get(found.label, found.label)
-    who = ", judged by a model" if found.judge == "model" else ""
+    how = {"exact": "word for word" if found.label == "supported" else "by exact checks"}
+    who = how.get(found.judge, f"by a model, {found.probability or 0:.2f}")
     return (
-        f'<p class="about support"><b>{label}</b> ({found.probability:.2f}{who}){why}: '
+        f'<p class="about support"><b>{label}</b> ({who}){why}: '
         f"{_quoted(one_line(citation.sentence, 300))}</p>\n"
     )
 

@@ -141,7 +141,7 @@ def narrative(
     asks = f"""\
 Write the research report as Markdown, from the narrative so far and the new sources. Improve the
 narrative: keep what is right, with its footnotes, and add what is new. {_CITING}"""
-    before = f"The narrative so far:\n{marked(so_far)}"
+    before = f"The narrative so far:\n{_unmarked(so_far)}"
     if not so_far:
         asks, before = f"Write the research report as Markdown, from the new sources. {_CITING}", ""
     return _written(researcher, asks, None, before, chunk)
@@ -176,7 +176,7 @@ section itself. {_CITING}"""
     before = f"The other sections, which this one does not repeat: {json_line(others)}\n\n"
     parts = [
         before.strip() if others else "",
-        f"The section so far:\n{marked(so_far)}" if so_far else "",
+        f"The section so far:\n{_unmarked(so_far)}" if so_far else "",
     ]
     before = "\n\n".join(filter(None, parts))
     return _written(researcher, asks, words, before, chunk)
@@ -192,7 +192,7 @@ footnotes. {_CITING}"""
     size = room(researcher) // 2 * _CHARS // max(len(sections), 1)
     shown = "\n\n".join(f"## {name}\n\n{cut(text, size)}" for name, text in sections.items())
     style = researcher.style.asks(words)
-    return asked(researcher, f"{asks} {style}".rstrip(), f"The sections:\n{marked(shown)}")
+    return asked(researcher, f"{asks} {style}".rstrip(), f"The sections:\n{_unmarked(shown)}")
 
 
 def evaluation(researcher: Workbench) -> list[dict[str, Any]]:
@@ -206,7 +206,7 @@ keep doing. Answer with JSON alone:
 {"objectives": [{"topic", "answered": [text], "unanswered": [text]}],
 "generated_objectives": [text], "remark": text}."""
     shown = _abridged(researcher.narrative.markdown, room(researcher) // 2 * _CHARS)
-    parts = [f"The narrative:\n{marked(shown)}"]
+    parts = [f"The narrative:\n{_unmarked(shown)}"]
     if faults := [f"{why}: {sentence}" for sentence, why in researcher.unsupported[:20]]:
         listed = marked(cut("\n".join(faults), 4000))
         parts.append(f"Sentences that their sources do not support:\n{listed}")
@@ -214,6 +214,11 @@ keep doing. Answer with JSON alone:
         lines = [f"{each.tool} {json_line(each.args)}: {each.error}" for each in failed]
         parts.append(f"Tasks that failed:\n{marked(cut(chr(10).join(lines), 2000))}")
     return asked(researcher, asks, *parts)
+
+
+def _unmarked(text: str) -> str:
+    """Return what is written, as material, without marks that ask nothing of the model."""
+    return marked(text.replace(" [not checked]", ""))
 
 
 def _abridged(narrative: str, limit: int) -> str:

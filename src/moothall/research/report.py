@@ -281,14 +281,14 @@ def _nearest(index: Index, topic: str) -> str:
 
 
 def _cited(progress: Progress) -> list[Citation]:
-    """Return the citations with their passages; what an older record lacks is judged now."""
-    from moothall.research.citations.support import support
+    """Return the citations with their passages; what an older record lacks is checked now."""
+    from moothall.research.citations.exact import exact
 
     supports = progress.supports if len(progress.supports) == len(progress.citations) else None
     made = []
     for at, (number, text) in enumerate(progress.citations):
         passage = progress.passages[number - 1]
-        found = supports[at] if supports else support(text, passage.text, title=passage.title)
+        found = supports[at] if supports else exact(text, passage.text, passage.title)
         made.append(Citation(number, text, passage, found))
     return made
 
@@ -354,23 +354,25 @@ def _foot(
     cost: float | None,
     extractive: bool,
 ) -> str:
-    partly = {
-        each.sentence
-        for each in citations
-        if each.support is not None and each.support.label == "partly"
+    labels: dict[str, str] = {
+        each.sentence: each.support.label for each in citations if each.support is not None
     }
-    cited = len({each.sentence for each in citations} - partly)
-    some = f"{len(partly)} marked [partly supported], " if partly else ""
+    counts = Counter(labels.values())
+    some = f"{counts['partly']} marked [partly supported], " if counts["partly"] else ""
+    some += f"{counts['not checked']} marked [not checked], " if counts["not checked"] else ""
     lines = [
-        f"{counted(cited, 'sentence')} supported by a source, {some}"
+        f"{counted(counts['supported'], 'sentence')} supported by a source, {some}"
         f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
     ]
     if any(each.support is not None and each.support.judge == "model" for each in citations):
         lines.append("A model judged whether the sources support the sentences.")
     if progress.unjudged:
+        lines.append(f"The judging model did not judge {counted(progress.unjudged, 'sentence')}.")
+    if counts["not checked"]:
         lines.append(
-            f"The judging model did not judge {counted(progress.unjudged, 'sentence')}: the "
-            "learned judge did."
+            "Of a sentence marked [not checked], the quotations, numbers, dates and names stand in "
+            "its source; whether the source means the same, nobody has checked: read the source, "
+            "or have a model judge."
         )
     if extractive:
         lines.append(

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from datetime import date
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from moothall.action import ACCESS_PERMITTED, Action, ActionRegistry
 from moothall.arguments import check_function, check_integer
@@ -97,8 +97,8 @@ class Researcher(RecordedAgent):
         sites: hosts that alone are used; `exclude`: that are not; `since`: the oldest day, or year
         target: the expertise, above 0 and at most 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most; `review_plan` may leave more
-        judge: a model, or the name of one, that judges whether passages support the sentences
-            that cite them; by default the judge in the package does, which is no model
+        judge: a model, the name of one, or True for `model`: judges whether passages support the
+            sentences that cite them; by default only what is exact is checked
         models: another model for some steps, by their names: `plan`, `narrate`, `evaluate`; None is
             the extractive form of that step
         outline: whether the report is written by an outline, section by section: True, or the
@@ -126,7 +126,7 @@ class Researcher(RecordedAgent):
     takes_topics = True  # a text is an objective, not a prompt: a dual act adds nothing to it
     _kind = recording.KIND
     _model: Model | str | None = None
-    _judge: Model | str | None = None
+    _judge: Model | str | Literal[True] | None = None
     _state_type = Progress
     _gives = GIVEN | {"budget", "deadline"}
     _untracked = True  # a report has what its sources say
@@ -154,7 +154,7 @@ class Researcher(RecordedAgent):
         since: date | str | None = None,
         target: float = 0.9,
         max_tasks: int = 8,
-        judge: Model | str | None = None,
+        judge: Model | str | Literal[True] | None = None,
         models: Mapping[str, Model | str | None] | None = None,
         outline: bool | Iterable[str] = False,
         length: int | None = None,
@@ -181,7 +181,7 @@ class Researcher(RecordedAgent):
         )
         self.model = model
         self._models = self._models_of(models)
-        if judge is not None:
+        if judge is not None and judge is not True:
             check_model(judge, id)
         self._judge = judge
         self._tools = Tools(tools, searchers, (sites, exclude, since), id)
@@ -236,10 +236,10 @@ class Researcher(RecordedAgent):
 
     @property
     def judge(self) -> Model | None:
-        """The model that judges citations; None for the learned judge."""
+        """The model that judges citations; None for exact checks alone."""
         if isinstance(self._judge, str):
             self._judge = by_name(self._judge)
-        return self._judge
+        return self.model if self._judge is True else self._judge
 
     @property
     def tools(self) -> dict[str, Action]:

@@ -82,6 +82,9 @@ def _catalogue_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="Another model for plan, narrate or evaluate. May be repeated.",
 )
 @click.option(
+    "--judge", metavar="MODEL", help="Have MODEL judge whether sources support the sentences."
+)
+@click.option(
     "--context-tokens", type=Whole(min=1000), help="Context of the model, with its answer."
 )
 @click.option(
@@ -141,7 +144,8 @@ def command(
     """Research each OBJECTIVE, and report with sources.
 
     --folder, --search-web and --searxng say where to search. Each footnote of the report leads to a
-    stored passage. A sentence that its passages do not support is marked [unsupported].
+    stored passage. A sentence is marked [unsupported] if its passages lack a number, date, name or
+    quotation of it, and [not checked] if nobody has compared the meaning: see --judge.
 
     Without --model the report is extractive: it quotes the best sentences for each objective. With
     --model, the model plans the tasks, writes the report and judges what is missing; it is sent

@@ -48,7 +48,8 @@ def _give_back(message: dict[str, Any], fields: Mapping[str, Any]) -> None:
     if isinstance(said, str) and said.endswith(message["content"] or ""):
         message["content"] = said
     for call, extra in zip(message.get("tool_calls", ()), fields.get("calls") or (), strict=False):
-        call |= extra or {}
+        if extra:
+            call["extra_content"] = extra
 
 
 def _message(message: Any, where: str) -> dict[str, Any]:

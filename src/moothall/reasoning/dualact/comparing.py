@@ -14,14 +14,13 @@ from typing import Any, Final
 
 from moothall.jsonvalue import Unreadable
 from moothall.provenance.reckoned import length_of
-from moothall.provenance.spelled import spelled_out
-from moothall.provenance.values import fold, keys_of
 from moothall.reasoning.dualact.briefing import evidence_text, said_by, text_of
 from moothall.reasoning.dualact.conclusions import MAX_SHORT_CHARS
 from moothall.reasoning.events import Conclusion, DecisionAction, HumanDecision
 from moothall.reasoning.reply_request import AnswerSchema
 from moothall.signature.schema import object_schema
 from moothall.text import cut, marked
+from moothall.text.values import fold, keys_of, spelled_out
 
 _SHORT: Final = {"type": "string", "maxLength": MAX_SHORT_CHARS}
 UNKNOWN: Final = "The results do not say."

@@ -14,11 +14,11 @@ from moothall.provenance.marks import Marks, any_marked, bare, marks_of
 from moothall.provenance.questions import question_on
 from moothall.provenance.read import UNTRACED
 from moothall.provenance.texts import Traced, same
-from moothall.provenance.values import fold
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
 from moothall.text import cut
+from moothall.text.values import fold
 
 _PARTED: Final = (list, tuple, dict)
 _SHOWN: Final = 3

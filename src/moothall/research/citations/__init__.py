@@ -1,7 +1,8 @@
-"""Checks whether a passage supports a sentence, and the footnotes of a narrative."""
+"""Checks what a cited sentence has of its passage, and the footnotes of a narrative."""
 
-from moothall.research.citations.evidence import fault
+from moothall.research.citations.checks import fault
 from moothall.research.citations.footnotes import (
+    NOT_CHECKED,
     PARTLY,
     UNSUPPORTED,
     Checked,
@@ -10,4 +11,6 @@ from moothall.research.citations.footnotes import (
     renumbered,
 )
 
-__all__ = ["PARTLY", "UNSUPPORTED", "Checked", "check", "fault", "marked", "renumbered"]
+__all__ = [
+    "NOT_CHECKED", "PARTLY", "UNSUPPORTED", "Checked", "check", "fault", "marked", "renumbered"
+]  # fmt: skip

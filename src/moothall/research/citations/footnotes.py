@@ -6,24 +6,28 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from moothall.research.citations.evidence import BETWEEN
-from moothall.research.citations.support import support
-from moothall.research.findings import Citation, Passage, Support
+from moothall.research.citations.compared import BETWEEN
+from moothall.research.citations.exact import exact
+from moothall.research.findings import Citation, Passage, Support, SupportLabel
 from moothall.research.sentences import FOOTNOTE, UNDERLINED, sentences
 
 UNSUPPORTED = "[unsupported]"
-"""The mark after a sentence that none of its citations supports."""
+"""The mark after a sentence of which each of its citations lacks something."""
 PARTLY = "[partly supported]"
 """The mark after a sentence of which its citations support only a part."""
+NOT_CHECKED = "[not checked]"
+"""The mark after a sentence whose meaning nobody has compared with its citations."""
 NO_SOURCE = "[no source]"
 """The mark after a sentence of a report that never had a footnote."""
 
+_MARKS: dict[SupportLabel, str] = {"partly": f" {PARTLY}", "not checked": f" {NOT_CHECKED}"}
+_ORDER: tuple[SupportLabel, ...] = ("supported", "partly", "not checked")
 _TOGETHER = 8  # passages that are tried together for one sentence, at most
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A narrative in which every footnote is for a passage that supports its sentence."""
+    """A narrative in which no footnote is for a passage that lacks something of its sentence."""
 
     markdown: str
     citations: list[Citation]  # one for each footnote that was kept, in order
@@ -36,10 +40,10 @@ _NOTE = re.compile(rf"((?<![ \t])[ \t]*)({FOOTNOTE}(?:[ \t]*{FOOTNOTE})*)")
 _AROUND = re.compile(r"\[\^(?=[^\]\[\n]*\[)")
 _NUMBERED = re.compile(r"\[\^([\d\s,;^]+)\]")
 _MARK = re.compile(
-    r"\s{0,20}\\?\[\s{0,9}(?:unsupported|no\s{1,9}source|partly\s{1,9}supported)\s{0,9}\\?\]\Z",
+    r"\s{0,20}\\?\[\s{0,9}(?:unsupported|no\s{1,9}source|partly\s{1,9}supported|not\s{1,9}checked)\s{0,9}\\?\]\Z",
     re.IGNORECASE,
 )
-_AFTER = re.compile(rf"\s*(?:{re.escape(UNSUPPORTED)}|{re.escape(PARTLY)})\s*")
+_AFTER = re.compile(rf"\s*(?:{'|'.join(map(re.escape, (UNSUPPORTED, PARTLY, NOT_CHECKED)))})\s*")
 _MARK_LENGTH = 80
 _DEFINITION = re.compile(
     r"^[ \t>]*(?:[-*+][ \t]+)?\[\^[^\[\]\n]{1,60}\]:[^\n]*(?:\n[ \t]+[^\n]*)*\n?", re.MULTILINE
@@ -61,16 +65,18 @@ def check(
     judged: Mapping[tuple[str, str], Support] | None = None,
     keeps_all: bool = False,
 ) -> Checked:
-    """Keep the footnotes whose passages support their sentences; mark sentences that lose all.
+    """Keep the footnotes whose passages do not lack anything of their sentences, and mark these.
 
-    A sentence that cites several passages keeps each that supports it alone; if none does, those
-    that support it together; if these do not, those that support a part of it, and a mark. A fence
-    around the text, the text's own definitions of footnotes, a list of sources at its end and
-    every mark of ours in it are removed first. Rules write no such list: of theirs, what looks like
-    one is the objective “References”.
+    A sentence that cites several passages keeps those of the best label, alone or, if none has it
+    alone, together: it is supported, partly supported, or not checked. If all lack something, it
+    loses its footnotes. All but supported sentences get a mark. A fence around the text, the
+    text's own definitions of footnotes, a list of sources at its end and every mark of ours in it
+    are removed first. Rules write no such list: of theirs, what looks like one is the objective
+    “References”.
 
-    `judged` has what a model said of a sentence and a passage's text; the learned judge says the
-    rest. With `keeps_all` every footnote stays whose passage exists: a model will judge.
+    `judged` has what a model said of a sentence and a passage's text; of other pairs, only what is
+    exact is checked. With `keeps_all` every footnote stays whose passage exists, without a mark: a
+    model will judge.
     """
     citations: list[Citation] = []
     unsupported: list[tuple[str, str]] = []
@@ -97,16 +103,14 @@ def check(
         known = {n: passages[n] for n in cited if n in passages}
         kept, why = _supporting(bare, known, judged or {})
         if keeps_all:
-            kept = {
-                n: kept.get(n) or support(bare, p.text, title=p.title) for n, p in known.items()
-            }
+            kept = {n: kept.get(n) or exact(bare, p.text, p.title) for n, p in known.items()}
         citations.extend(Citation(n, bare, passages[n], found) for n, found in kept.items())
         left = _with_notes(sentence, {number: number for number in kept})
         if not kept:
             unsupported.append((bare, why))
             left = f"{left} {UNSUPPORTED}"
-        elif not keeps_all and all(found.label == "partly" for found in kept.values()):
-            left = f"{left} {PARTLY}"
+        elif not keeps_all:  # all have the same label
+            left += _MARKS.get(next(iter(kept.values())).label, "")
         made.append(left)
     made.append(_NOTE.sub("", text[at:]))
     return Checked("".join(made), citations, unsupported, uncited)
@@ -196,27 +200,27 @@ def _with_notes(text: str, new: Mapping[int, int]) -> str:
 def _supporting(
     sentence: str, cited: dict[int, Passage], judged: Mapping[tuple[str, str], Support]
 ) -> tuple[dict[int, Support], str]:
-    """Return the passages that support a sentence, and how far; if none does, the reason."""
+    """Return the passages of the best label with what was found; if none has any, the reason."""
 
     def of(numbers: list[int]) -> Support:
         text = BETWEEN.join(cited[number].text for number in numbers)
         known = judged.get((sentence, text))
-        titles = "\n".join(cited[number].title for number in numbers)
-        return known or support(sentence, text, title=titles)
+        return known or exact(sentence, text, "\n".join(cited[each].title for each in numbers))
 
-    alone = {number: of([number]) for number in cited}
     if not cited:
         return {}, "cites an unknown source"
+    alone = {number: of([number]) for number in cited}
     if full := {n: found for n, found in alone.items() if found.label == "supported"}:
         return full, ""
-    best = max(alone.values(), key=lambda found: found.probability)
     needed = list(cited)[:_TOGETHER]
-    if len(needed) > 1 and (joint := of(needed)).label != "unsupported":
-        for number in list(needed):
-            fewer = [each for each in needed if each != number]
-            if fewer and of(fewer).label == joint.label:
-                needed = fewer
-        if joint.label == "supported" or best.label == "unsupported":
+    joint = of(needed) if len(needed) > 1 else None
+    for label in _ORDER:
+        if having := {n: found for n, found in alone.items() if found.label == label}:
+            return having, ""
+        if joint is not None and joint.label == label:
+            for number in list(needed):
+                fewer = [each for each in needed if each != number]
+                if fewer and of(fewer).label == label:
+                    needed = fewer
             return {n: replace(joint, window=alone[n].window) for n in needed}, ""
-    partly = {n: found for n, found in alone.items() if found.label == "partly"}
-    return partly, "" if partly else best.why
+    return {}, max(alone.values(), key=lambda found: found.overlap).why

@@ -8,7 +8,7 @@ import { runs } from "./journal.js";
 import { go } from "./place.js";
 import { prose } from "./values.js";
 
-const LABELS = { supported: ["supported", "good"], partly: ["partly supported", "warn"], unsupported: ["unsupported", "bad"] };
+const LABELS = { supported: ["supported", "good"], partly: ["partly supported", "warn"], unsupported: ["unsupported", "bad"], "not checked": ["not checked", "warn"] };
 const HELD = 30; // questions of a run that are kept
 
 // One sentence and its passage; what the sentence rests on is marked in it.
@@ -75,7 +75,8 @@ export function besideReport(shown) {
     const [found, bare] = await Promise.all(["cited", "uncited"].map((each) => call(`research/${each}?run=${encodeURIComponent(shown())}`)));
     if (version !== now) return;
     const open = new Set([...sources.querySelectorAll("details[open]")].map((each) => each.dataset.at));
-    replace(sources, h("h2", {}, "Sources: what each sentence rests on"), found.length ? found.map((each, at) => {
+    const unread = found.some((each) => each.label === "not checked") && h("p", { class: "s-soft" }, "Not checked: quotations, numbers, dates and names stand in the source. Read whether it means the same.");
+    replace(sources, h("h2", {}, "Sources: what each sentence rests on"), unread || null, found.length ? found.map((each, at) => {
       const made = source(each);
       made.dataset.at = `${each.number} ${at}`;
       made.open = open.has(made.dataset.at);

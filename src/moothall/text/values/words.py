@@ -1,63 +1,41 @@
-"""Numbers, times and days that a user wrote in words, or as a range, in figures."""
+"""Texts with case and width made the same, and their words for numbers and times in figures."""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
 from typing import Final
+from unicodedata import normalize
 
-from moothall.provenance.values import MONTHS_BY_NAME
+from moothall.text.values.dates import MONTHS_BY_NAME
+from moothall.text.values.languages import either, in_order, together, words_of
 
+# NFC and lower() make letters of these: they only look like letters, so they stay what they are.
+_LOOKALIKES: Final = {0x212A: "\ue12a", 0x212B: "\ue12b", 0x2126: "\ue126"}
+_WIDE: Final = re.compile("[\u3000\uff01-\uffee]+")
 
-def _numbered(words: str, first: int = 0, step: int = 1) -> dict[str, int]:
-    return {word: first + step * place for place, word in enumerate(words.split())}
-
-
-_UNITS: Final = {
-    **_numbered("one two three four five six seven eight nine", 1),
-    **_numbered("zwei drei vier fünf sechs sieben acht neun", 2),
-}
-_TEENS: Final = {
-    **_numbered("ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen", 10),
-    **_numbered("zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn achtzehn", 10),
-    **dict.fromkeys(("nineteen", "neunzehn"), 19),
-}
-_TENS: Final = {
-    **_numbered("twenty thirty forty fifty sixty seventy eighty ninety", 20, 10),
-    **_numbered("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig", 20, 10),
-}
-_SCALES: Final = {
-    **dict.fromkeys(("thousand", "tausend"), 1000),
-    **dict.fromkeys(("million", "millionen"), 1_000_000),
-    **dict.fromkeys(("billion", "milliarde", "milliarden"), 1_000_000_000),
-}
-_COUNTS: Final = {"dozen": 12, "dutzend": 12}
-_OTHERS: Final = {"twice": "2", "zweimal": "2", "thrice": "3", "dreimal": "3"}
-_HOURS: Final = {
-    **dict.fromkeys(("noon", "midday", "mittag", "mittags"), "12:00"),
-    **dict.fromkeys(("midnight", "mitternacht"), "0:00"),
-}
-
-
-def _any(*words: dict[str, int]) -> str:
-    return "|".join(sorted((word for each in words for word in each), key=len, reverse=True))
-
-
-_SMALL: Final = rf"(?:(?:{_any(_TENS)})(?:[ -](?:{_any(_UNITS)}))?|{_any(_TEENS, _UNITS)})"
-_GROUP: Final = rf"(?:(?:{_SMALL}|an?) hundred(?: (?:and )?{_SMALL})?|{_SMALL})"
+_UNITS: Final = in_order("ones", 1)
+_TEENS: Final = in_order("teens", 10)
+_TENS: Final = in_order("tens", 20, 10)
+_SCALES: Final = {word: 10**power for word, power in together("scales").items()}
+_HUNDRED: Final = words_of("hundred")
+_COUNTS: Final = dict.fromkeys(words_of("dozen"), 12)
+_OTHERS: Final = {**together("times"), **together("hours")}
+_SMALL: Final = rf"(?:(?:{either(_TENS)})(?:[ -](?:{either(_UNITS)}))?|{either(_TEENS, _UNITS)})"
+_GROUP: Final = rf"(?:(?:{_SMALL}|an?) (?:{either(_HUNDRED)})(?: (?:and )?{_SMALL})?|{_SMALL})"
 _FIGURES: Final = r"(?<![\w.,])\d{1,4}(?:[.,]\d{1,3})?"
-_SCALED: Final = rf"(?:{_GROUP}|an?|{_FIGURES}) (?:{_any(_SCALES)})"
+_SCALED: Final = rf"(?:{_GROUP}|an?|{_FIGURES}) (?:{either(_SCALES)})"
 _NUMBER: Final = re.compile(
     rf"(?<![\w-])(?:{_SCALED}(?: (?:and )?{_SCALED})*(?: (?:and )?{_GROUP})?"
-    rf"|{_GROUP}(?: (?:{_any(_COUNTS)}))?|an? (?:{_any(_COUNTS)}))(?![\w-])"
+    rf"|{_GROUP}(?: (?:{either(_COUNTS)}))?|an? (?:{either(_COUNTS)}))(?![\w-])"
 )
-_WORD: Final = re.compile(rf"(?<!\w)(?:{'|'.join((*_OTHERS, *_HOURS))})(?!\w)")
-_HOUR: Final = rf"(?P<hour>\d{{1,2}}|{_any(_TEENS, _UNITS)})"
+_WORD: Final = re.compile(rf"(?<!\w)(?:{either(_OTHERS)})(?!\w)")
+_HOUR: Final = rf"(?P<hour>\d{{1,2}}|{either(_TEENS, _UNITS)})"
 _CLOCK: Final = re.compile(
     rf"(?<!\w)(?:(?P<part>half|quarter|viertel|halb)(?: (?P<way>past|to|after|nach|vor))? {_HOUR}"
     rf"|{_HOUR.replace('hour', 'sharp')} (?:o['’]clock|uhr(?: (?P<minute>\d{{2}}))?))(?!\w)"
 )
-_MONTH: Final = _any(MONTHS_BY_NAME)
+_MONTH: Final = either(MONTHS_BY_NAME)
 _DAY: Final = r"\d{1,2}(?:st|nd|rd|th|\.)?"
 _TO: Final = r" ?(?:-|–|to|and|until|till|bis|und|or|oder) ?(?:the |zum )?"
 _RANGE: Final = re.compile(
@@ -68,11 +46,26 @@ _RANGE: Final = re.compile(
 )
 
 
+def fold(text: str) -> str:
+    """Return a text with case, width and whitespace made the same; lookalikes stay different."""
+    if not text.isascii():
+        text = normalize("NFC", text.translate(_LOOKALIKES))
+        text = _WIDE.sub(lambda found: normalize("NFKC", found[0]), text)
+    return " ".join(text.lower().split())
+
+
+def narrow(text: str) -> str:
+    """Return a text with its wide characters made the usual ones; its lines and case stay."""
+    if text.isascii():
+        return text
+    return _WIDE.sub(lambda found: normalize("NFKC", found[0]), text)
+
+
 def spelled_out(text: str) -> str:
     """Return a folded text with its words for numbers, times and ranges of days in figures."""
     text = _RANGE.sub(_days, text)
     text = _CLOCK.sub(_time, text)
-    text = _WORD.sub(lambda found: {**_OTHERS, **_HOURS}[found[0]], text)
+    text = _WORD.sub(lambda found: str(_OTHERS[found[0]]), text)
     return _NUMBER.sub(_figures, text)
 
 
@@ -110,10 +103,11 @@ def _figures(found: re.Match[str]) -> str:
             group = Decimal(0)
         elif word in _COUNTS:
             group = (group or Decimal(1)) * _COUNTS[word]
-        elif word == "hundred":
+        elif word in _HUNDRED:
             group = (group or Decimal(1)) * 100
         elif word[0].isdigit():
-            group += Decimal(word.replace(",", "."))
+            # 1,200 million; one place more or less is a part of one: 1,25 million.
+            group += Decimal(word.replace(",", "" if word[-4:-3] == "," else "."))
         elif word not in ("a", "an", "and"):
             group += {**_TENS, **_TEENS, **_UNITS}[word]
     total = whole + group

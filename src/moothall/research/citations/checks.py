@@ -1,0 +1,106 @@
+"""The exact checks of a cited sentence: its quotations, numbers, dates and names."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from moothall.research.citations.compared import (
+    Passage,
+    Sentence,
+    even,
+    passage_of,
+    plain,
+    sentence_of,
+)
+from moothall.text import shorten
+from moothall.text.terms import words
+
+_QUOTED: Final = re.compile(
+    r"“[^”“]+”|„[^„“”]+[“”]|«[^«»]+»|「[^「」]+」|(?<![\w\"])\"[^\"]+\"(?!\w)"
+    r"|(?<![\w'])'\S[^']{0,200}(?:'\w[^']{0,200}){0,3}(?<=\S)'(?!\w)|`[^`]+`"
+)
+_LETTER: Final = re.compile(r"\[(\w)\](?=\w)")  # “[T]he”
+_GAPS: Final = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
+_SHORT: Final = 2  # words of a quoted term, which may be inflected
+
+
+def fault(sentence: str, passage: str, title: str = "") -> str | None:
+    """Return what a sentence has and its passage has not, in words; None for nothing.
+
+    These are quoted words, numbers with their units, dates, times and names. A name may also stand
+    in the title. None does not mean that the passage supports the sentence.
+    """
+    ours, there = sentence_of(sentence), passage_of(passage, title)
+    if not there.sentences:
+        return "cites a passage without a sentence"
+    if _stands(ours, there):
+        return None
+    return misquoted(sentence, passage, title) or _absent(ours, there)
+
+
+def misquoted(sentence: str, passage: str, title: str = "") -> str | None:
+    """Return which quoted words of a sentence its passage has not; None if it has all."""
+    there = passage_of(passage, title)
+    for found in _QUOTED.finditer(plain(sentence)):
+        if why := _missing(found[0], there):
+            return why
+    return None
+
+
+def verbatim(sentence: str, passage: str, title: str = "") -> bool:
+    """Return whether a passage has a sentence word for word.
+
+    The sentence is one of the passage's own, or consists of quotations.
+    """
+    ours, there = sentence_of(sentence), passage_of(passage, title)
+    if not there.sentences:
+        return False
+    quotes = [*_QUOTED.finditer(ours.text)]
+    rest = _QUOTED.sub("", ours.text)
+    if quotes and not any(map(str.isalnum, rest)):
+        return all(_missing(each[0], there) is None for each in quotes)
+    return _stands(ours, there)
+
+
+def _stands(ours: Sentence, there: Passage) -> bool:
+    wanted = even(ours.text).strip(" .!?…")
+    return bool(wanted) and wanted in there.evens
+
+
+def _missing(quoted: str, there: Passage) -> str | None:
+    at = 0
+    is_code = quoted[0] == "`"
+    for span in [quoted] if is_code else _GAPS.split(_LETTER.sub(r"\1", quoted)):
+        wanted = even(span).strip(" ,.;:!?")
+        if not wanted:  # before a gap at the beginning
+            continue
+        found = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)").search(there.even, at)
+        if found:
+            at = found.end()
+        elif (len(wanted.split()) > _SHORT and not is_code) or not all(
+            map(there.has_name, words(span))
+        ):
+            # A term may be inflected, and code may be composed of words that are there.
+            return f"quotes “{shorten(span.strip('“”„«»「」` '), 60)}”, which is not in the passage"
+    return None
+
+
+def _absent(ours: Sentence, there: Passage) -> str | None:
+    for number in ours.quantities:
+        is_year = not number.dimension and any(each in there.years for each in number.plain)
+        if not (is_year or number.is_in(there.quantities)):
+            return f"says {number.said}, which is not in the passage"
+    plain_numbers = {each for number in there.quantities for each in number.plain}
+    for readings in ours.dates:
+        if not any(date.fits(other) for date in readings for other in there.dates):
+            return f"says {readings[0].shown}, which is not in the passage"
+        year = readings[0].year
+        if year is not None and year not in there.years and year not in plain_numbers:
+            return f"says {year}, which is not in the passage"
+    for seconds in ours.times[:1] if there.times.isdisjoint(ours.times) else ():
+        return f"says {seconds // 3600}:{seconds // 60 % 60:02}, which is not in the passage"
+    for name in ours.names:
+        if not there.has_name(name):
+            return f"names {name}, which is not in the passage"
+    return None

@@ -1,0 +1,169 @@
+"""A sentence and a passage, prepared to be compared: their words, quotations, values and names."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from moothall.research.sentences import FOOTNOTE, sentences
+from moothall.text.terms import STOP_WORDS, WORD, normal, terms_of
+from moothall.text.values import (
+    MONTHS_BY_NAME,
+    Date,
+    Quantity,
+    dates_in,
+    fold,
+    months_in,
+    quantities_in,
+    spelled_out,
+    times_in,
+)
+from moothall.text.values.languages import LANGUAGES, language_of
+
+BETWEEN: Final = "\n\n\0\n\n"
+"""What joins passages that are read as one: no quoted span reaches across it."""
+
+_MARKUP: Final = re.compile(rf"{FOOTNOTE}|\*{{1,3}}|\n[ \t]*>(?!>>)[ \t]?")  # `>>>` is Python's
+_LINK: Final = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
+_SIGNS: Final = re.compile(r"[\"“”„«»‘’'`*]+")
+_DASH: Final = re.compile(r"\s*(?:[–—]|--)\s*")
+_PARTS: Final = re.compile(r"\.|::|-|/|'|_")
+_OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
+_NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
+_IDENTIFIER: Final = re.compile(
+    r".*(?:\w_\w|^_|[A-Za-z]\w*(?:\.|::)[A-Za-z_]|\(\)$|^--?[A-Za-z]|\+\+|#|[a-z][A-Z]|[A-Z]{2}|"
+    r"[A-Za-z][^\W_]*-?\d|://)"
+)
+
+
+def plain(text: str) -> str:
+    """Return a text without footnotes and marks of Markdown; code keeps its backticks."""
+    return normal(_LINK.sub(r"\1", _MARKUP.sub(" ", text)))
+
+
+def even(text: str) -> str:
+    """Return a text with quotation marks, dashes, space and capitals made the same, no lone `#`."""
+    words = _DASH.sub(" - ", _SIGNS.sub("", text)).split()
+    return " ".join(each for each in words if each != "#").casefold()
+
+
+class Sentence(NamedTuple):
+    """What a sentence has that a passage can be asked for exactly."""
+
+    text: str
+    quantities: list[Quantity]
+    dates: list[list[Date]]  # each with its readings
+    times: list[int]
+    names: list[str]
+    terms: frozenset[str]
+
+
+class Passage(NamedTuple):
+    """What a passage has; its title counts for names and words alone."""
+
+    even: str
+    sentences: list[tuple[int, int]]
+    evens: list[str]  # of each sentence
+    terms: list[frozenset[str]]  # of each sentence
+    quantities: list[Quantity]
+    dates: list[Date]
+    times: frozenset[int]
+    years: frozenset[int]
+    forms: frozenset[str]
+    initials: str  # of its words in capitals
+
+    def has_name(self, name: str) -> bool:
+        """Return whether the passage has a name, inflected, in its parts, or spelled out."""
+        small = name.casefold().removesuffix("()").removesuffix("'s").removesuffix("'").strip(".")
+        if not self.forms.isdisjoint((small, small.replace("-", ""), small.replace(".", ""))):
+            return True
+        if small.isalpha():
+            letters = len(name) > 1 and name.isupper() and small in self.initials
+            return letters or not self.forms.isdisjoint((f"{small}s", small.removesuffix("s")))
+        parts = [part for part in _PARTS.split(small) if part]
+        return len(parts) > 1 and all(part in self.forms for part in parts)
+
+
+@lru_cache(maxsize=256)
+def sentence_of(text: str) -> Sentence:
+    """Return what a sentence has."""
+    text = plain(text)
+    said = spelled_out(fold(text))
+    dated = dates_in(said)
+    months = [[each] for _, each in months_in(said)]
+    dates = [*(dates for _, dates in dated), *months]
+    return Sentence(
+        text, quantities_in(said), dates, times_in(said), _names(text, bool(dates)), _terms(text)
+    )
+
+
+@lru_cache(maxsize=256)
+def passage_of(passage: str, title: str) -> Passage:
+    """Return what a passage has."""
+    spans = sentences(passage, code=True)
+    texts = [plain(passage[start:end]) for start, end in spans]
+    text = plain(passage)
+    said = spelled_out(fold(text))
+    dates = [date for _, dates in dates_in(said) for date in dates]
+    dates += [date for _, date in months_in(said)]
+    words = WORD.findall(f"{text} {normal(title)}")
+    forms = {form for word in words for form in _forms(word)}
+    return Passage(
+        even(text),
+        spans,
+        [even(each).strip(" .!?…") for each in texts],
+        [_terms(each) for each in texts],
+        quantities_in(said),
+        dates,
+        frozenset(times_in(said)),
+        frozenset(each.year for each in dates if each.year is not None),
+        frozenset(forms),
+        _initials(words),
+    )
+
+
+def _initials(words: list[str]) -> str:
+    """Return the initials of the words in capitals, those in a row together: of WHO, `who`."""
+    return "".join(
+        each[0].casefold() if each[0].isupper() else "" if each in STOP_WORDS else " "
+        for each in words
+    )
+
+
+def _terms(text: str) -> frozenset[str]:
+    return frozenset(term for word in WORD.findall(text) for term in terms_of(word))
+
+
+def _forms(word: str) -> tuple[str, ...]:
+    small = word.casefold()
+    bare = small.removesuffix("()").removesuffix("'s").strip(".")
+    return small, bare, bare.replace("-", ""), bare.replace(".", ""), *_PARTS.split(bare)
+
+
+def _names(text: str, dated: bool) -> list[str]:
+    """Return the names and identifiers of a sentence: code, addresses, and words in capitals.
+
+    The first word of a sentence or a quotation has a capital anyhow. In German, where every noun
+    has one, only words in capitals that follow each other are a name.
+    """
+    made: list[str] = []
+    found = [*WORD.finditer(text)]
+    language = language_of([each[0].casefold() for each in found])
+    nouns = bool(LANGUAGES.get(language, {}).get("capital_nouns"))
+    capital = [each[0][0].isupper() and len(each[0]) > 1 for each in found]
+    for at, each in enumerate(found):
+        word = each[0]
+        small = word.casefold().removesuffix("'s")
+        if word[0].isdigit():
+            if not dated and _NUMBERED.match(word):
+                made.append(word)
+            continue
+        if _IDENTIFIER.match(word[:200]):
+            made.append(word)
+        elif capital[at] and small not in STOP_WORDS and not (dated and small in MONTHS_BY_NAME):
+            beside = any(capital[max(at - 1, 0) : at] + capital[at + 1 : at + 2])
+            opens = at == 0 or _OPENS.search(text, max(0, each.start() - 4), each.start())
+            if not opens and (beside or not nouns):
+                made.append(word)
+    return made

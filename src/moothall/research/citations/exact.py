@@ -1,0 +1,40 @@
+"""What can be said exactly of a sentence and the passage that it cites."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moothall.research.citations.checks import fault, verbatim
+from moothall.research.citations.compared import Passage, passage_of, sentence_of
+from moothall.research.findings import Support
+
+_LONGEST: Final = 20_000  # characters of a sentence
+_WINDOW: Final = 3  # sentences
+
+
+def exact(sentence: str, passage: str, title: str = "") -> Support:
+    """Return what is found without a model."""
+    sentence = sentence[:_LONGEST]
+    overlap, (start, end) = _rests_on(sentence, passage_of(passage, title))
+    window = passage[start:end]
+    if verbatim(sentence, passage, title):
+        return Support("supported", window, overlap=overlap)
+    if why := fault(sentence, passage, title):
+        return Support("unsupported", window, why, overlap=overlap)
+    return Support("not checked", window, overlap=overlap)
+
+
+def _rests_on(sentence: str, there: Passage) -> tuple[float, tuple[int, int]]:
+    """Return the share of a sentence's words in the passage, and where it has most of them.
+
+    These are at most three neighbouring sentences, as few as have the most.
+    """
+    wanted = sentence_of(sentence).terms
+    best, place = -1, (0, 0)
+    for size in range(1, _WINDOW + 1):
+        for at in range(len(there.sentences) - size + 1):
+            count = len(wanted & frozenset().union(*there.terms[at : at + size]))
+            if count > best:
+                best, place = count, (there.sentences[at][0], there.sentences[at + size - 1][1])
+    all_there = frozenset().union(*there.terms)
+    return round(len(wanted & all_there) / len(wanted), 3) if wanted else 0.0, place
