@@ -434,17 +434,22 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
     assert "cells" not in again.stderr
 
 
-def test_the_failures_of_an_experiment_are_told_at_its_end(tmp_path: Path) -> None:
+def test_an_experiments_failures_and_metrics_without_values_are_named_at_its_end(
+    tmp_path: Path,
+) -> None:
     failing = "[{intervene: {status: {mood: 1}, citizens: ['1', '77']}}, step: 1]"
     (tmp_path / "m.py").write_text(
         "from moothall import Society\ndef made(seed, llm): return Society(10, seed=seed)\n"
+        "def nothing(society): return None\n"
     )
     made = "make: m.py:made, llm: true"  # a parameter of one's own may be called as a town's
     text = EXPERIMENT.replace("[step: 1]", failing).replace("citizens: 10", made)
+    text = text.replace("[home]", "[home, {name: empty, by: m.py:nothing}]")
     (tmp_path / "e.yaml").write_text(text)
     done = simulate("e.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("small: 1 seed\n")
+    assert re.search(r"\n  empty +no value in any cell\n", done.stdout)
     first = "step 0, intervention: status: there is no citizen '77'"
     assert done.stdout.endswith(f"  failures: 1, the first in {first}\n")
     again = simulate("e.yaml", "--json", cwd=tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from moothall.errors import ConfigError
@@ -99,3 +100,15 @@ def test_wrong_grids_are_refused(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Grid(**{"width": 3, "height": 3, **arguments})
     assert text in str(caught.value)
+
+
+def test_grid_index_of_columns_and_rows_lays_a_map_out_in_the_order_of_ids() -> None:
+    grid = Grid(12, 11)
+    assert [grid.ids()[grid.index_of(x, y)] for x, y in ((0, 2), (10, 1))] == ["0,2", "10,1"]
+    heights = np.arange(12 * 11).reshape(12, 11)
+    values = heights[tuple(grid.cells.T)]
+    assert (values[grid.index_of(*np.indices((12, 11)))] == heights).all()
+    with pytest.raises(ConfigError, match="x must be from 0 to 11, y to 10"):
+        grid.index_of(11, 11)
+    with pytest.raises(ConfigError, match="x and y must be whole numbers, got float64"):
+        grid.index_of(0.5, 1)

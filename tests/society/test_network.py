@@ -174,3 +174,15 @@ def test_an_edge_list_with_or_without_names_of_columns_loses_no_edge(
 ) -> None:
     (tmp_path / "e.csv").write_text(text)
     assert len(read_network(tmp_path / "e.csv").edges) == edges
+
+
+def test_network_row_of_a_node_is_its_number_in_links_whatever_the_order_of_ids() -> None:
+    network = Network.from_edges([("1", "2"), ("1", "3"), ("1", "10"), ("10", "b")])
+    degree = {"1": 3, "2": 1, "3": 1, "10": 2, "b": 1}
+    starts = network.links[0].tolist()
+    for node, many in degree.items():
+        row = network.row_of(node)
+        assert starts[row + 1] - starts[row] == many
+    assert [network.row_of(each) for each in network.ids()] == [0, 3, 1, 2, 4]
+    with pytest.raises(ConfigError, match="the network has no node"):
+        network.row_of("4")

@@ -322,4 +322,6 @@ def _print(experiment: Experiment, results: Results, folder: Path) -> None:
             found = results.interval(metric, condition, None, values)
             where = condition if values == "{}" else f"{condition} {values}"
             click.echo(escaped(f"  {metric:<24}  {where:<32}  {found}"))
+    for name in (each.name for each in experiment.metrics if each.name not in results.metrics):
+        click.echo(escaped(f"  {name:<24}  no value in any cell"))
     click.echo(escaped(f"  in {folder}: report.html, results.parquet"))

@@ -96,12 +96,27 @@ class City(NumberedPlaces):
 
     @classmethod
     @names_checked
-    def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
+    def generate(
+        cls,
+        *,
+        seed: int,
+        citizens: int,
+        households: Iterable[int] | None = None,
+        modes: Iterable[Mode] = MODES,
+    ) -> City:
         """Return a plausible town for 10 … 10,000,000 citizens: the same for the same arguments.
 
-        `moothall.society.city.generate` states the numbers of each kind, and their sources.
+        Args:
+            seed: the seed of the draws
+            citizens: how many live in it: `moothall.society.city.generate` states how many places
+                of each kind they have, and the sources
+            households: the size of each home, such as of a table's households; drawn if left out
+            modes: the modes of travel
+
+        Raises:
+            ConfigError: an argument is wrong, or households are not of so many citizens
         """
-        places, roads, nodes = generated(seed, citizens)
+        places, roads, nodes = generated(seed, citizens, households)
         return cls(places, roads, nodes=nodes, modes=modes)
 
     @classmethod

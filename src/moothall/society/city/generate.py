@@ -29,13 +29,14 @@ all opening hours, are assumed; those of workplaces are wide enough for the shif
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 from moothall.arguments import check_integer
 from moothall.clock import DAY_S
+from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.city.map import Place, Road
 from moothall.society.kernel.draw import belows, choices, integers
@@ -60,18 +61,19 @@ _HOURS = {
 
 
 def generated(
-    seed: int, citizens: int
+    seed: int, citizens: int, households: Iterable[int] | None = None
 ) -> tuple[Iterator[Place], list[Road], dict[str, tuple[int, int]]]:
     """Return the places, roads and road nodes of a town of 10 … 10,000,000 citizens."""
     check_integer("citizens", citizens, 10, 10_000_000)
     check_integer("seed", seed, 0, 2**64 - 1)
     town = _Town(seed, citizens)
+    homes = town.households() if households is None else _checked(households, citizens)
     jobs = citizens * 45 // 100
     schools = -(-citizens * 18 // 50_000)  # of at most 500 seats, rounded up
     hospitals = max(1, _rounded(citizens, 55_000))
     beds = max(20, -(-citizens * 86 // (10_000 * hospitals)))
     places = chain(
-        town.places("home", town.households(), decline=4),
+        town.places("home", homes, decline=4),
         town.places("work", town.firms(jobs), decline=8),
         town.places("school", [-(-citizens * 18 // (100 * schools))] * schools, decline=4),
         town.places("shop", [40] * max(1, citizens * 3 // 1000), decline=5),
@@ -80,6 +82,15 @@ def generated(
         town.places("hospital", [beds] * hospitals, decline=4),
     )
     return places, town.roads(), {f"n{i}": spot for i, spot in enumerate(town.nodes)}
+
+
+def _checked(households: Iterable[int], citizens: int) -> list[int]:
+    sizes = list(households)
+    for size in sizes:
+        check_integer("households: a size", size, 1, citizens)
+    if sum(sizes) != citizens:
+        raise ConfigError(f"households must have {citizens:,} members, got {sum(sizes):,}")
+    return sizes
 
 
 def _rounded(number: int, by: int) -> int:

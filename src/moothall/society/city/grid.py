@@ -110,17 +110,42 @@ class Grid(SteppedPlaces):
     def _shifted(self, offsets: Iterable[tuple[int, int]]) -> Any:
         """Return for each cell those at some offsets, by their index in `ids`; −1 for none."""
         x, y = self.cells[:, 0].astype(np.int64), self.cells[:, 1].astype(np.int64)
-        number = np.empty(len(self), np.int32)
-        number[x * self.height + y] = np.arange(len(self), dtype=np.int32)
         made = [np.empty((len(self), 0), np.int32)]
         for right, down in offsets:
             a, b = x + right, y + down
             if self.torus:
                 a, b = a % self.width, b % self.height
             inside = (a >= 0) & (a < self.width) & (b >= 0) & (b < self.height)
-            at = np.where(inside, a * self.height + b, 0)
-            made.append(np.where(inside, number[at], -1))
+            at = np.where(inside, a, 0), np.where(inside, b, 0)
+            made.append(np.where(inside, self._numbers[at], -1))
         return np.column_stack(made)
+
+    @functools.cached_property
+    def _numbers(self) -> Any:
+        """The index in `ids` of each cell, by column and row."""
+        numbers = np.empty((self.width, self.height), np.int32)
+        numbers[self.cells[:, 0], self.cells[:, 1]] = np.arange(len(self), dtype=np.int32)
+        return numbers
+
+    def index_of(self, x: Any, y: Any) -> Any:
+        """Return the index in `ids`, as in columns, of cells in columns `x` and rows `y`.
+
+        `values[grid.index_of(*np.indices((width, height)))]` is a map of values in columns, and
+        `raster[tuple(grid.cells.T)]` the values of such a map in the order of `ids`.
+
+        Args:
+            x: whole numbers from 0 up, one or an array
+            y: the same, as many
+
+        Raises:
+            ConfigError: there is no such cell
+        """
+        x, y = np.asarray(x), np.asarray(y)
+        if x.dtype.kind not in "iu" or y.dtype.kind not in "iu":
+            raise ConfigError(f"x and y must be whole numbers, got {x.dtype} and {y.dtype}")
+        if ((x < 0) | (x >= self.width) | (y < 0) | (y >= self.height)).any():
+            raise ConfigError(f"x must be from 0 to {self.width - 1}, y to {self.height - 1}")
+        return self._numbers[x, y]
 
     def ways_rows(self, place: Any, to: Any, modes: Sequence[str | None]) -> Any:
         """Return `seconds` of many cells, by index in `ids`, by each mode: (n, n_modes)."""

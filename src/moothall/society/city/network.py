@@ -86,8 +86,8 @@ class Network(SteppedPlaces):
             each.flags.writeable = False
         """Compressed rows: where each node's neighbours begin, and the neighbours' numbers.
 
-        A node's number is its index in the order of ids, numbers by number. Both are int64 arrays;
-        the first has one more entry than there are nodes.
+        A node's number is that of `row_of`. Both are int64 arrays; the first has one more entry
+        than there are nodes.
         """
         self._step_seconds = edge_seconds
         self._searched: dict[int, Any] = {}
@@ -253,7 +253,7 @@ class Network(SteppedPlaces):
     @functools.cached_property
     def _matrix(self) -> Any:
         """The edges between places by their number in `ids`, where `links` has them by number."""
-        order = np.array(sorted(range(len(self)), key=lambda each: id_order(self._ids[each])), int)
+        order = np.argsort(self._row_numbers)
         starts, others = self.links
         ends = order[np.repeat(np.arange(len(self)), np.diff(starts))], order[others]
         ones = np.ones(len(others), np.int8)
@@ -269,6 +269,24 @@ class Network(SteppedPlaces):
     def edges(self) -> tuple[tuple[str, str], ...]:
         """Every edge once, the smaller id first, in order."""
         return tuple((a, b) for a in self._ids for b in self.neighbours(a) if a < b)
+
+    def row_of(self, node: str) -> int:
+        """Return a node's number in `links`: the row of its citizen in `Population(network=)`.
+
+        Nodes are numbered in the order of ids, `2` before `10`; `ids()` has texts in their order.
+
+        Raises:
+            ConfigError: the network has no such node
+        """
+        return int(self._row_numbers[self._number(node)])
+
+    @functools.cached_property
+    def _row_numbers(self) -> Any:
+        """The number in `links` of each node, by its index in `ids`."""
+        order = sorted(range(len(self)), key=lambda each: id_order(self._ids[each]))
+        numbers = np.empty(len(self), np.int64)
+        numbers[order] = np.arange(len(self))
+        return numbers
 
     def neighbours(self, place: str) -> tuple[str, ...]:
         """Return the nodes that a node has edges to, in order of id."""

@@ -1,8 +1,11 @@
 """Homes, work and schools, given to many at once; one rule for objects and for columns.
 
-* Homes are filled up to their capacity, as many as are needed in order of id. They are given by
-  area, so that those whose rows follow one another live near each other (and lie near each other
+* Homes are filled up to their capacity; of large ones, with several households, a few seats may be.
+  Fewer people than a city has room for live in homes all over it, drawn by the seed. They are given
+  by area, so that those whose rows follow one another live near each other (and lie near each other
   in memory). A home without a limit takes one person, and another each time all homes are filled.
+* Households of a table come first, the largest before others: each into a home of its size, else
+  into one of several households, else into the smallest that has room.
 * Work follows the gravity model (Zipf 1946, "The P1 P2/D hypothesis"): of
   `PeopleParams.offers` jobs of the whole town, each as likely as any other, one by the weight
   1 ÷ (metres + `near`)². Who finds it
@@ -14,14 +17,17 @@ In each round all who have none ask at once, and the first in order of rows are 
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Final
 
+from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns import town
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
-from moothall.society.kernel.draw import belows, choices_by
+from moothall.society.kernel.draw import belows, choices_by, integers
+from moothall.society.people.household import LARGEST
 from moothall.society.people.params import PeopleParams
 from moothall.society.services.firm import STAFF
 
@@ -29,27 +35,120 @@ _FINE: Final = 10**8  # the weight of no distance: 40 of them have fewer than 32
 _REACH: Final = 20
 _ROUNDS: Final = 10
 _AT_ONCE: Final = 1 << 12
+_FROM: Final = (0, 1, 3, 6)  # where households of 1, 2, 3 and 4 begin in ten seats of a large home
 
 
 def homes_of(population: Register, count: int, taken: Any = 0) -> Any:  # taken: by place
     """Return a home for each of `count` persons, fewer if there is no more room."""
+    places, room = _rooms(population, taken)
+    no_limit = places[room[places] < 0]
+    room = np.where(room < 0, 1, room)
+    units, sizes = _units(room[places])
+    if count < room[places].sum():
+        order = _spread(population, len(units))
+        sums = sizes[order].cumsum()
+        last = int(sums.searchsorted(count))
+        sizes[order[last]] -= sums[last] - count
+        sizes[order[last + 1 :]] = 0
+    once = places[units].repeat(sizes)
+    if len(once) == count or not len(no_limit):
+        return once
+    return np.r_[once, no_limit[np.arange(count - len(once)) % len(no_limit)]]
+
+
+def homes_of_households(population: Register, given: Any, home: Any, taken: Any) -> Any:
+    """Return everybody's home: `home`, or one for each household that a table has `given`.
+
+    `taken`, by place, is counted up. Raises ConfigError: no home has room for a household.
+    """
+    made = np.array(home, np.int64)
+    has = np.flatnonzero((given >= 0) & (made >= 0))[::-1]
+    of_group = np.full(given.max(initial=-1) + 1, -1)
+    of_group[given[has]] = made[has]
+    lacks = np.flatnonzero((given >= 0) & (made < 0))
+    sizes = np.bincount(given[lacks], minlength=len(of_group))
+    joins = np.flatnonzero((of_group >= 0) & (sizes > 0))
+    np.add.at(taken, of_group[joins], sizes[joins])
+    new = np.flatnonzero((of_group < 0) & (sizes > 0))
+    found = np.array(_homes_together(population, sizes[new], taken), np.int64)
+    without = new[found < 0]
+    if len(without):
+        most = without[np.argmax(sizes[without])]
+        row = lacks[given[lacks] == most][0] + 1
+        raise ConfigError(
+            f"the household of row {row} finds no home with room for {sizes[most]}: "
+            f"{len(without):,} of {len(of_group):,} households find none; give the city larger "
+            "homes, such as City.generate(…, households=[the size of each])"
+        )
+    of_group[new] = found
+    np.add.at(taken, found, sizes[new])
+    made[lacks] = of_group[given[lacks]]
+    return made
+
+
+def _homes_together(population: Register, sizes: Any, taken: Any) -> list[int]:
+    """Return a home for each household of so many persons; −1 for one without."""
+    places, room = _rooms(population, taken)
+    places = places[_spread(population, len(places))]
+    left: list[int] = np.where(room < 0, np.iinfo(np.int64).max, room)[places].tolist()
+    large = [at for at, each in enumerate(left) if each > LARGEST]
+    by_room: list[deque[int]] = [deque() for _ in range(LARGEST + 1)]
+    for at, each in enumerate(left):
+        if each <= LARGEST:
+            by_room[each].append(at)
+    # A large home's turn comes in proportion to its room.
+    sums = np.cumsum([min(left[at], (1 << 31) // len(large)) for at in large])
+    words = _spread_words(population, len(sizes)) >> np.uint64(32)
+    turns = words * np.uint64(sums[-1] if large else 0) >> np.uint64(32)
+    made = [-1] * len(sizes)
+    for turn, number in enumerate(np.argsort(-np.asarray(sizes), kind="stable").tolist()):
+        size = int(sizes[number])
+        found = by_room[size].popleft() if size <= LARGEST and by_room[size] else -1
+        if found < 0 and large:
+            begins = int(sums.searchsorted(int(turns[turn]), side="right"))
+            order = (large[(begins + each) % len(large)] for each in range(len(large)))
+            found = next((at for at in order if left[at] >= size), -1)
+        if found < 0:
+            roomy = next((each for each in range(size, LARGEST + 1) if by_room[each]), -1)
+            found = by_room[roomy].popleft() if roomy >= 0 else -1
+        if found >= 0:
+            made[number] = int(places[found])
+            before, left[found] = left[found], left[found] - size
+            if before <= LARGEST:
+                by_room[left[found]].append(found)
+    return made
+
+
+def _rooms(population: Register, taken: Any) -> tuple[Any, Any]:
+    """Return the homes by area, and the room left in each place; below 0: no limit."""
     city, homes = population.city, population.of_kind("home")
     if hasattr(city, "by_area") and len(homes):
-        places = homes[city.by_area(homes)]
-    else:
-        places = homes
+        homes = homes[city.by_area(homes)]
     room = town.room_of(population, slice(None), -1)
-    no_limit = room < 0
-    room = np.where(no_limit, 1, np.maximum(room - taken, 0))
-    sums = room[homes].cumsum()
-    last = int(sums.searchsorted(count))
-    if last < len(homes):  # there is room in the first: the others stay empty
-        room[homes[last + 1 :]] = 0
-        room[homes[last]] -= sums[last] - count
-    once, more = places.repeat(room[places]), places[no_limit[places]]
-    if len(once) == count or not len(more):
-        return once
-    return np.r_[once, more[np.arange(count - len(once)) % len(more)]]
+    return homes, np.where(room < 0, -1, np.maximum(room - taken, 0))
+
+
+def _units(room: Any) -> tuple[Any, Any]:
+    """Return households that homes of such room have, one or several: their homes and sizes."""
+    large = room > LARGEST
+    rest = np.searchsorted(np.array(_FROM), room % 10, side="left")
+    many = np.where(large, room // 10 * len(_FROM) + rest, 1)
+    units = np.arange(len(room)).repeat(many)
+    turn = turn_of(units)
+    begins = turn // len(_FROM) * 10 + np.array(_FROM)[turn % len(_FROM)]
+    sizes = np.minimum(turn % len(_FROM) + 1, room[units] - begins)
+    return units, np.where(large[units], sizes, room[units])
+
+
+def _spread(population: Register, count: int) -> Any:
+    """Return an order of so many neighbours whose first ones lie evenly among all."""
+    return np.argsort(_spread_words(population, count), kind="stable")
+
+
+def _spread_words(population: Register, count: int) -> Any:
+    # Weyl's sequence of the golden ratio: however many are taken, their gaps are of three lengths.
+    first = integers(population.seed, np.zeros(1, np.uint64), 0, "people.home")
+    return np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + first
 
 
 def employ(rows: Rows, free: Any, params: PeopleParams) -> None:

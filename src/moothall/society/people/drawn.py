@@ -101,7 +101,9 @@ def completed(
     """Return citizens with missing data drawn, for example after `read_people`.
 
     Args:
-        rows: citizens as `make_people` returns them; all but `id` may be missing
+        rows: citizens as `make_people` returns them; all but `id` may be missing. Who has the same
+            `household_id` in the profile, or whole number as `household`, lives in one home, and is
+            kin
         city: the city where they live; None for none
         seed: the seed of the draws
         margins: as in `make_people`; what rows have is kept, and counts
@@ -114,6 +116,10 @@ def completed(
         raise ConfigError(f"params= must be PeopleParams(…), got {params!r:.80}")
     wanted = None if margins is None else checked_margins(margins)
     made = [copy.deepcopy(row) for row in _rows(rows)]
+    for person in made:
+        profile = person.get("profile") or {}
+        if type(profile.get("household")) is int:
+            profile.setdefault("household_id", profile.pop("household"))
     if flat := [name for row in made for name in row if name in IN_PROFILE]:
         raise ConfigError(f"{flat[0]!r} must be in a citizen's `profile`, as make_people has it")
     if city is not None:
@@ -216,6 +222,11 @@ def _gather(
     given = (seed, ids, ids[head], rank, size)
     drawn_age, drawn_gender = home_of.composed(params, *given, ages, genders)
     kind, role = home_of.roles(params, seed, ids[head], rank, size)
+    given_ids = _given(made)
+    if given_ids is not None:
+        lives = home_of.households(_homes(made), given_ids, drawn_age)
+        home_of.by_age(lives, given_ids, drawn_age, drawn_gender, kind, role)
+        rank, order = lives[2], lives[4]
     level = choices(params.education, seed, ids, 0, "people.education")
     for at, profile in enumerate(profiles):
         profile.setdefault("age", int(drawn_age[at]))
@@ -244,9 +255,25 @@ def _gather(
 
 def _lives(made: list[dict[str, Any]]) -> Any:
     """Return who belongs to whose household, as `household.households`."""
-    numbers: dict[Any, int] = {}
-    home = [numbers.setdefault(p.get("home"), len(numbers)) if p.get("home") else -1 for p in made]
-    return home_of.households(np.array(home))
+    if (given := _given(made)) is None:
+        return home_of.households(_homes(made))
+    age = np.array([int(person.get("profile", {}).get("age", -1)) for person in made])
+    return home_of.households(_homes(made), given, age)
+
+
+def _homes(made: list[dict[str, Any]]) -> Any:
+    return _numbered([person.get("home") or None for person in made])
+
+
+def _given(made: list[dict[str, Any]]) -> Any:
+    """Return the number of each one's household in a table, −1 without one; None: all without."""
+    found = _numbered([person.get("profile", {}).get("household_id") for person in made])
+    return found if found.max(initial=-1) >= 0 else None
+
+
+def _numbered(values: list[Any]) -> Any:
+    numbers: dict[Any, int] = {None: -1}
+    return np.array([numbers.setdefault(each, len(numbers) - 1) for each in values], np.int64)
 
 
 def _draw(person: dict[str, Any], seed: int, params: PeopleParams) -> None:
@@ -294,6 +321,9 @@ def _house(made: list[dict[str, Any]], city: Any, register: Register) -> None:
                 if not room[home]:
                     raise ConfigError(f"citizen {person['id']}: home {home!r} is full")
                 room[home] -= 1
+    given = _given(made)
+    if given is not None:
+        _house_together(made, given, taken, register)
     homeless = [person for person in made if person.get("home") is None]
     if not homeless:
         return
@@ -303,6 +333,14 @@ def _house(made: list[dict[str, Any]], city: Any, register: Register) -> None:
         raise ConfigError(f"citizen {id} finds no home: the city's homes are full")
     for person, home in zip(homeless, homes, strict=True):
         person["home"] = register.places[home]
+
+
+def _house_together(made: list[dict[str, Any]], given: Any, taken: Any, register: Register) -> None:
+    """Give each household of a table one home: that of a member who has one, else a free one."""
+    has = np.array([register.place_number(each.get("home")) for each in made])
+    homes = assigned.homes_of_households(register, given, has, taken)
+    for at in np.flatnonzero((has < 0) & (given >= 0)).tolist():
+        made[at]["home"] = register.places[homes[at]]
 
 
 def _employ(
@@ -352,7 +390,7 @@ def _befriend(made: list[dict[str, Any]], households: Any, seed: int, params: Pe
     lacks = ["relations" not in person for person in made]
     for person in made:
         person.setdefault("relations", {})
-    for parts in home_of.links(params, seed, ids, lives, role, age):
+    for parts in home_of.links(params, seed, ids, lives, role, age, _given(made)):
         for one, other, tie, back in zip(*(each.tolist() for each in parts), strict=True):
             for who, friend, what in ((one, other, tie), (other, one, back)):
                 if lacks[who]:

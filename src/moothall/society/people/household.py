@@ -2,9 +2,9 @@
 
 A household has a head, and is of a kind that depends on its size. All that its members share is
 drawn from the head's id, the rest from their own. The constants, with their sources, are those of
-`PeopleParams`. Assumed besides: flat mates are of an age within 4
-years; a home of more than `_LARGEST` has several households; brothers and sisters are born
-independently of one another.
+`PeopleParams`. In a household of a table, ages say who is what: see `by_age`. Assumed besides: flat
+mates are of an age within 4 years; a home of more than `LARGEST` has several households; brothers
+and sisters are born independently of one another.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from moothall.society.blocks.ties import KIND
 from moothall.society.kernel.draw import belows, choices, choices_by
 from moothall.society.people.params import PeopleParams, Row, Rows
 
-ALONE, COUPLE, LONE, EXTENDED, FLAT, FAMILY = range(6)
+ALONE, COUPLE, LONE, EXTENDED, FLAT, FAMILY, _OTHER = range(7)
 """The kinds of households, by their index in `blocks.columns.HOUSEHOLDS`."""
 HEAD, PARTNER, CHILD, ELDER, MATE = range(5)
 YEARS: Final = (18, 25, 35, 45, 55, 65, 75, 85, 95)
@@ -27,7 +27,7 @@ _LEAST_APART: Final = 14
 _FIRST: Final = 18  # the youngest mother
 OLDEST: Final = 100
 _MOST: Final = 120  # the highest age of a table
-_LARGEST: Final = 8
+LARGEST: Final = 8
 """A home of more has households of one, two, three and four in turn."""
 _BEGINS: Final = (0, 1, 1, 3, 3, 3, 6, 6, 6, 6)
 _SIZES: Final = (1, 2, 2, 3, 3, 3, 4, 4, 4, 4)
@@ -46,15 +46,27 @@ _KIN: Final = (  # of a member of the household (row), what another is to it
 )
 
 
-def households(home: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Return each one's head, second member (else the head), rank and size; all by household."""
+def households(home: Any, given: Any = None, age: Any = None) -> tuple[Any, Any, Any, Any, Any]:
+    """Return each one's head, second member (else the head), rank and size; all by household.
+
+    `given` has the number of the household that a table gives, −1 for none; its adults come first,
+    the eldest before others, then those of whom no age (below 0) is known, then its children.
+    """
     count = len(home)
-    order = np.argsort(home, kind="stable")
+    rank = np.zeros(count, np.int64)
+    if given is not None:
+        own = given >= 0
+        home = np.where(own, given + home.max(initial=0) + 1, home)
+        old = np.where(age >= _FIRST, -age - _MOST, np.where(age < 0, -_MOST, -age))
+        rank = np.where(own, old, rank)
+    order = np.lexsort((rank, home))
     sorted_ = home[order]
     starts = np.flatnonzero(np.r_[True, sorted_[1:] != sorted_[:-1]])
     lengths = np.diff(np.r_[starts, count])
     turn, size = np.arange(count) - starts.repeat(lengths), lengths.repeat(lengths)
-    many = size > _LARGEST
+    many = size > LARGEST
+    if given is not None:
+        many &= ~own[order]
     begins = np.where(many, turn // 10 * 10 + np.array(_BEGINS)[turn % 10], 0)
     size = np.where(many, np.minimum(np.array(_SIZES)[turn % 10], size - begins), size)
     alone = sorted_ < 0
@@ -80,6 +92,45 @@ def roles(params: PeopleParams, seed: int, head: Any, rank: Any, size: Any) -> t
     role = np.where(pair & (rank == 1), PARTNER, role)
     role = np.where((kind == EXTENDED) & (rank == size - 1), ELDER, role)
     return kind, np.where(rank == 0, HEAD, role)
+
+
+def by_age(lives: Any, given: Any, age: Any, gender: Any, kind: Any, role: Any) -> None:
+    """Write the kinds and roles of the households that a table gives, by everybody's age.
+
+    A generation ends where the next one is 18 years younger, or under age and 14 younger. The
+    eldest of three are the elders. The head is the eldest of the next, and the second of it the
+    partner, if of age and not of the same gender; others are relatives.
+    """
+    _, _, rank, size, order = lives
+    order = order[given[order] >= 0]
+    if not len(order):
+        return
+    one, other = np.maximum(age[np.r_[order[:1], order[:-1]]], 0), age[order]
+    first = rank[order] == 0
+    ends = (one - other >= _FIRST) | (
+        (one >= _FIRST) & (other < _FIRST) & (one - other >= _LEAST_APART)
+    )
+    sums = (ends & ~first).cumsum()
+    starts = np.flatnonzero(first).repeat(size[order[first]])
+    level = sums - sums[starts]
+    last = starts + size[order] - 1
+    level -= level[last] > 1  # elders are −1
+    eldest = (level == 0) & (first | (np.r_[0, level[:-1]] < 0))
+    at = np.flatnonzero(eldest).repeat(size[order[first]])  # each one's head: its place in `order`
+    turn = np.arange(len(order)) - at
+    same = (gender[order] == gender[order[at]]) & (gender[order] > 0)
+    pair = (level == 0) & (turn == 1) & (other >= _FIRST) & ~same
+    made = np.where(level == 1, CHILD, np.where(level == -1, ELDER, MATE))
+    role[order] = np.where(eldest, HEAD, np.where(pair, PARTNER, made))
+
+    def some(what: Any) -> Any:
+        return np.add.reduceat(what, np.flatnonzero(first))[np.cumsum(first) - 1] > 0
+
+    has_pair, children = some(pair.astype(int)), some((level == 1).astype(int))
+    mixed = some(((made == MATE) & ~eldest & ~pair).astype(int))
+    whole = np.where(has_pair, np.where(children, FAMILY, COUPLE), np.where(children, LONE, ALONE))
+    whole = np.where(some((level == -1).astype(int)), EXTENDED, whole)
+    kind[order] = np.where(mixed, _OTHER, whole)
 
 
 @functools.lru_cache(maxsize=8)
@@ -154,7 +205,7 @@ def kin_of(role: Any, other: Any, age: Any = None, older: Any = None) -> Any:
 
 
 def links(
-    params: PeopleParams, seed: int, ids: Any, lives: Any, role: Any, age: Any
+    params: PeopleParams, seed: int, ids: Any, lives: Any, role: Any, age: Any, given: Any = None
 ) -> Iterator[tuple[Any, Any, Any, Any]]:
     """Yield links of persons: both positions, and what each is to the other, as `friendship`."""
     head, _, rank, _, order = lives
@@ -166,7 +217,10 @@ def links(
         ties = []
         for a, b in ((one, other), (other, one)):
             ages = () if age is None else (age[a].astype(np.int16), age[b].astype(np.int16))
-            ties.append((kin_of(role[a], role[b], *ages) << KIND | _CLOSE).astype(np.int16))
+            kin = kin_of(role[a], role[b], *ages)
+            if given is not None:  # whoever shares a household of a table is kin
+                kin = np.where((kin == 0) & (given[a] >= 0), _O, kin)
+            ties.append((kin << KIND | _CLOSE).astype(np.int16))
         yield one, other, *ties
     for step, least in enumerate(params.friends, 1):
         for first in range(0, count, _SLICE):

@@ -47,9 +47,11 @@ def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
     * `hunger`, `energy`, `safety`, `social` 0–1000
     * `interests` (`music:800;sport:500`, 0–1000), `opinions` (−1000–1000) and `relations` (by id of
       others, 0–1000)
-    * any others, such as `occupation`, `income`, `household` and `values`: attributes of one's own,
-      which stand in the citizen's `profile`; a number, or a text of up to 2,000 characters. A name
-      that is nearly one of the above is refused as a slip
+    * `household_id`, or `household` with whole numbers: who has the same lives in one home, and is
+      kin, whatever the order of rows. It stands in the citizen's `profile`
+    * any others, such as `occupation`, `income` and `values`: attributes of one's own, which stand
+      in the citizen's `profile`; a number, or a text of up to 2,000 characters. A name that is
+      nearly one of the above is refused as a slip
 
     Args:
         path: a `.parquet` file, or a `.csv` one with a header, in UTF-8, or UTF-16 with its mark;

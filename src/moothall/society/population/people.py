@@ -32,11 +32,21 @@ def draw(rows: Rows, params: PeopleParams, given: Iterable[str] = ()) -> None:
     if not {"home", "work", "school"} <= set(arrays) or not city.by_kind("home"):
         return
     missing = {name for name in arrays if name not in set(given)}
+    of_table = _of_table(arrays) if "household_id" in given else None
     if "home" in missing:
-        arrays["home"][...] = _homes(population)
-    lives = home_of.households(arrays["home"])
+        arrays["home"][...] = _homes(population, of_table)
+    age = arrays["age"] if "age" in arrays and "age" not in missing else None
+    lives = _lives(arrays, of_table, age)
     for first in range(0, len(population), _SLICE):
         _some_persons(population, params, slice(first, first + _SLICE), lives, missing)
+    role = None
+    if of_table is not None and {"age", "gender"} <= set(arrays):
+        lives = _lives(arrays, of_table, arrays["age"])
+        role, kind = (np.zeros(len(population), np.int8) for _ in "rk")
+        age, gender = (arrays[name].astype(np.int64) for name in ("age", "gender"))
+        home_of.by_age(lives, of_table, age, gender, kind, role)
+        if "household" in missing:
+            arrays["household"][of_table >= 0] = 1 + kind[of_table >= 0]
     if hasattr(city, "near"):
         if "work" in missing:
             assigned.employ(rows, arrays["work"] < 0, params)
@@ -45,7 +55,7 @@ def draw(rows: Rows, params: PeopleParams, given: Iterable[str] = ()) -> None:
     if hasattr(city, "keep_near"):
         city.keep_near(KINDS, _CANDIDATES)
     if {"friends", "friendship"} <= missing:
-        _befriend(population, params, lives)
+        _befriend(population, params, lives, of_table, role)
     if {"work", "jobless"} <= missing and "age" in arrays:
         free = (arrays["work"] < 0) & (arrays["age"] >= 18) & (arrays["age"] < 67)
         seed, ids = population.seed, population.ids
@@ -59,12 +69,36 @@ def draw(rows: Rows, params: PeopleParams, given: Iterable[str] = ()) -> None:
         arrays["income"][...] = means.usual_income(params, arrays["pay"].astype(np.int64))
 
 
-def _homes(population: Register) -> Any:
+def _of_table(arrays: Any) -> Any:
+    """Return the number of each row's household in a table, by its first row; −1 for none."""
+    ids = arrays["household_id"]
+    _, first, number = np.unique(ids, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    valid = ids[first] >= 0  # and not NaN
+    rank[np.argsort(np.where(valid, first, len(ids)), kind="stable")] = range(len(first))
+    return np.where(valid, rank, -1)[number]
+
+
+def _lives(arrays: Any, of_table: Any, age: Any) -> Any:
+    """Return who belongs to whose household, as `household.households`."""
+    if of_table is None:
+        return home_of.households(arrays["home"])
+    known = np.full(len(of_table), -1) if age is None else age.astype(np.int64)
+    return home_of.households(arrays["home"], of_table, known)
+
+
+def _homes(population: Register, of_table: Any) -> Any:
     """Return the home of each row."""
-    homes = assigned.homes_of(population, len(population))
-    if len(homes) < len(population):
+    taken = np.zeros(len(population.places), np.int64)
+    made = np.full(len(population), -1)
+    if of_table is not None:
+        made = assigned.homes_of_households(population, of_table, made, taken)
+    lacks = np.flatnonzero(made < 0)
+    homes = assigned.homes_of(population, len(lacks), taken)
+    if len(homes) < len(lacks):
         raise ConfigError(f"the city's homes hold {len(homes)} citizens, not {len(population)}")
-    return homes
+    made[lacks] = homes
+    return made
 
 
 # -- what one is -----------------------------------------------------------------------------------
@@ -135,7 +169,9 @@ def _some_persons(
 # -- friends ---------------------------------------------------------------------------------------
 
 
-def _befriend(population: Register, params: PeopleParams, lives: Any) -> None:
+def _befriend(
+    population: Register, params: PeopleParams, lives: Any, of_table: Any, of_ages: Any
+) -> None:
     """Draw friends as `drawn._befriend` does: the household, and a small world of rows."""
     seed, ids, count = population.seed, population.ids, len(population)
     head, _, rank, size, _ = lives
@@ -146,7 +182,9 @@ def _befriend(population: Register, params: PeopleParams, lives: Any) -> None:
             for part in (slice(at, at + _SLICE) for at in range(0, count, _SLICE))
         ]
     )
-    links = home_of.links(params, seed, ids, lives, role, age)
+    if of_ages is not None:
+        role = np.where(of_table >= 0, of_ages, role)
+    links = home_of.links(params, seed, ids, lives, role, age, of_table)
     made = tuple(np.concatenate(each) for each in zip(*links, strict=True))
     for first in range(0, count, _SLICE):
         _some_friends(population, first, min(first + _SLICE, count), *made)

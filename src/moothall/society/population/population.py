@@ -49,7 +49,8 @@ class Population(Register):
 
     Args:
         citizens: how many there are, their ids 1 … n; or a table of them: a dict of arrays, a
-            pyarrow Table, or the path of a Parquet file, with whole numbers as `id` or without
+            pyarrow Table, or the path of a Parquet file, with whole numbers as `id` or without;
+            who has the same `household_id`, 0 or more, lives in one home, and is kin
         city: the places: a `City`, a `Network`, a `Grid`, or None
         blocks: the blocks of every citizen; those of `all_blocks()` if left out, as in a `Society`
             of so many
