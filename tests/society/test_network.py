@@ -186,3 +186,9 @@ def test_network_row_of_a_node_is_its_number_in_links_whatever_the_order_of_ids(
     assert [network.row_of(each) for each in network.ids()] == [0, 3, 1, 2, 4]
     with pytest.raises(ConfigError, match="the network has no node"):
         network.row_of("4")
+
+
+def test_network_edge_list_of_snap_is_read_after_its_notes(tmp_path: Path) -> None:
+    for text in ("# Directed graph\n# FromNodeId\tToNodeId\n0\t1\n1\t2\n", "0 1\n1  2\n"):
+        (tmp_path / "edges.txt").write_text(text)
+        assert read_network(tmp_path / "edges.txt").edges == (("0", "1"), ("1", "2"))

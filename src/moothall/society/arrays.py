@@ -45,6 +45,9 @@ def sha256_of(array: Any) -> str:
 def csv_rows(file: Path) -> Iterator[Any]:
     """Open a CSV file as spreadsheets write it: with commas, semicolons or tabs; UTF-8 or UTF-16.
 
+    Spaces divide cells if there is nothing else. Lines before the first row that begin with `# `,
+    as SNAP has them, are left out.
+
     Raises:
         ConfigError: it is in another encoding
     """
@@ -52,11 +55,16 @@ def csv_rows(file: Path) -> Iterator[Any]:
         marked = opened.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     try:
         with file.open(encoding="utf-16" if marked else "utf-8-sig", newline="") as lines:
-            first = lines.readline(1 << 16)
+            begins, first = 0, lines.readline(1 << 16)
+            while first.startswith("# "):
+                begins, first = lines.tell(), lines.readline(1 << 16)
             if not (stated := stated_delimiter(first)):
-                lines.seek(0)
-            delimiter = stated or max(",;\t", key=first.count)
-            yield csv.reader(lines, delimiter=delimiter, strict=True)
+                lines.seek(begins)
+            cuts = {each: first.count(each) for each in ",;\t"}
+            delimiter = stated or (max(cuts, key=cuts.__getitem__) if any(cuts.values()) else " ")
+            yield csv.reader(
+                lines, delimiter=delimiter, strict=True, skipinitialspace=delimiter == " "
+            )
     except UnicodeDecodeError:
         raise ConfigError(
             f"{file.name} is not in UTF-8: save it so; Excel calls it 'CSV UTF-8'"

@@ -311,7 +311,7 @@ def _check_degree(degree: float, n: int) -> None:
 
 
 def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Network:
-    """Return the network of a table of edges: CSV, or Parquet.
+    """Return the network of a table of edges: CSV, an edge list of SNAP, or Parquet.
 
     The ends of an edge are the columns `source` and `target`, or `from` and `to`, else the first
     two. The first row of CSV is an edge if its ends are numbers, or another row has one of them.

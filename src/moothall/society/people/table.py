@@ -54,8 +54,8 @@ def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
       nearly one of the above is refused as a slip
 
     Args:
-        path: a `.parquet` file, or a `.csv` one with a header, in UTF-8, or UTF-16 with its mark;
-            with commas, semicolons or tabs
+        path: a `.parquet` file, or a `.csv` or `.tsv` one with a header, in UTF-8, or UTF-16 with
+            its mark; with commas, semicolons or tabs
         city: the city that must have `home`, `work` and `school`; None skips this check
 
     Raises:
@@ -67,11 +67,11 @@ def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
 
 
 def read_table(path: str | PathLike[str]) -> tuple[str, list[str], list[dict[str, Any]]]:
-    """Return the name, the columns and the rows of a `.csv` or `.parquet` file."""
+    """Return the name, the columns and the rows of a `.csv`, `.tsv` or `.parquet` file."""
     file = Path(path)
-    read = {".parquet": _parquet, ".csv": _csv}.get(file.suffix.lower())
+    read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv}.get(file.suffix.lower())
     if read is None:
-        raise ConfigError(f"{file.name}: a table must be .csv or .parquet")
+        raise ConfigError(f"{file.name}: a table must be .csv, .tsv or .parquet")
     try:
         return file.name, *read(file)
     except MoothallError:
