@@ -250,3 +250,35 @@ def test_answers_forms_of_words_in_y_are_one_word(text: str, question: str, said
     found = [each.sentence for each in report.citations]
     assert said in found[0]
     assert all("app shows" not in each and "car is" not in each for each in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "said"),
+    (
+        ("The hat costs 12 euros.", "How much is the hat?", "The hat costs 12 euros."),
+        ("The die has six sides.", "How many sides does the die have?", "The die has six sides."),
+        (
+            "Le pont a été inauguré en 1934.",
+            "Quand le pont a-t-il été inauguré ?",
+            "Le pont a été inauguré en 1934.",
+        ),
+    ),
+)
+def test_answers_stop_words_of_another_language_are_words(
+    text: str, question: str, said: str
+) -> None:
+    assert said in report_of(f"# Notes\n\n{text}\n", question).citations[0].sentence
+
+
+def test_answers_references_to_other_manual_pages_answer_nothing() -> None:
+    text = (
+        "# tern-make(1)\n\n## Name\n\ntern-make - makes a tern\n\n## See also\n\n"
+        "**tern(1)**, **tern-kill(1)**, tern-stop(1)\n"
+    )
+    question = "What is the difference between tern kill and tern stop?"
+    assert not report_of(text, question, title="tern-make(1)").citations
+
+
+def test_reports_without_a_model_print_no_expertise() -> None:
+    text = "# Notes\n\nThe paint dries in 6 hours.\n"
+    assert "xpertise" not in report_of(text, "How long must the paint dry?").markdown

@@ -380,8 +380,9 @@ def _foot(
             + " It quotes the sentences that most likely answer each objective, the best first."
             * bool(citations)
         )
-    expertise = "; ".join(f"{as_text(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
-    lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
+    elif citations:  # the rules' own estimate does not tell right answers from wrong ones
+        reached = "; ".join(f"{as_text(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
+        lines.append(f"Expertise reached, from 0 to 1: {reached}.")
     iterations = counted(progress.iteration, "iteration")
     if progress.notes:
         shown = [as_text(each) for each in progress.notes[:_NOTES]]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Iterable
 from functools import lru_cache
 
 from moothall.text.scripts import UNSPACED
@@ -14,33 +16,47 @@ def listed(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-STOP_WORDS = listed(  # English, German, French, Russian, Arabic
-    "a about above after again all already also am an and any are as at be because been before "
-    "being below between both but by can could did do does doing done down during each either "
-    "else ever every few for from further get gets got had has have having he her here hers him "
-    "his how however i if in into is it its itself just let lets like made make makes many may me "
-    "might more most much must my no nor not now of off often on once one only onto or other our "
-    "out over own per quite rather same several shall she should since so some still such than "
-    "that the their them then there therefore these they this those though through thus to too "
-    "under until up upon us very via was we well were what when where whether which while who whom "
-    "whose why will with within without would yet you your cannot never none neither nothing "
-    "nobody nowhere "
-    "aber alle als am an auch auf aus bei beim bis da damit dann das dass dem den der des die dies "
-    "diese dieser doch durch ein eine einem einen einer eines er es für haben hat hatte ich ihr im "
-    "in ins ist ja jede jeder kann kein keine können mehr mit muss nach nicht noch nur ob oder "
-    "ohne sein sehr sich sie sind so soll über um und uns unter vom von vor waren was weil wann "
-    "warum welche welchem welchen welcher welches wem wen wenn wer werden wie wir wird wo woher "
-    "wohin wozu wurde wurden zu zum zur zwischen "
-    "au aux avec ce ces cet cette combien comme d dans de des donc du elle elles en est et eux il "
-    "ils j je l la le les leur leurs lui mais me même mes moi mon n ne nos notre nous on ont ou où "
-    "par pas plus pour pourquoi qu quand que quel quelle quelles quels qui s sa sans se ses si son "
-    "sont sous sur ta te tes toi ton tu un une vos votre vous y été être "
-    "без бы был была были было быть в вам вас во вот все всё вы где да для до если есть же за и из "
-    "или им их к как какая какие каков какова какое какой ко когда кто куда ли мне мы на над не "
-    "него нет но он она они оно от откуда по под почему при про сколько так там то только "
-    "уже чего чем что чтобы эта эти это этот я а с со о об у "  # noqa: RUF001
-    "أن أو أين إلى التي الذي ثم عن على في كان كم كيف لا لماذا ما ماذا متى مع من هذا هذه هل هو هي و "
-)
+_LISTED = {
+    "en": listed(
+        "a about above after again all already also am an and any are as at be because been "
+        "before being below between both but by can could did do does doing done down during each "
+        "either else ever every few for from further get gets got had has have having he her here "
+        "hers him his how however i if in into is it its itself just let lets like made make "
+        "makes many may me might more most much must my no nor not now of off often on once one "
+        "only onto or other our out over own per quite rather same several shall she should since "
+        "so some still such than that the their them then there therefore these they this those "
+        "though through thus to too under until up upon us very via was we well were what when "
+        "where whether which while who whom whose why will with within without would yet you your "
+        "cannot never none neither nothing nobody nowhere"
+    ),
+    "de": listed(
+        "aber alle als am an auch auf aus bei beim bis da damit dann das dass dem den der des die "
+        "dies diese dieser doch durch ein eine einem einen einer eines er es für haben hat hatte "
+        "ich ihr im in ins ist ja jede jeder kann kein keine können mehr mit muss nach nicht noch "
+        "nur ob oder ohne sein sehr sich sie sind so soll über um und uns unter vom von vor waren "
+        "was weil wann warum welche welchem welchen welcher welches wem wen wenn wer werden wie "
+        "wir wird wo woher wohin wozu wurde wurden zu zum zur zwischen"
+    ),
+    "fr": listed(
+        "a au aux avec ce ces cet cette combien comme d dans de des donc du elle elles en est "
+        "et eux il ils j je l la le les leur leurs lui mais me même mes moi mon n ne nos notre "
+        "nous on ont ou où par pas plus pour pourquoi qu quand que quel quelle quelles quels qui "
+        "s sa sans se ses si son sont sous sur t ta te tes toi ton tu un une vos votre vous y été "
+        "être"
+    ),
+    "ru": listed(
+        "без бы был была были было быть в вам вас во вот все всё вы где да для до если есть же за "
+        "и из или им их к как какая какие каков какова какое какой ко когда кто куда ли мне мы на "
+        "над не него нет но он она они оно от откуда по под почему при про сколько так там то "
+        "только уже чего чем что чтобы эта эти это этот я а с со о об у"  # noqa: RUF001
+    ),
+    "ar": listed(
+        "أن أو أين إلى التي الذي ثم عن على في كان كم كيف لا لماذا ما ماذا متى مع من هذا هذه هل هو "
+        "هي و"
+    ),
+}
+STOP_WORDS = frozenset(word for each in _LISTED.values() for word in each)
+_LANGUAGES = {word: [n for n, of in _LISTED.items() if word in of] for word in STOP_WORDS}
 _PART = rf"[^\W{UNSPACED}]"
 WORD = re.compile(
     rf"""
@@ -94,16 +110,28 @@ def terms(text: str) -> list[str]:
     """
     if text.isupper() and " " in text:
         text = text.lower()
-    return [term for word in words(text) for term in terms_of(word)]
+    said = words(text)
+    language = language_of(said)
+    return [term for word in said for term in terms_of(word, language)]
 
 
-def is_stop_word(word: str) -> bool:
-    """Return whether a word says nothing about the subject; in capitals it is a name: WHO, MIT."""
-    return word.casefold() in STOP_WORDS and not (len(word) > 1 and word.isupper())
+def language_of(said: Iterable[str]) -> str:
+    """Return the language, such as `fr`, that lists most of some words; of several the first."""
+    counts = Counter(n for word in said for n in _LANGUAGES.get(word.casefold(), ()))
+    return max(_LISTED, key=lambda each: counts[each])
+
+
+def is_stop_word(word: str, language: str = "") -> bool:
+    """Return whether a word says nothing about the subject; in capitals it is a name: WHO, MIT.
+
+    The stop words are those of one language, such as `fr`, or of all if none is given.
+    """
+    listed = _LISTED[language] if language else STOP_WORDS
+    return word.casefold() in listed and not (len(word) > 1 and word.isupper())
 
 
 @lru_cache(maxsize=1 << 16)
-def terms_of(word: str) -> tuple[str, ...]:
+def terms_of(word: str, language: str = "") -> tuple[str, ...]:
     """Return the terms of one word from `words`; none for a stop word."""
     small = _TAG.sub("", word.casefold().removesuffix("()"))
     if _UNSPACED.match(small):
@@ -117,12 +145,15 @@ def terms_of(word: str) -> tuple[str, ...]:
             return ()
         elif len(before) <= 2:  # French: l'homme, qu'il
             small = after
-    if is_stop_word(small.upper() if word.isupper() else small) or not small.strip("_-"):
+    cased = small.upper() if word.isupper() else small
+    if is_stop_word(cased, language) or not small.strip("_-"):
         return ()
     is_joined = _JOINED.fullmatch(word)
     parts = _PARTS_JOINED.sub(" ", word).lower().split() if is_joined else _PARTS.findall(small)
     if (len(parts) > 1 or small.startswith("--")) and not small[0].isdigit():
-        return (small, *(stem(part) for part in parts if part not in STOP_WORDS))
+        own = [stem(part) for part in parts if not is_stop_word(part, language)]
+        # English has nouns such as `to-do`; French asks by `a-t-il`.
+        return (small, *own) if own or language != "fr" else ()
     return (small if _PLURAL_NAME.search(word) else stem(small),)
 
 

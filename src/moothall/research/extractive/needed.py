@@ -102,6 +102,7 @@ _CHANGES: Final = re.compile(
     r"|/(?:relnotes|whatsnew)/[^/]*$"
 )
 _CONTENTS: Final = re.compile(r"(?:\.[ \t]?){5,}\s*(?:\d|$)")
+_REFERENCES: Final = re.compile(r"(?:[\w.+-]+\(\d\w*\)[\W_]*)+")  # what `SEE ALSO` lists
 
 
 class Needed(NamedTuple):
@@ -178,8 +179,8 @@ def is_licence(title: str, said: str = "") -> bool:
 
 
 def is_contents(said: str) -> bool:
-    """Return whether it is of a table of contents: `Introduction ..... 3`."""
-    return bool(_CONTENTS.search(said))
+    """Return whether it leads elsewhere only: `Introduction ..... 3`, `ls(1), cp(1)`."""
+    return bool(_CONTENTS.search(said) or _REFERENCES.fullmatch(said.strip("*_`[ \n")))
 
 
 def is_of_changes(url: str) -> bool:

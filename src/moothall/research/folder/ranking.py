@@ -8,7 +8,7 @@ from sqlite3 import Connection
 from typing import Final
 
 from moothall.sqlite.fulltext import any_of, distinct, query_words
-from moothall.text.terms import is_stop_word, other_spelling, subject
+from moothall.text.terms import is_stop_word, language_of, other_spelling, subject
 
 QUERY_WORDS: Final = 32
 """How many different words of a question are used; more would add nothing."""
@@ -49,7 +49,8 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
     """Return the numbers of the passages that fit a question best, best first."""
     said = list(query_words(subject(query[:_QUERY_CHARS])))
     given = [word.lower() for word in said]
-    words = [word.lower() for word in said if not is_stop_word(word)] or given
+    language = language_of(said)
+    words = [word.lower() for word in said if not is_stop_word(word, language)] or given
     words = [*words, *filter(None, map(other_spelling, words))]
     counted = sorted(
         (_count(db, f'"{word}"', _COMMON), word) for word in distinct(words, QUERY_WORDS)
