@@ -134,6 +134,14 @@ def test_journal_that_lacks_a_run_keeps_its_file_open_for_other_threads(tmp_path
         assert (tmp_path / "runs.db-wal").exists()
 
 
+def test_journal_made_at_a_link_to_no_file_is_for_its_user_alone(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "runs.db").symlink_to("disk/kept.db")
+    with Journal(tmp_path / "runs.db"):
+        found = list((tmp_path / "disk").iterdir())
+        assert {each.stat().st_mode & 0o777 for each in found} == {0o600}
+
+
 @pytest.mark.long
 def test_journals_of_one_file_closed_at_once_by_two_threads_close_without_an_error(
     tmp_path: Path,

@@ -81,6 +81,8 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
 
 
 def test_another_answer_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) -> None:
+    with Journal(folder / "runs.db") as journal:
+        key = journal.waiting(kind="approval")[0].key
     half = moothall("answer", "r", "batch-1", '{"rows": 2', cwd=folder)
     assert (half.returncode, "VALUE is no JSON, but begins so" in half.stderr) == (2, True)
     assert moothall("answer", "r", "batch-1", "1", "--as", "eva", cwd=folder).returncode == 0
@@ -91,5 +93,7 @@ def test_another_answer_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) ->
     assert (forged.returncode, "waits for nothing under the key" in forged.stderr) == (1, True)
     wrong = moothall("waiting", "--kind", "tea", cwd=folder)
     assert (wrong.returncode, "kind= must be approval" in wrong.stderr) == (2, True)
+    reason = moothall("answer", "r", key, '{"permitted": "yes", "always": true}', cwd=folder)
+    assert (reason.returncode, "must be True, False, " in reason.stderr) == (2, True)
     changed = moothall("approvals", "permit", "a", "--args", "3", cwd=folder)
     assert (changed.returncode, "--args must be a JSON object" in changed.stderr) == (2, True)

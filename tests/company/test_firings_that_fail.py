@@ -193,7 +193,7 @@ def test_decision_about_a_call_in_doubt_is_carried_out_after_the_journal_was_awa
 
     async def work(me: Agent) -> None:
         with Journal(url) as journal:
-            await until(lambda: "'bought' is resumed: in_doubt" in caplog.text)
+            await until(lambda: "'bought' had stopped: in_doubt" in caplog.text)
             await asyncio.to_thread(renamed, postgresql, "doubted", "hidden")
             await until(lambda: "cannot be looked up" in caplog.text)
             await asyncio.to_thread(renamed, postgresql, "hidden", "doubted")

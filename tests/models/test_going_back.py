@@ -116,6 +116,14 @@ def test_another_server_gets_none_of_it() -> None:
     assert not THOUGHTS.keys() & message.keys()
 
 
+def test_signatures_of_gateways_go_back() -> None:
+    signed = {"provider_specific_fields": {"thought_signature": "S"}}
+    opaque = {"reasoning_text": "I add.", "reasoning_opaque": "R"}
+    message = sent(asked(calling(ADD | signed, **signed, **opaque))[1])
+    assert message["tool_calls"] == [ADD | signed]
+    assert message.items() >= (signed | opaque).items()
+
+
 def test_reasoning_under_the_name_of_vllm_goes_back() -> None:
     message = sent(asked(calling(ADD, reasoning="I add."))[1])
     assert message["reasoning"] == "I add."

@@ -62,7 +62,8 @@ def agent_says(*answers: Any, schema: Any = None, **more: Any) -> Reply:
         *(("sensitive", "content_filter"), ("guardrail_intervened", "content_filter")),
         *(("SAFETY", "content_filter"), ("MAX_TOKENS", "length"), ("eos", "stop"), ("", "stop")),
         *(("model_context_window_exceeded", "length"), ("token_limit", "length")),
-        ("max_completion_tokens", "length"),
+        *(("max_completion_tokens", "length"), ("context_length_exceeded", "length")),
+        ("refusal", "refusal"),
         *(("content_filter: PROHIBITED_CONTENT", "content_filter"), ("null", "stop")),
         *(("content_filtered", "content_filter"), ("IMAGE_SAFETY", "content_filter")),
         *(
@@ -137,10 +138,17 @@ def test_a_passing_failure_within_an_answer_is_tried_again(
         {"code": "Throttling", "message": "too fast", "request_id": "1"},
         {"choices": [{"index": 0, "delta": {}, "finish_reason": "ERROR"}]},
         {"error": {"message": "Upstream request timed out", "type": "upstream_error"}},
+        {"error": {"message": "upstream connect error or disconnect/reset before headers"}},
+        {"success": False, "errors": [{"code": 10000, "message": "Internal server error"}]},
+        {"error_code": 336100, "error_msg": "the service is busy, try again later"},
+        {"statusCode": 503, "message": "no"},
         b"event: error\ndata: overloaded, try again later\n\n",
         b'error: {"code": 503, "message": "Loading model"}\n\n',
     ),
-    ids=("gemini", "minimax", "vllm", "dashscope", "openrouter", "gateway", "text", "llama.cpp"),
+    ids=(
+        *("gemini", "minimax", "vllm", "dashscope", "openrouter", "gateway", "envoy"),
+        *("cloudflare", "qianfan", "aws", "text", "llama.cpp"),
+    ),
 )
 def test_a_failure_in_any_form_within_a_200_is_tried_again(body: Any) -> None:
     with OpenAIServer(events(body), events(delta("Hi", "stop"), b"[DONE]")) as server:
@@ -153,9 +161,18 @@ def test_a_failure_in_any_form_within_a_200_is_tried_again(body: Any) -> None:
 def test_a_stream_is_read_as_what_comes_not_as_what_it_is_called(kind: str, whole: bool) -> None:
     given = completion({"role": "assistant", "content": "Hi"}) if whole else delta("Hi", "stop")
     body = json.dumps(given) if whole else f"data: {json.dumps(given)}\n\ndata: [DONE]\n\n"
-    with OpenAIServer(http(b"\n" + body.encode(), headers={"Content-Type": kind})) as server:
-        parts = run(parts_of(OpenAIModel("m", server.url), user("Hi")))
-    assert [part.text for part in parts] == ["Hi", "Hi"]
+    for before in ("\n", "\ufeff"):
+        said = http((before + body).encode(), headers={"Content-Type": kind})
+        with OpenAIServer(said) as server:
+            model = OpenAIModel("m", server.url)
+            parts = run(parts_of(model, user("Hi")))
+            assert run(model.complete(user("Hi"))).text == "Hi"
+        assert [part.text for part in parts] == ["Hi", "Hi"]
+
+
+def test_an_answer_without_a_byte_is_asked_for_again() -> None:
+    with OpenAIServer(http(b""), text("Hi")) as server:
+        assert run(OpenAIModel("m", server.url, max_retries=1).complete(user("Hi"))).text == "Hi"
 
 
 def test_json_that_the_server_finds_wrong_is_asked_for_again() -> None:
@@ -319,7 +336,7 @@ def test_marks_within_a_text_are_text(content: str) -> None:
 
 
 def test_events_that_say_nothing_are_passed_over() -> None:
-    nothing = ({"type": "ping"}, {"choices": None}, {}, None)
+    nothing = ({"type": "ping"}, {"choices": None}, {}, None, b"event: ping\ndata: ping\n\n")
     given = events(*nothing, delta("Hi"), *nothing, delta(None, "stop"), b"[DONE]")
     with OpenAIServer(given) as server:
         assert run(parts_of(OpenAIModel("m", server.url), user("Hi")))[-1].text == "Hi"

@@ -117,12 +117,14 @@ _GIVEN: Final = 'True, False, Refused(…), Always() or ChangedArgs(…) (as JSO
 def decision_of(data: Any) -> Decision:
     """Return the decision in JSON data; other data refuses."""
     match data:
-        case True | {"permitted": str()}:
+        case True:
+            return True
+        case {"permitted": str(), **rest} if not rest:
             return True
         case {"refused": str(reason), **rest} if not rest:
             return Refused(reason)
         case {"always": True, **rest} if not rest:
             return Always()
-        case {"args": dict(args), **rest} if rest.keys() <= {"permitted"}:
+        case {"args": dict(args), **rest} if not rest or decision_of(rest) is True:
             return ChangedArgs(args)
     return False

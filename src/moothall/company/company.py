@@ -514,7 +514,7 @@ class Company:
                     )
                     self._to_resume.discard(name)
                     for each in resumed:
-                        logger.info("run %r is resumed: %s", each.run.id, each.outcome)
+                        logger.info("run %r had stopped: %s", each.run.id, each.outcome)
                         reply = each.reply
                         error = each.error if reply is None else reply.error
                         if self._is_away(error):

@@ -90,16 +90,18 @@ class AnswerReader:
     def feed(self, data: bytes, final: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of the answer that some bytes complete."""
         for kind, event in self._read.feed(data, final):
-            if event == b"[DONE]":
+            if event.upper() == b"[DONE]":
                 self.over = True
                 self.whole |= self._done_ends
             if self.over:
                 return
             if event:
                 where = f"{self._name}: event {self._events + 1} of the answer"
-                fails = kind == "error"
-                if fails and not event.startswith((b"{", b"[")):
+                fails, is_json = kind == "error", event.startswith((b"{", b"["))
+                if fails and not is_json:
                     given = {"error": event.decode("utf-8", "replace")}
+                elif kind not in ("", "message") and not is_json:
+                    continue  # such as a ping
                 else:
                     given = parsed(event, where)
                 yield from self.take(given, failure=fails)
@@ -158,7 +160,7 @@ class AnswerReader:
         """Return the remaining pieces and finally the answer; called when no more data follows."""
         parts = list(self.feed(b"", final=True))
         # Only the last line of the last event may lack its end.
-        if self._done_ends and self._read.unfinished() == "[DONE]":
+        if self._done_ends and self._read.unfinished().upper() == "[DONE]":
             self.whole = True
         if not self.whole:
             after = f"after event {self._events}"
@@ -175,7 +177,7 @@ class AnswerReader:
         text, thought, reason = "".join(self._said), "".join(self._thought), self._end(bool(calls))
         if refused and reason == "stop":
             reason = "refusal"
-        if reason == "content_filter" and not text and not calls:
+        if reason in ("content_filter", "refusal") and not text and not calls:
             raise ModelError(
                 f"{self._name}: the provider's content filter withheld the answer: change the "
                 "prompt"
@@ -223,6 +225,25 @@ def token_count(counted: Any, *fields: str) -> int:
         if is_whole and count is not True and 0 < count <= MOST_TOKENS:
             return int(count)
     return 0
+
+
+def usage_of(stated: Any) -> Usage:
+    """Return the usage that a server states in OpenAI's forms; zero for what is not stated."""
+    usage = stated if isinstance(stated, dict) else {}
+    given = token_count(usage, "prompt_tokens", "input_tokens")
+    answered = token_count(usage, "completion_tokens", "output_tokens")
+    # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
+    answered = max(answered, token_count(usage, "total_tokens") - given) if given else answered
+    about = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    made = usage.get("completion_tokens_details") or usage.get("output_tokens_details")
+    # OpenAI's names; Kimi's, DeepSeek's and those of Anthropic's models elsewhere.
+    of_cache = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+    cached = token_count(about, "cached_tokens") or token_count(usage, *of_cache)
+    names = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
+    written = token_count(about, *names) or token_count(usage, *names)
+    thought = token_count(made, "reasoning_tokens") or token_count(usage, "reasoning_tokens")
+    cached = min(cached, given)
+    return Usage(given, answered, cached, min(written, given - cached), min(thought, answered))
 
 
 def listed(value: Any) -> list[Any]:

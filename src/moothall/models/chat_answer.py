@@ -46,12 +46,14 @@ _PASSES = re.compile(
 )
 _SAID_PASSES = re.compile(
     "overloaded|temporarily|timed out|try again (?:later|in )|please retry|too many requests"
-    "|internal server error|currently loading|no healthy upstream",
+    "|internal server error|currently loading|no healthy upstream|upstream connect error",
     re.I,
 )
 _ENDS = {
     "length": "length max_tokens max_output_tokens max_completion_tokens max_new_tokens max_length"
-    " model_length token_limit model_context_window_exceeded error_limit",
+    " model_length token_limit model_context_window_exceeded error_limit context_length"
+    " context_length_exceeded context_window_exceeded",
+    "refusal": "refusal",
     "content_filter": "content_filter content_filtered sensitive guardrail_intervened safety"
     " recitation blocklist prohibited_content spii language image_safety image_recitation"
     " image_prohibited_content error_toxic content_policy_violation",
@@ -62,11 +64,12 @@ _ENDS = {
 _OURS = {theirs: ours for ours, listed in _ENDS.items() for theirs in listed.split()}
 
 
-KEPT_FIELDS = (
-    *("reasoning_content", "reasoning_details", "reasoning", "extra_content", "thinking_blocks"),
-)
-"""Fields of a message that are wanted back: DeepSeek's, OpenRouter's, vLLM's, Gemini's, litellm's.
-"""
+SIGNATURES = ("extra_content", "provider_specific_fields", "thought_signature")
+"""Fields of a message, or of a call, that prove what the model thought: Gemini's, litellm's."""
+REASONING = ("reasoning_content", "reasoning", "reasoning_text")
+"""Fields of a message with its reasoning as a text: DeepSeek's, vLLM's, Copilot's."""
+KEPT_FIELDS = (*REASONING, "reasoning_details", "reasoning_opaque", "thinking_blocks", *SIGNATURES)
+"""Fields of a message that are wanted back."""
 
 
 def parsed(data: bytes, where: str) -> Any:
@@ -78,8 +81,9 @@ def parsed(data: bytes, where: str) -> Any:
     except ValueError as error:
         shown = _shown(data[:4000].decode("utf-8", "replace"))
         if is_page(shown) or not shown:
-            what = f"{shown or 'empty'}, not JSON"
-            raise ModelError(f"{where} is {what}: check the address of the server") from None
+            what = f"{where} is {shown or 'empty'}, not JSON: check the address of the server"
+            # A server that is busy may close the connection before it answers.
+            raise (ModelError if shown else Passing)(what) from None
         raise ModelError(
             f"{where} is not JSON: {str(error)[:100]}: {one_line(shown, 60)!r}"
         ) from None
@@ -119,7 +123,7 @@ def joined_content(content: str | list[Any] | None, where: str, place: str) -> s
 
 def reasoning_of(message: Mapping[str, Any]) -> str:
     """Return a model's reasoning, if shown; the format has no such field, so none is wrong."""
-    for field in ("reasoning_content", "reasoning"):
+    for field in REASONING:
         text = message.get(field)
         if isinstance(text, str) and text:
             return text
@@ -147,6 +151,10 @@ class RefusedCall(ModelError):
         self.reply = reply
 
 
+_SAYS = ("error", "message", "detail", "errors", "error_msg", "error parsing tool call")
+"""The fields in which servers write what failed."""
+
+
 def failure_in(body: Mapping[str, Any]) -> Any:
     """Return the failure that stands in the place of an answer, or None."""
     about = body.get("base_resp")  # MiniMax's
@@ -155,8 +163,7 @@ def failure_in(body: Mapping[str, Any]) -> Any:
     if body.get("error") or "error" in (body.get("type"), body.get("object")):
         return body
     answers = {"choices", "content", "output", "type", "usage"} & body.keys()
-    says = ("message", "detail", "error parsing tool call")
-    return None if answers or not any(body.get(each) for each in says) else body
+    return None if answers or not any(body.get(each) for each in _SAYS) else body
 
 
 def failed(body: Any, name: str) -> ModelError:
@@ -193,7 +200,9 @@ def _lasts(kind: Any) -> bool:
 
 def _places(body: Any) -> list[dict[str, Any]]:
     """Return the objects in which an error states what it is, also that of a server behind."""
-    places = [body, body.get("error")] if isinstance(body, dict) else []
+    places: list[Any] = [body, body.get("error")] if isinstance(body, dict) else []
+    if places and isinstance(body.get("errors"), list):  # Cloudflare's
+        places += body["errors"][:1]
     about = places[1].get("metadata") if places and isinstance(places[1], dict) else None
     with suppress(ValueError, RecursionError, KeyError, TypeError):
         behind = json.loads(about["raw"])  # type: ignore[index]
@@ -203,7 +212,7 @@ def _places(body: Any) -> list[dict[str, Any]]:
 
 def _kinds(body: Any) -> list[Any]:
     """Return the codes and types that an error states."""
-    names = ("code", "type", "status")
+    names = ("code", "type", "status", "status_code", "statusCode", "http_status", "error_code")
     return [each[name] for each in _places(body) for name in names if each.get(name)]
 
 
@@ -223,7 +232,9 @@ _WRITTEN = re.compile(
 _UNREAD = re.compile(
     "error parsing tool call|failed to parse (?:tool call|input)|output_parse_failed", re.I
 )
-_REFUSED = ("tool_use_failed", "malformed_function_call", "unexpected_tool_call")
+_REFUSED = (
+    *("tool_use_failed", "malformed_function_call", "malformed_tool_use", "unexpected_tool_call"),
+)
 
 
 def refused_call(body: Any) -> ModelReply | None:
@@ -282,8 +293,9 @@ def server_text(body: Any) -> str:
         if isinstance(body, dict):
             about = body.get("metadata")  # OpenRouter's: what the provider behind it answered
             raw = f": {about['raw']}" if isinstance(about, dict) and "raw" in about else raw
-            says = ("error", "message", "detail", "error parsing tool call")
-            body = next((body[each] for each in says if body.get(each)), "")
+            body = next((body[each] for each in _SAYS if body.get(each)), "")
+        if isinstance(body, list) and body and isinstance(body[0], dict) and "message" in body[0]:
+            body = body[0]["message"]
     text = _shown(body) if isinstance(body, str) else json.dumps(body)
     return one_line(text + raw, 300) or "no reason"
 

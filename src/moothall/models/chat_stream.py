@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 
 from moothall.errors import ModelError
 from moothall.models.answer_parts import Audio, images_of
-from moothall.models.answer_reader import AnswerReader, token_count
+from moothall.models.answer_reader import AnswerReader, usage_of
 from moothall.models.chat_answer import (
     KEPT_FIELDS,
+    REASONING,
+    SIGNATURES,
     add_meta,
     end_of,
     failed,
@@ -22,7 +24,7 @@ from moothall.models.chat_answer import (
 )
 from moothall.models.protocol import StreamPart, Usage
 
-_REASONING = frozenset(("reasoning", "reasoning_content"))
+_REASONING = frozenset(REASONING)
 _SAYS = frozenset(("content", "refusal", "tool_calls", "images", "audio", *KEPT_FIELDS))
 """The fields of a message that are read."""
 _TEXTS = ("text", "summary", "data", "thinking")
@@ -157,7 +159,9 @@ class AnswerStream(AnswerReader):
             id = ""
         call = self._which(index, id, name, args)
         call.id = call.id or id
-        call.extra = _merged(call.extra, piece.get("extra_content"))
+        call.extra = _merged(
+            call.extra, {each: piece[each] for each in SIGNATURES if piece.get(each)}
+        )
         if call.name is None:
             call.name = name
         elif name and name != call.name:
@@ -207,21 +211,7 @@ class AnswerStream(AnswerReader):
         return (*self._blocks, *self._audio.blocks())
 
     def _spent(self) -> Usage:
-        usage = self._usage if isinstance(self._usage, dict) else {}
-        given = token_count(usage, "prompt_tokens", "input_tokens")
-        answered = token_count(usage, "completion_tokens", "output_tokens")
-        # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
-        answered = max(answered, token_count(usage, "total_tokens") - given) if given else answered
-        about = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
-        made = usage.get("completion_tokens_details") or usage.get("output_tokens_details")
-        # OpenAI's names; Kimi's, DeepSeek's and those of Anthropic's models elsewhere.
-        of_cache = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
-        cached = token_count(about, "cached_tokens") or token_count(usage, *of_cache)
-        names = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
-        written = token_count(about, *names) or token_count(usage, *names)
-        thought = token_count(made, "reasoning_tokens") or token_count(usage, "reasoning_tokens")
-        cached = min(cached, given)
-        return Usage(given, answered, cached, min(written, given - cached), min(thought, answered))
+        return usage_of(self._usage)
 
     def _keep(self, message: Mapping[str, Any]) -> None:
         """Take the fields of a message, or of a piece of one, that go back."""
@@ -231,13 +221,15 @@ class AnswerStream(AnswerReader):
                 given = _continued(known, given)
             elif isinstance(given, list) and isinstance(known, list):
                 given = list(_joined([*known, *given]))
+            if isinstance(given, dict):
+                given = {key: each for key, each in given.items() if each is not None}
             if given is not None:
                 self._fields[name] = _merged(known, given)
 
     def _kept(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         fields = {name: each for name, each in self._fields.items() if each}
         if not has_calls and not self._all_turns:  # reasoning is for the calls that it led to
-            fields = {name: each for name, each in fields.items() if name == "extra_content"}
+            fields = {name: each for name, each in fields.items() if name in SIGNATURES}
         elif self._thoughts.found:
             fields["content"] = "".join(self._text)
         if {"reasoning_content", "reasoning_details"} & fields.keys():

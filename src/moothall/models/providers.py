@@ -48,80 +48,56 @@ class Provider:
     answer_before_user: bool = False
 
 
+_OPENAI: Final[dict[str, Any]] = {
+    "length": "max_completion_tokens",
+    "schema_beside_actions": True,
+    "batches": True,
+    "call_ids": ".{1,40}",
+}
 PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
     {
         "openai": Provider(
-            "OpenAI's",
-            "https://api.openai.com/v1",
-            "OPENAI_API_KEY",
-            "openai",
-            length="max_completion_tokens",
-            schema_beside_actions=True,
-            batches=True,
-            call_ids=".{1,40}",
+            *("OpenAI's", "https://api.openai.com/v1", "OPENAI_API_KEY", "openai"),
+            **_OPENAI,
         ),
         "anthropic": Provider(
-            "Anthropic's",
-            "https://api.anthropic.com",
-            "ANTHROPIC_API_KEY",
-            "anthropic",
+            *("Anthropic's", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "anthropic"),
             schema_beside_actions=True,
             batches=True,
             call_ids="[A-Za-z0-9_-]{1,64}",
         ),
         "azure": Provider(
-            "OpenAI's at Azure",
-            key="AZURE_OPENAI_API_KEY",
-            data="azure",
-            otel="azure.ai.openai",
+            *("OpenAI's at Azure", "", "AZURE_OPENAI_API_KEY", "azure", "azure.ai.openai"),
             address="AZURE_OPENAI_ENDPOINT",
-            length="max_completion_tokens",
             key_header="api-key",
-            schema_beside_actions=True,
-            batches=True,
-            call_ids=".{1,40}",
+            **_OPENAI,
         ),
         "cerebras": Provider(
-            "Cerebras's",
-            "https://api.cerebras.ai/v1",
-            "CEREBRAS_API_KEY",
-            "cerebras",
+            *("Cerebras's", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "cerebras"),
             gives_back=False,
         ),
         "deepseek": Provider(
             "DeepSeek's", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek"
         ),
         "gemini": Provider(
-            "Google's",
-            "https://generativelanguage.googleapis.com/v1beta/openai",
-            "GEMINI_API_KEY",
-            "google",
-            otel="gcp.gemini",
+            *("Google's", "https://generativelanguage.googleapis.com/v1beta/openai"),
+            *("GEMINI_API_KEY", "google", "gcp.gemini"),
         ),
         "groq": Provider(
-            "Groq's",
-            "https://api.groq.com/openai/v1",
-            "GROQ_API_KEY",
-            "groq",
+            *("Groq's", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "groq"),
             batches=True,
             gives_back=False,
         ),
         "mistral": Provider(
-            "Mistral's",
-            "https://api.mistral.ai/v1",
-            "MISTRAL_API_KEY",
-            "mistral",
-            otel="mistral_ai",
+            *("Mistral's", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral", "mistral_ai"),
             gives_back=False,
             call_ids="[A-Za-z0-9]{9}",
             answer_before_user=True,
         ),
         "ollama": Provider("of an Ollama server", "http://localhost:11434/v1"),
         "openrouter": Provider(
-            "of many providers, by OpenRouter",
-            "https://openrouter.ai/api/v1",
-            "OPENROUTER_API_KEY",
-            "openrouter",
+            *("of many providers, by OpenRouter", "https://openrouter.ai/api/v1"),
+            *("OPENROUTER_API_KEY", "openrouter"),
         ),
     }
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -170,51 +172,50 @@ _TEMPLATE = re.compile(
 _INTEGER = rb"([\x04\x05\x0a\x0b])\0{3}(.{4,8})"
 
 
-def context_length(path: Path) -> int | None:
-    """Return the context length in tokens of a GGUF file's model; None if its header has none."""
+@contextmanager
+def _header(path: Path) -> Iterator[mmap]:
+    """Open a GGUF file, of which the header is searched."""
     check_gguf(path)
     try:
         with path.open("rb") as file:
             size = min(os.fstat(file.fileno()).st_size, _MOST_BYTES)
             with mmap(file.fileno(), size, access=ACCESS_READ) as data:
-                found = _ARCHITECTURE.search(data)
-                if found is None:
-                    return None
-                key = data[found.end() : found.end() + found[1][0]] + b".context_length"
-                name = re.escape(len(key).to_bytes(8, "little") + key)
-                found = re.search(name + _INTEGER, data, re.DOTALL)
-                if found is None:
-                    return None
-                bytes_ = 4 if found[1] in b"\x04\x05" else 8
-                return int.from_bytes(found[2][:bytes_], "little") or None
+                yield data
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def context_length(path: Path) -> int | None:
+    """Return the context length in tokens of a GGUF file's model; None if its header has none."""
+    with _header(path) as data:
+        found = _ARCHITECTURE.search(data)
+        if found is None:
+            return None
+        key = data[found.end() : found.end() + found[1][0]] + b".context_length"
+        name = re.escape(len(key).to_bytes(8, "little") + key)
+        found = re.search(name + _INTEGER, data, re.DOTALL)
+        if found is None:
+            return None
+        size = 4 if found[1] in b"\x04\x05" else 8
+        return int.from_bytes(found[2][:size], "little") or None
 
 
 def own_name(path: Path) -> str:
     """Return the name that a GGUF file's header gives its weights; empty if it has none."""
-    check_gguf(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(1 << 16)  # the names come first
-    except OSError as error:
-        raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from None
-    found = _NAME.search(data)
-    if found is None:
-        return ""
-    size = int.from_bytes(found[1], "little")
-    return data[found.end() : found.end() + size].decode("utf-8", "replace")
+    with _header(path) as data:
+        found = _NAME.search(data, 0, 1 << 16)  # the names come first
+        size = 0 if found is None else int.from_bytes(found[1], "little")
+        return (
+            ""
+            if found is None
+            else data[found.end() : found.end() + size].decode("utf-8", "replace")
+        )
 
 
 def shows_tools(path: Path) -> bool:
     """Return whether a chat template in a GGUF file's header shows tools."""
-    check_gguf(path)
-    try:
-        with path.open("rb") as file:
-            size = min(os.fstat(file.fileno()).st_size, _MOST_BYTES)
-            with mmap(file.fileno(), size, access=ACCESS_READ) as data:
-                found = ((each.end(), each[1]) for each in _TEMPLATE.finditer(data))
-                texts = [data[at : at + int.from_bytes(size, "little")] for at, size in found]
-                return any(re.search(rb"\btools\b", each) for each in texts)
-    except OSError as error:
-        raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from None
+    with _header(path) as data:
+        found = [
+            (each.end(), int.from_bytes(each[1], "little")) for each in _TEMPLATE.finditer(data)
+        ]
+        return any(re.search(rb"\btools\b", data[at : at + size]) for at, size in found)

@@ -156,7 +156,9 @@ class SQLiteFile(Generic[E]):
 
     def _create(self, settings: Sequence[str]) -> None:
         """Create the file whole, so that nobody opens half of it."""
-        with suppress(OSError), written_whole(self.path, 0o600, new=True) as part:
+        # Behind a link: SQLite would create what is not there with the rights of any file.
+        path = Path(os.path.realpath(self.path))
+        with suppress(OSError), written_whole(path, 0o600, new=True) as part:
             made = sqlite3.connect(part, isolation_level=None)
             try:
                 shrinks = ("auto_vacuum = INCREMENTAL",) if self.shrinks else ()
@@ -309,9 +311,10 @@ class SQLiteFile(Generic[E]):
 
     def damaged(self, what: str) -> E:
         """Return the error for a damaged file."""
+        does = ", as `moothall runs restore BACKUP` does" if self._maker == "Journal" else ""
         return self.error(
             f"it is damaged ({what}): move it and the files beside it, -wal and -shm, away, and "
-            "restore a copy"
+            f"restore a copy{does}"
         )
 
     def _of_another_kind(self) -> E:

@@ -133,9 +133,6 @@ class AnthropicModel(RemoteModel):
         self._forms = SchemaForms(about.schema_beside_actions, may_be_strict)
         self._adapting = Adapting(PROVIDERS["anthropic"].call_ids)  # also of compatible servers
 
-    def __repr__(self) -> str:
-        return f"AnthropicModel({self.model!r}, {self.base_url!r})"
-
     def _own_headers(self, key: str) -> dict[str, str]:
         return {"x-api-key": key, "anthropic-version": _VERSION}
 

@@ -48,8 +48,7 @@ def _give_back(message: dict[str, Any], fields: Mapping[str, Any]) -> None:
     if isinstance(said, str) and said.endswith(message["content"] or ""):
         message["content"] = said
     for call, extra in zip(message.get("tool_calls", ()), fields.get("calls") or (), strict=False):
-        if extra:
-            call["extra_content"] = extra
+        call |= extra or {}
 
 
 def _message(message: Any, where: str) -> dict[str, Any]:

@@ -8,6 +8,10 @@ from moothall.http import HTTPError, Response
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.protocol import StreamPart
 
+_MARK = b"\xef\xbb\xbf"  # the byte order mark
+_EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+"""How server-sent events begin."""
+
 
 async def parts_of(
     response: Response, answer: AnswerReader, stream: bool
@@ -15,16 +19,18 @@ async def parts_of(
     """Yield the pieces of an answer, and finally the whole; close the response in any case."""
     try:
         begun = response.content
-        # What a server calls its answer says little: it may be a stream, whole, or a web page.
+        # What a server calls its answer, and what was asked for, say little: it may be a stream,
+        # whole, or a web page.
         while stream and not begun.strip() and (data := await _more(response, answer)):
             begun += data
-        if stream and not begun.lstrip().startswith((b"{", b"[", b"<")):
+        head = begun.removeprefix(_MARK).lstrip()
+        if head.startswith(_EVENTS) or (stream and not head.startswith((b"{", b"[", b"<"))):
             for part in answer.feed(begun):
                 yield part
-            while not answer.over and (data := await _more(response, answer)):
+            while stream and not answer.over and (data := await _more(response, answer)):
                 for part in answer.feed(data):
                     yield part
-            if answer.over:
+            if stream and answer.over:
                 await response.drain()
         else:
             body = bytearray(begun)

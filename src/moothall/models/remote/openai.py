@@ -169,9 +169,6 @@ class OpenAIModel(RemoteModel):
             of_account = {header: os.environ.get(name) for header, name in _ACCOUNT.items()}
             self._account = {header: value for header, value in of_account.items() if value}
 
-    def __repr__(self) -> str:
-        return f"OpenAIModel({self.model!r}, {self.base_url!r})"
-
     async def find_context(self) -> int | None:
         """Ask the server how much a prompt and its answer may take together; None if it is silent.
 

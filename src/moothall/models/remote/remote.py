@@ -18,6 +18,7 @@ from moothall.http.network import check_allowed
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import Answering, Request
 from moothall.models.chat_answer import KEPT_FIELDS, Passing, RefusedCall, parsed
+from moothall.models.chat_stream import AnswerStream
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece, calls_in
 from moothall.models.providers import Provider, listed_context
 from moothall.models.remote.adapting import Adapting
@@ -70,6 +71,7 @@ class RemoteModel(Answering):
     half_price: bool = False  # as its provider takes for batches
     base_url: str | None
     timeout: float
+    _makes_client: ClassVar[type[Client]] = Client
 
     def __init__(
         self,
@@ -80,13 +82,13 @@ class RemoteModel(Answering):
         *,
         where_key: str,
         model: str,
-        context_tokens: int | None,
         max_tokens: int | None,
-        timeout: float,
-        max_retries: int,
-        rate_limit: RateLimit | None,
-        options: Mapping[str, Any] | None,
         fields: Mapping[str, Any],
+        context_tokens: int | None = None,
+        timeout: float = 600.0,
+        max_retries: int = 2,
+        rate_limit: RateLimit | None = None,
+        options: Mapping[str, Any] | None = None,
         connections: int = 100,
         headers: HeadersLike = None,
         batch: bool = False,
@@ -139,7 +141,14 @@ class RemoteModel(Answering):
         self._failures.key = None if callable(key) else key
         given = {field: value for field, value in fields.items() if value is not None}
         self._fields: dict[str, Any] = {**(options or {}), "model": model, **given}
-        self._client = self._made_client(connections, _BATCH_BYTES if batch else _BYTES)
+        self._client = self._makes_client(
+            kind if self._makes_client is Client else name,
+            where=self._server,
+            timeout_s=timeout,
+            connections=connections,
+            max_retries=max_retries,
+            max_bytes=_BATCH_BYTES if batch else _BYTES,
+        )
         self._batches: Batches | None = None
         if batch:
             self._batches = Batches(name, self._batch_server(), max_retries)
@@ -192,33 +201,21 @@ class RemoteModel(Answering):
     async def _prepare(self, actions: list[Action] | None) -> None:
         await self._client.prepare()
 
-    def _made_client(self, connections: int, max_bytes: int) -> Client:
-        """Return what sends its requests; connections are opened when they are needed."""
-        return Client(
-            type(self).__name__,
-            where=self.base_url,
-            timeout_s=self.timeout,
-            connections=connections,
-            max_retries=self._max_retries,
-            max_bytes=max_bytes,
-        )
-
     def _batch_server(self) -> BatchServer:
         """Return the batches of its server."""
         raise NotImplementedError
 
-    def _check_allowed(self) -> None:
-        """Check that requests may leave this machine."""
-        check_allowed(self.base_url or "", self.name)
-
     def _reader(self, content: bytes, calls_before: int) -> AnswerReader:
         """Return what reads the answer to a request."""
-        raise NotImplementedError
+        return AnswerStream(self.name, calls_before, self._server)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.model!r}, {self.base_url!r})"
 
     # -- a request, and what the server wants of it ------------------------------------------------
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
-        self._check_allowed()
+        check_allowed(self.base_url or f"https://{self._server.rpartition(':')[2]}", self.name)
         begun, reserved = False, None
         while True:
             form, version = self._forms.form(request), self._adapting.version
@@ -316,7 +313,7 @@ class RemoteModel(Answering):
 
     def _own_headers(self, key: str) -> dict[str, str]:
         """Return the headers that the provider wants."""
-        raise NotImplementedError
+        return {}
 
     async def _headers(self) -> dict[str, str]:
         """Return the headers of a request; functions for the key and others are called now."""

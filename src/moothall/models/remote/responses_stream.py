@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from moothall.models.answer_parts import image_block
-from moothall.models.answer_reader import AnswerReader, listed, token_count
+from moothall.models.answer_reader import AnswerReader, listed, usage_of
 from moothall.models.chat_answer import add_meta, end_of, failed, wrong_field
 from moothall.models.protocol import StreamPart, Usage
 from moothall.models.remote.responses_format import text_of
@@ -136,14 +136,7 @@ class ResponseStream(AnswerReader):
         return tuple(filter(None, images))
 
     def _spent(self) -> Usage:
-        usage = self._response.get("usage")
-        about = usage if isinstance(usage, dict) else {}
-        given, answered = token_count(usage, "input_tokens"), token_count(usage, "output_tokens")
-        cached = token_count(about.get("input_tokens_details"), "cached_tokens")
-        written = token_count(about.get("input_tokens_details"), "cache_write_tokens")
-        thought = token_count(about.get("output_tokens_details"), "reasoning_tokens")
-        thought, cached, written = min(thought, answered), min(cached, given), min(written, given)
-        return Usage(given, answered, cached, written, thought)
+        return usage_of(self._response.get("usage"))
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from moothall.errors import (
 )
 from moothall.models.base import Answering, Request, prepare
 from moothall.models.names import model as named
-from moothall.models.protocol import Model, ModelReply, StreamPart
+from moothall.models.protocol import Model, ModelReply, StreamPart, stated_usage
 from moothall.models.wrappers.fallback import FallbackModel
 from moothall.models.wrappers.prices import Prices
 
@@ -296,17 +296,16 @@ class BudgetedModel(Answering):
             raise
 
     def _settle(self, held: Reservation, bound: _Bound, reply: Any) -> None:
-        usage = getattr(reply, "usage", None)
-        given = _tokens(getattr(usage, "input_tokens", None))
-        answered = _tokens(getattr(usage, "output_tokens", None))
+        usage = stated_usage(reply)
+        given, answered = _tokens(usage.input_tokens), _tokens(usage.output_tokens)
         said = not isinstance(reply, ModelReply) or reply.text or reply.calls or reply.reasoning
         output = answered or (bound.output if said or not given else 0)
         input = given or bound.input
         if input is None or output is None:
             held.settle()  # as reserved, since the usage is not known
         else:
-            read = min(_tokens(getattr(usage, "cache_read_tokens", None)), input)
-            written = min(_tokens(getattr(usage, "cache_write_tokens", None)), input - read)
+            read = min(usage.cache_read_tokens, input)
+            written = min(usage.cache_write_tokens, input - read)
             cost = self._priced(input, output, read, written)
             held.settle(tokens=input + output, usd=cost)
 
@@ -327,6 +326,6 @@ def _give_back(held: Reservation, error: Exception) -> None:
         held.settle(tokens=0, usd=0)
 
 
-def _tokens(value: Any) -> int:
-    """Return a stated number of tokens; 0 if the value is no such number."""
-    return value if type(value) is int and 0 < value <= _MOST_TOKENS // 2 else 0
+def _tokens(stated: int) -> int:
+    """Return a stated number of tokens; 0 if no call can take so many."""
+    return stated if stated <= _MOST_TOKENS // 2 else 0
