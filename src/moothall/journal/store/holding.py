@@ -6,7 +6,6 @@ is the hash of a kept value counts, in any text: at worst a value is kept too lo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -16,8 +15,8 @@ from moothall.journal.store.store import Store
 
 AT_ONCE: Final = 100
 """So many values one statement names."""
-_HASH: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _DIGITS: Final = bytes(ord("x" if each in b"0123456789abcdef" else " ") for each in range(256))
+_HASH: Final = b"x" * 64
 _GROUP_BYTES: Final = 256 * 32
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 
@@ -32,9 +31,14 @@ def named(data: object) -> Iterator[str]:
     text = data.encode() if isinstance(data, str) else data
     if not isinstance(text, bytes):
         return
-    if b"x" * 64 in text.translate(_DIGITS):  # the expression alone takes ten times as long
-        for found in _HASH.findall(text):
-            yield found.decode()
+    digits = text.translate(_DIGITS)  # a regular expression takes ten times as long
+    at = digits.find(_HASH)
+    while at >= 0:
+        end = digits.find(b" ", at)
+        end = len(text) if end < 0 else end
+        if end - at == len(_HASH):
+            yield text[at:end].decode()
+        at = digits.find(_HASH, end)
     if text is data and len(text) <= _GROUP_BYTES and len(text) % 32 == 0:
         yield from (text[at : at + 32].hex() for at in range(0, len(text), 32))
 
