@@ -33,6 +33,8 @@ TREATY = (
         ("The wall is 12 m long.", TRIAL, "says 12 m"),
         ("The treaty was signed by Italy.", TREATY, "names Italy"),
         ("The treaty was signed on 23 January 1963.", TREATY, "says 23 January 1963"),
+        ("The treaty dates from 1960.", "The treaty was drafted in 1963.", "says 1960"),
+        ('He said "Spain will sign the treaty".', TREATY, "quotes “Spain will sign the treaty”"),
         ("The text says “Spain was glad to sign the treaty at once”.", TREATY, "quotes “Spain was"),
     ),
 )
@@ -62,6 +64,31 @@ def test_support_of_a_sentence_in_other_words_or_units_is_not_checked(sentence: 
     found = support(sentence, TRIAL)
 
     assert (found.label, found.why, found.probability) == ("not checked", "", None)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage"),
+    (
+        ("Die Firma verdiente 1,5 Milliarden Euro.", "Die Firma verdiente 1500 Millionen Euro."),
+        ("Die Kosten betragen 3 Millionen Euro.", "Es kostet 3.000.000 Euro."),
+        ("Sicherungen bleiben zwei Jahre.", "Eine Sicherung wird 24 Monate lang aufbewahrt."),
+        ("Kopien laufen alle drei Tage.", "Alle 72 Stunden läuft eine Kopie."),
+        ("Es leben 1.234.567 Menschen dort.", "Population 1,234,567."),
+        ("Die Sitzung beginnt um 14.30 Uhr.", "Die Sitzung ist um 14:30 Uhr, bis 18:00 Uhr."),
+        ("Der Zug fährt um acht Uhr.", "Um 8:00 Uhr fährt der Zug."),
+        ("La réunion commence à 14h30.", "La réunion est à 14:30."),
+        ("The train leaves at 8 a.m.", "It leaves at 8:00."),
+        ("The limit is 5 GB.", "It has a limit of 5000 MB."),
+        ("The U.S. signed it.", "The United States signed it."),
+        ("It holds 2 dozen eggs.", "It holds 24 eggs."),
+    ),
+)
+def test_support_of_a_value_in_the_form_of_its_language_is_not_checked(
+    sentence: str, passage: str
+) -> None:
+    found = support(sentence, passage)
+
+    assert found.label == "not checked", found
 
 
 def test_support_of_a_sentence_of_the_passage_itself_is_full_with_its_window() -> None:

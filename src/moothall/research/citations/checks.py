@@ -22,6 +22,7 @@ _QUOTED: Final = re.compile(
 )
 _LETTER: Final = re.compile(r"\[(\w)\](?=\w)")  # “[T]he”
 _GAPS: Final = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
+_AROUND: Final = "“”„«»「」`'\" "
 _SHORT: Final = 2  # words of a quoted term, which may be inflected
 
 
@@ -82,7 +83,8 @@ def _missing(quoted: str, there: Passage) -> str | None:
             map(there.has_name, words(span))
         ):
             # A term may be inflected, and code may be composed of words that are there.
-            return f"quotes “{shorten(span.strip('“”„«»「」` '), 60)}”, which is not in the passage"
+            shown = shorten(span.strip(_AROUND), 60)
+            return f"quotes “{shown}”, which is not in the passage"
     return None
 
 

@@ -7,19 +7,22 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from moothall.research.sentences import FOOTNOTE, sentences
-from moothall.text.terms import STOP_WORDS, WORD, normal, terms_of
+from moothall.text.terms import STOP_WORDS, WORD, is_stop_word, language_of, normal, terms_of
 from moothall.text.values import (
     MONTHS_BY_NAME,
+    NUMBER_WORDS,
     Date,
     Quantity,
     dates_in,
     fold,
+    is_unit,
     months_in,
+    number_of,
     quantities_in,
     spelled_out,
     times_in,
 )
-from moothall.text.values.languages import LANGUAGES, language_of
+from moothall.text.values.languages import LANGUAGES
 
 BETWEEN: Final = "\n\n\0\n\n"
 """What joins passages that are read as one: no quoted span reaches across it."""
@@ -78,9 +81,11 @@ class Passage(NamedTuple):
         small = name.casefold().removesuffix("()").removesuffix("'s").removesuffix("'").strip(".")
         if not self.forms.isdisjoint((small, small.replace("-", ""), small.replace(".", ""))):
             return True
+        letters = name.replace(".", "")
+        if len(letters) > 1 and letters.isupper() and letters.casefold() in self.initials:
+            return True
         if small.isalpha():
-            letters = len(name) > 1 and name.isupper() and small in self.initials
-            return letters or not self.forms.isdisjoint((f"{small}s", small.removesuffix("s")))
+            return not self.forms.isdisjoint((f"{small}s", small.removesuffix("s")))
         parts = [part for part in _PARTS.split(small) if part]
         return len(parts) > 1 and all(part in self.forms for part in parts)
 
@@ -149,15 +154,20 @@ def _names(text: str, dated: bool) -> list[str]:
     """
     made: list[str] = []
     found = [*WORD.finditer(text)]
-    language = language_of([each[0].casefold() for each in found])
-    nouns = bool(LANGUAGES.get(language, {}).get("capital_nouns"))
-    capital = [each[0][0].isupper() and len(each[0]) > 1 for each in found]
+    nouns = bool(LANGUAGES.get(language_of(each[0] for each in found), {}).get("capital_nouns"))
+    values = _values([each[0].casefold() for each in found])
+    capital = [
+        word[0].isupper() and len(word) > 1 and not (is_value or is_stop_word(word))
+        for word, is_value in zip((each[0] for each in found), values, strict=True)
+    ]
     for at, each in enumerate(found):
         word = each[0]
         small = word.casefold().removesuffix("'s")
         if word[0].isdigit():
-            if not dated and _NUMBERED.match(word):
+            if not (dated or values[at]) and _NUMBERED.match(word):
                 made.append(word)
+            continue
+        if values[at]:
             continue
         if _IDENTIFIER.match(word[:200]):
             made.append(word)
@@ -166,4 +176,21 @@ def _names(text: str, dated: bool) -> list[str]:
             opens = at == 0 or _OPENS.search(text, max(0, each.start() - 4), each.start())
             if not opens and (beside or not nouns):
                 made.append(word)
+    return made
+
+
+def _values(words: list[str]) -> list[bool]:
+    """Return which lower-case words are a number, a time, or a unit after a number."""
+    made: list[bool] = []
+    for at, word in enumerate(words):
+        if word[0].isdigit():
+            number = number_of(word)
+            is_value = bool(number and number.readings) or bool(times_in(spelled_out(word)))
+        else:
+            follows = bool(made) and made[-1]
+            is_value = word in NUMBER_WORDS or (
+                follows
+                and (is_unit(word) or bool(times_in(spelled_out(f"{words[at - 1]} {word}"))))
+            )
+        made.append(is_value)
     return made

@@ -8,8 +8,11 @@ from moothall.text.values.dates import times_in as times_in
 from moothall.text.values.keys import Key as Key
 from moothall.text.values.keys import keys_in as keys_in
 from moothall.text.values.keys import keys_of as keys_of
+from moothall.text.values.numbers import number_of as number_of
 from moothall.text.values.quantities import Quantity as Quantity
+from moothall.text.values.quantities import is_unit as is_unit
 from moothall.text.values.quantities import quantities_in as quantities_in
+from moothall.text.values.words import NUMBER_WORDS as NUMBER_WORDS
 from moothall.text.values.words import fold as fold
 from moothall.text.values.words import narrow as narrow
 from moothall.text.values.words import spelled_out as spelled_out

@@ -23,7 +23,7 @@ _DATES: Final = (
         rf"(?<!\w)(?P<n>{_MONTH})\.? (?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?!\d)(?:,? (?P<y>\d{{4}}))?"
     ),
 )
-_TIME: Final = re.compile(
+TIME: Final = re.compile(
     r"(?:(?<=\dt)|(?<![\w.:+]))(?P<h>\d{1,2})(?::(?P<m>\d{2})(?::(?P<s>\d{2})(?:\.0+)?)?"
     r"(?: ?(?P<half>[ap])\.?m\b\.?)?|(?: ?(?P<just>[ap])\.?m\b\.?))(?![\d:])"
 )
@@ -72,7 +72,7 @@ def months_in(text: str) -> list[tuple[tuple[int, int], Date]]:
 
 def times_in(text: str) -> list[int]:
     """Return the times of day in a folded text, in seconds, in each reading."""
-    return [time for found in _TIME.finditer(text) for time in _times(found)]
+    return [time for found in TIME.finditer(text) for time in _times(found)]
 
 
 def date_of(text: str) -> list[Date]:
@@ -83,7 +83,7 @@ def date_of(text: str) -> list[Date]:
 
 def time_of(text: str) -> list[int]:
     """Return the readings, in seconds, of a folded text that is a time and nothing else."""
-    found = _TIME.fullmatch(text)
+    found = TIME.fullmatch(text)
     return [] if found is None else [*_times(found)]
 
 

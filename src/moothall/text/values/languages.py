@@ -33,16 +33,6 @@ def words_of(name: str) -> tuple[str, ...]:
     return tuple(word for each in LANGUAGES.values() for word in each.get(name, "").split())
 
 
-def language_of(words: list[str]) -> str:
-    """Return the language whose frequent words are most among lower-case words; "" for none."""
-    counts = {
-        name: sum(word in each["frequent"].split() for word in words)
-        for name, each in LANGUAGES.items()
-    }
-    best = max(counts, key=counts.__getitem__)
-    return best if counts[best] > sorted(counts.values())[-2] else ""
-
-
 def either(*words: Any) -> str:
     """Return a pattern of any of some words, the longest first."""
     return "|".join(sorted((word for each in words for word in each), key=len, reverse=True))

@@ -17,7 +17,8 @@ _CODES: Final = frozenset(
 )
 FINE: Final = frozenset(("btc", "eth", "usdt"))
 """Currencies with more places than two."""
-_CURRENCY: Final = f"{either(_CODES, _WORDS)}|[$€£¥₹]"
+CURRENCIES: Final = _CODES.union(_WORDS)
+_CURRENCY: Final = f"{either(CURRENCIES)}|[$€£¥₹]"
 _DIGITS: Final = r"[-+−]?\d+(?:[.,'’]\d+| \d{3}(?!\d))*"
 _FOUND: Final = re.compile(
     rf"(?:(?<![\w$€£¥₹])(?P<before>{_CURRENCY}) ?|(?<![\w.,'’/:@\\-])(?<![\w/]#))"

@@ -12,8 +12,8 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from moothall.text.values.dates import dates_in
-from moothall.text.values.numbers import Number, numbers_in
+from moothall.text.values.dates import TIME, dates_in
+from moothall.text.values.numbers import CURRENCIES, Number, numbers_in
 
 _TABLE: Final[dict[str, dict[str, str]]] = json.loads(
     files("moothall.text.values").joinpath("units.json").read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ _UNITS: Final = {
 _NAME: Final = r"[^\W\d_]+[²³23]?(?:/[^\W\d_]+)?"
 _UNIT: Final = re.compile(rf"[ -]?(°? ?{_NAME}(?:[ -]{_NAME}){{0,2}})")
 _TO: Final = re.compile(r" ?(?:-|–|—|to|and|or|bis|und|oder|à|et|ou|y|a) ?[$€£¥₹]?")
-_ORDINAL: Final = frozenset(("st", "nd", "rd", "th", "am", "pm"))
+_ORDINAL: Final = frozenset(("st", "nd", "rd", "th"))
 _OF_RANGE: Final = re.compile(r"(?<![\w-])(\d+(?:[.,]\d+)*)-(?=\d+(?:[.,]\d+)*(?![\w-]))")
 _LEAST_DIGITS: Final = 2
 
@@ -44,7 +44,7 @@ class Quantity(NamedTuple):
     plain: tuple[Fraction, ...]
     unit: Fraction
     place: int  # the power of ten of the last digit of the first reading that is no zero
-    digits: int  # of the first reading, without zeros at the end
+    digits: int  # of the first reading, without zeros at the end; 0 if it may be a year
 
     def is_in(self, others: Iterable[Quantity]) -> bool:
         """Return whether one of other quantities is equal to this one, or is rounded by it."""
@@ -74,6 +74,7 @@ def quantities_in(text: str) -> list[Quantity]:
     """
     text = _OF_RANGE.sub(r"\1–", text)
     dated = [span for span, _ in dates_in(text)]
+    dated += [each.span() for each in TIME.finditer(text)]
     found = [
         each
         for each in numbers_in(text)
@@ -106,11 +107,19 @@ def _unit_of(number: Number, text: str) -> tuple[str, Fraction, int] | None:
         parts = re.split(r"[ -]", found[1].strip())
         for count in range(len(parts), 0, -1):
             name = " ".join(parts[:count])
-            known = _UNITS.get(name) or (_UNITS.get(name[:-1]) if name.endswith("s") else None)
-            known = known or _UNITS.get(name.replace("metres", "metre").replace("meters", "meter"))
-            if known is not None:
+            if (known := _known(name)) is not None:
                 return *known, found.start(1) + len(name)
     return None if number.letters else ("", Fraction(1), end)
+
+
+def _known(name: str) -> tuple[str, Fraction] | None:
+    known = _UNITS.get(name) or (_UNITS.get(name[:-1]) if name.endswith("s") else None)
+    return known or _UNITS.get(name.replace("metres", "metre").replace("meters", "meter"))
+
+
+def is_unit(word: str) -> bool:
+    """Return whether a lower-case word may stand after a number as its unit or currency."""
+    return word in CURRENCIES or _known(word) is not None
 
 
 def _quantity(number: Number, unit: tuple[str, Fraction, int], text: str) -> Quantity:
@@ -122,4 +131,6 @@ def _quantity(number: Number, unit: tuple[str, Fraction, int], text: str) -> Qua
         dimension, size = "celsius", Fraction(5, 9)
         values = tuple((each - 32) * size for each in plain)
     last = number.readings[0].normalize().as_tuple()
-    return Quantity(said, dimension, values, plain, size, int(last.exponent), len(last.digits))
+    may_be_year = not dimension and re.fullmatch(r"[12]\d{3}", number.digits)
+    digits = 0 if may_be_year else len(last.digits)
+    return Quantity(said, dimension, values, plain, size, int(last.exponent), digits)

@@ -20,6 +20,7 @@ _TENS: Final = in_order("tens", 20, 10)
 _SCALES: Final = {word: 10**power for word, power in together("scales").items()}
 _HUNDRED: Final = words_of("hundred")
 _COUNTS: Final = dict.fromkeys(words_of("dozen"), 12)
+NUMBER_WORDS: Final = frozenset((*_UNITS, *_TEENS, *_TENS, *_SCALES, *_HUNDRED, *_COUNTS))
 _OTHERS: Final = {**together("times"), **together("hours")}
 _SMALL: Final = rf"(?:(?:{either(_TENS)})(?:[ -](?:{either(_UNITS)}))?|{either(_TEENS, _UNITS)})"
 _GROUP: Final = rf"(?:(?:{_SMALL}|an?) (?:{either(_HUNDRED)})(?: (?:and )?{_SMALL})?|{_SMALL})"
@@ -27,13 +28,14 @@ _FIGURES: Final = r"(?<![\w.,])\d{1,4}(?:[.,]\d{1,3})?"
 _SCALED: Final = rf"(?:{_GROUP}|an?|{_FIGURES}) (?:{either(_SCALES)})"
 _NUMBER: Final = re.compile(
     rf"(?<![\w-])(?:{_SCALED}(?: (?:and )?{_SCALED})*(?: (?:and )?{_GROUP})?"
-    rf"|{_GROUP}(?: (?:{either(_COUNTS)}))?|an? (?:{either(_COUNTS)}))(?![\w-])"
+    rf"|{_GROUP}(?: (?:{either(_COUNTS)}))?|(?:an?|{_FIGURES}) (?:{either(_COUNTS)}))(?![\w-])"
 )
 _WORD: Final = re.compile(rf"(?<!\w)(?:{either(_OTHERS)})(?!\w)")
 _HOUR: Final = rf"(?P<hour>\d{{1,2}}|{either(_TEENS, _UNITS)})"
 _CLOCK: Final = re.compile(
-    rf"(?<!\w)(?:(?P<part>half|quarter|viertel|halb)(?: (?P<way>past|to|after|nach|vor))? {_HOUR}"
-    rf"|{_HOUR.replace('hour', 'sharp')} (?:o['’]clock|uhr(?: (?P<minute>\d{{2}}))?))(?!\w)"
+    r"(?<![\w.:])(?:(?P<part>half|quarter|viertel|halb)(?: (?P<way>past|to|after|nach|vor))? "
+    rf"{_HOUR}|{_HOUR.replace('hour', 'sharp')} (?:o['’]clock|uhr(?: (?P<minute>\d{{2}}))?)"
+    r"|(?P<figure>\d{1,2})(?:[.:](?P<of>\d{2}) uhr| ?h ?(?P<past>\d{2})(?! ?min)))(?!\w)"
 )
 _MONTH: Final = either(MONTHS_BY_NAME)
 _DAY: Final = r"\d{1,2}(?:st|nd|rd|th|\.)?"
@@ -80,9 +82,9 @@ def _days(found: re.Match[str]) -> str:
 
 
 def _time(found: re.Match[str]) -> str:
-    given = found["hour"] or found["sharp"]
+    given = found["hour"] or found["sharp"] or found["figure"]
     hour = int(given) if given.isdigit() else {**_TEENS, **_UNITS}[given]
-    minute = int(found["minute"] or 0)
+    minute = int(found["minute"] or found["of"] or found["past"] or 0)
     if found["part"]:
         before = found["way"] in ("to", "vor") or found["part"] == "halb"
         if (found["way"] is None) is (found["part"] != "halb"):
