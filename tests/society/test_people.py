@@ -323,7 +323,7 @@ def test_relations_to_citizens_that_a_table_does_not_have_are_told(
 
 
 def test_other_files_and_other_values_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"must be \.csv or \.parquet"):
+    with pytest.raises(ConfigError, match=r"must be \.csv, \.tsv or \.parquet"):
         read_people(tmp_path / "people.txt")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_people(tmp_path / "none.csv")

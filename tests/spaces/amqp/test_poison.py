@@ -119,7 +119,6 @@ GOOD_PROPERTIES: dict[str, Any] = {"message_id": "m", "type": "send"}
 PROPERTIES: dict[str, tuple[dict[str, Any], str]] = {
     "no message_id": ({"message_id": None, "type": "request"}, "it has no message_id"),
     "an empty message_id": ({"message_id": "", "type": "answer"}, "it has no message_id"),
-    "no type": ({"type": None}, "its type is None"),
     "an unknown type": ({"type": "order"}, "its type is 'order'"),
     "an answer to a request": (
         {"type": "reply"},
