@@ -91,9 +91,7 @@ def test_the_report_is_printed_and_what_happens_is_shown_beside_it(folder: Path)
     assert lines[0] == "iteration 1 of 3"
     assert lines[1].startswith("  plan: ")
     assert f'  ✓ search_folder(query="{PORT}")' in lines
-    bars = [each for each in lines if re.fullmatch(r"  ■+·*  \d\.\d\d  " + re.escape(PORT), each)]
-    assert {each.index("  ", 2) for each in bars} == {22}  # as long as the one below
-    assert "  ····················  0.00  How are noodles cooked?" in lines
+    assert not any(each.endswith(("··", "■■")) or "0.00" in each for each in lines)
     assert "done: nothing new was left to find" in done.stderr
     assert "\x1b" not in done.stderr
 
@@ -232,7 +230,7 @@ def test_a_model_plans_writes_and_judges(folder: Path) -> None:
     assert "You are Ada." in json.dumps([each["messages"] for each in bodies])
     assert ["response_format" in each for each in bodies] == [True, False, True]
     assert "1 sentence marked [unsupported]" in done.stderr
-    assert "\n  also: The author of alpha\n" in done.stderr
+    assert f"\n  {19 * '■'}·  0.95  {PORT}\n  also: The author of alpha\n" in done.stderr
     assert "It was written in 1999. [unsupported]" in done.stdout
     assert "This report is extractive" not in done.stdout
     assert "30 tokens" in done.stderr

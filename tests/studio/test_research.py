@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -80,8 +79,7 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
         expect(each.get_by_role("list", name="Resources")).to_contain_text("Alpha")
         expect(report(each).get_by_text("It ended after")).to_be_visible()
         expect(each.get_by_text("<b>none</b>")).to_have_count(0)
-    bar = other.get_by_role("meter", name="Understood: Which port does alpha use?")
-    assert float(bar.get_attribute("aria-valuenow") or 0) > 0.5
+    expect(other.get_by_role("meter")).to_have_count(0)
     page.reload()
     page.get_by_role("tab", name="Research", exact=True).click()
     tasks = page.get_by_role("list", name="Tasks of iteration 1")
@@ -267,8 +265,7 @@ def test_research_by_a_model_asks_for_its_settings_and_can_be_stopped(
     with OpenAIServer(*answers) as server:
         run = studio.jobs.start(ResearchOrder(["alpha"], str(folder), model=f"{server.url}#m"))
         expect(page.get_by_text("Iteration 2 of 3: making tasks")).to_be_visible()
-        smaller = re.compile(r"Smaller objectives: encryption of alpha \(\d+ %\)")
-        expect(page.get_by_text(smaller)).to_be_visible()
+        expect(page.get_by_text("Smaller objectives: encryption of alpha")).to_be_visible()
         studio.jobs.stop(run)
         expect(state(page)).to_have_text("stopped: it was interrupted")
 

@@ -380,7 +380,7 @@ def _foot(
             + " It quotes the sentences that most likely answer each objective, the best first."
             * bool(citations)
         )
-    elif citations:  # the rules' own estimate does not tell right answers from wrong ones
+    if citations and not (extractive or progress.estimated):
         reached = "; ".join(f"{as_text(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
         lines.append(f"Expertise reached, from 0 to 1: {reached}.")
     iterations = counted(progress.iteration, "iteration")

@@ -56,17 +56,14 @@ def _for_objective(
     researcher: Workbench, objective: Objective, index: Index
 ) -> Iterator[ResearchTask]:
     """Yield tasks that would help with an objective, the most useful first."""
-    known = f"understood {round(100 * objective.expertise)} %"
     searches = (
-        ResearchTask(
-            tool, {name: query}, f"{why} ({known}): {objective.topic}", objective=objective.topic
-        )
+        ResearchTask(tool, {name: query}, f"{why}: {objective.topic}", objective=objective.topic)
         for query, why in _queries(objective, index)
         for tool, name in taking(researcher.tools, "query")
     )
     readings = (
         # What is read whole is for all of them.
-        ResearchTask(tool, {name: each.url}, f"read what was found ({known}): {objective.topic}")
+        ResearchTask(tool, {name: each.url}, f"read what was found: {objective.topic}")
         for each in researcher.unread(researcher.max_tasks, objective.topic)
         for tool, name in _reader(researcher.tools, each.url)
     )
@@ -167,6 +164,7 @@ def quoted(researcher: Workbench, passages: list[Passage], topics: list[str]) ->
 def evaluate(researcher: Workbench) -> Findings:
     """Rate objectives by how likely what is quoted answers them, and by its sources."""
     remarks = []
+    researcher.progress.estimated = True
     for objective in (*researcher.objectives, *researcher.generated):
         found = answer(_passages_for(researcher, objective), objective.topic)
         pages = {each.passage.url.partition("#")[0] for each in found.quotes}

@@ -109,6 +109,7 @@ class Evaluate(Block):
             return rules.evaluate(researcher)
 
         await researcher.find_context()
+        researcher.progress.estimated = False
         said = Evaluation(each.topic for each in researcher.objectives)
         try:
             await researcher.asked(prompts.evaluation(researcher), said.read, prompts.EVALUATION)

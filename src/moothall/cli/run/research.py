@@ -323,7 +323,7 @@ class ResearchDisplay(RunDisplay):
         elif event.block == "evaluate":
             if data["remark"]:
                 self._line(one_line(data["remark"], MAX_LINE), "dim", "  remark: ", "    ")
-            for objective in data["objectives"]:
+            for objective in () if data.get("estimated") else data["objectives"]:
                 self._bar(objective["expertise"], objective["topic"])
             for objective in data["generated"]:
                 self._line(one_line(objective["topic"], MAX_LINE), "dim", "  also: ", "    ")

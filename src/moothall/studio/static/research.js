@@ -214,7 +214,8 @@ function stepper(state, isRunning) {
 const percent = (part) => `${Math.round(100 * part)} %`;
 
 function objectives({ objectives: all }) {
-  return [h("h2", {}, "Objectives"), h("ul", { class: "s-plain", "aria-label": "Objectives" }, all.map(({ topic, expertise, reached }) => {
+  return [h("h2", {}, "Objectives"), h("ul", { class: "s-plain", "aria-label": "Objectives" }, all.map(({ topic, expertise, reached, estimated }) => {
+    if (estimated) return h("li", { class: "s-objective", dir: "auto" }, topic);
     const [before, now] = [[0, ...reached].at(-2) ?? 0, expertise].map(percent);
     return h("li", { class: "s-objective" }, h("span", { dir: "auto" }, topic), h("span", { class: "s-soft number" }, `understood ${now}${reached.length > 1 && before !== now ? `, before ${before}` : ""}`),
       meter(`Understood: ${topic}`, expertise, 1));
@@ -225,7 +226,7 @@ function remarks({ remarks: all, generated, heard }) {
   if (!all.length && !generated.length && !heard.length) return [];
   const last = all[all.length - 1];
   return [
-    generated.length ? h("p", { class: "s-soft" }, "Smaller objectives: ", generated.map((each) => `${each.topic} (${percent(each.expertise)})`).join("; ")) : null,
+    generated.length ? h("p", { class: "s-soft" }, "Smaller objectives: ", generated.map((each) => each.topic).join("; ")) : null,
     last ? h("p", {}, h("b", {}, "Remark: "), last.text) : null,
     all.length > 1 ? h("details", {}, h("summary", {}, "Earlier remarks"), all.slice(0, -1).map((each) => h("p", {}, `${each.iteration}: ${each.text}`))) : null,
     heard.map((text) => h("p", {}, h("b", {}, "Message from the user: "), text)),
