@@ -111,7 +111,10 @@ def decision_json(given: object) -> Any:
     raise ConfigError(f"the answer to an approval must be {_GIVEN}, got {given!r:.80}")
 
 
-_GIVEN: Final = 'True, False, Refused(…), Always() or ChangedArgs(…) (as JSON: {"refused": "…"})'
+_GIVEN: Final = (
+    "True, False, Refused(…), Always() or ChangedArgs(…) "
+    '(as JSON: {"permitted": "…"}, {"refused": "…"})'
+)
 
 
 def decision_of(data: Any) -> Decision:
