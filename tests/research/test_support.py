@@ -126,6 +126,8 @@ def test_support_by_a_passage_without_a_sentence_is_none(empty: str) -> None:
 def test_support_of_what_is_no_text_is_refused() -> None:
     with pytest.raises(DefinitionError, match="passage= must be a text, got None"):
         support("Spain refused to sign.", None)  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="judge= needs an object with complete"):
+        support("Spain said no.", TREATY, judge=True)  # type: ignore[arg-type]
 
 
 @pytest.mark.long

@@ -113,7 +113,7 @@ _FITTING: Final[WeakSet[FunctionType]] = WeakSet()
 """The functions behind methods `complete` that fit: reading a signature takes 25 µs an agent."""
 
 
-def check_model(model: object, id: object) -> None:
+def check_model(model: object, id: object, name: str = "model") -> None:
     """Refuse what is neither a model nor the name of one, without importing or loading a model."""
     if not isinstance(model, str):
         complete: Any = getattr(model, "complete", None)
@@ -122,10 +122,10 @@ def check_model(model: object, id: object) -> None:
         plain = type(behind) is FunctionType  # another object's hash and equality are its own
         if plain and behind in _FITTING:
             return
-        check_part(model, ("complete",), "model", id)
+        check_part(model, ("complete",), name, id)
         if not can_take(complete, 1, actions=None):
             raise DefinitionError(
-                f"agent {id!r}: its model must have complete(messages, actions=None, "
+                f"agent {id!r}: its {name} must have complete(messages, actions=None, "
                 f"schema=None), got complete{inspect.signature(complete)}"
             )
         if plain:

@@ -182,7 +182,7 @@ class Researcher(RecordedAgent):
         self.model = model
         self._models = self._models_of(models)
         if judge is not None and judge is not True:
-            check_model(judge, id)
+            check_model(judge, id, "judge")
         self._judge = judge
         self._tools = Tools(tools, searchers, (sites, exclude, since), id)
         check_integer(f"agent {id!r}: iterations=", iterations)

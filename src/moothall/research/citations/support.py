@@ -60,7 +60,7 @@ def support(
     found = exact(sentence, passage, title)
     if judge is None or is_decided(found, sentence, passage, title):
         return found
-    check_model(judge, "support")
+    check_model(judge, "support()", "judge")
     refuse_on_loop("support(…, judge=…)", "asyncio.to_thread(support, …)")
     model = by_name(judge) if isinstance(judge, str) else judge
     try:
