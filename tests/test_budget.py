@@ -1014,3 +1014,19 @@ def test_budget_by_a_clock_that_was_behind_for_a_while_has_what_was_spent_before
     budget.charge(actions=1)
     clock.time += 2 * DAY
     assert budget.spent.actions == 3
+
+
+def test_call_that_began_by_a_clock_ahead_is_no_longer_reserved_once_it_has_ended(
+    clock: SetClock,
+) -> None:
+    budget = Budget(actions=9, per="day", clock=clock, name="Clerk")
+    early = budget.reserve(actions=1)
+    clock.time += DAY
+    held = budget.reserve(actions=4)
+    early.release()
+    clock.time -= DAY
+    assert (budget.reserved.actions, budget.left.actions) == (4, 5)
+    held.settle()
+    assert (budget.spent.actions, budget.left.actions) == (4, 5)
+    clock.time += DAY
+    assert (budget.reserved.actions, budget.spent.actions) == (0, 4)

@@ -68,7 +68,11 @@ class Account:
     @property
     def term(self) -> str:
         """Return that for which a reservation counts: it does so in no later one."""
-        return self.period
+        return self.term_of(self.period)
+
+    def term_of(self, period: str) -> str:
+        """Return the term of a period."""
+        return period
 
     def is_same(self, other: Account) -> bool:
         """Return whether an account of the same ledger counts the same."""

@@ -9,7 +9,17 @@ from contextvars import ContextVar
 from functools import partial
 from typing import ClassVar, NoReturn, TypeAlias, TypeVar, Unpack
 
-from moothall.budget.account import Account, Accounts, add, begin, left, refuse_if_closed, take
+from moothall.budget.account import (
+    COUNTS,
+    Account,
+    Accounts,
+    Aside,
+    add,
+    begin,
+    left,
+    refuse_if_closed,
+    take,
+)
 from moothall.budget.amounts import KINDS, MEASURED, NOTHING, Amounts, checked_amounts, in_words
 from moothall.budget.limits import RESERVED, Held, Measured
 from moothall.errors import BudgetExceeded, DefinitionError
@@ -237,12 +247,20 @@ class Reservation(Held):
         """
         self._ledger.settle(self, NOTHING)
 
-    def _counting(self) -> Accounts:
-        """Return the accounts that were not renewed since: those in which it counts."""
+    def _counting(self) -> tuple[Accounts, list[Aside]]:
+        """Return the accounts in which it counts, and what they have aside of its period."""
         if self._terms is None:
-            return self._accounts
-        pairs = zip(self._accounts, self._terms, strict=True)
-        return tuple(account for account, term in pairs if account.term == term)
+            return self._accounts, []
+        accounts, asides = [], []
+        for account, term in zip(self._accounts, self._terms, strict=True):
+            aside = account.aside
+            is_aside = aside is not None and account.term_of(aside.period) == term
+            if aside is not None and is_aside:
+                asides.append(aside)
+            # What was reserved ahead of the clock counts in the present, too.
+            if account.term == term or (aside and is_aside and aside.period > account.period):
+                accounts.append(account)
+        return tuple(accounts), asides
 
     def __enter__(self) -> Reservation:
         return self
@@ -283,11 +301,14 @@ def end(reservation: Reservation, spent: Amounts) -> tuple[Kinds, Kinds]:
     reservation._ledger._held.pop(id(reservation), None)
     closed: Kinds = []
     low: Kinds = []
-    accounts = reservation._accounts if reservation._terms is None else reservation._counting()
+    accounts, asides = reservation._counting()
     for kind in KINDS:
         beyond = spent[kind] - reservation._amounts[kind]
         if not spent[kind] and not beyond:
             continue
+        for aside in asides:
+            for name, more in zip(COUNTS, (beyond, spent[kind], max(beyond, 0)), strict=True):
+                aside.counts[name][kind] += more
         for account in accounts:
             account.spent[kind] += spent[kind]
             account.taken[kind] += beyond

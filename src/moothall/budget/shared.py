@@ -207,10 +207,9 @@ class SharedAccount(Account):
         """Note the limits that the program states."""
         self._stated = (*self.limits, self.seconds)
 
-    @property
-    def term(self) -> str:
-        """Return the account and its period: a deletion begins anew, as a period does."""
-        return f"{self._made}/{self.period}"
+    def term_of(self, period: str) -> str:
+        """Return the account and a period: a deletion begins anew, as a period does."""
+        return f"{self._made}/{period}"
 
     def reserved(self) -> list[int]:
         """Return what is reserved, by all processes."""

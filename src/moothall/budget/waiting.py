@@ -45,7 +45,7 @@ def _may_fit(ledger: Ledger, mine: list[Reservation], accounts: Accounts, amount
         held = [
             each._amounts
             for each in others
-            if any(account.is_same(another) for another in each._counting())
+            if any(account.is_same(another) for another in each._counting()[0])
         ]
         for kind, limit in enumerate(account.limits):
             taken = account.taken[kind] + amounts[kind] - sum(each[kind] for each in held)
