@@ -21,6 +21,9 @@ class Number(click.FloatRange):
         super().__init__(**limits)
         self._what = f"a number{f' of {unit}' if unit else ''}"
 
+    def _describe_range(self) -> str:  # of no limits, click's says `x<=None`
+        return "" if self.min is None and self.max is None else super()._describe_range()
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
         return _converted(self, click.FLOAT, self._what, value, param, ctx)

@@ -47,12 +47,7 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out", 
     show_default=True,
     help="Number of citizens; without a model, more than 10,000 are stored in columns.",
 )
-@click.option(
-    "--days",
-    type=Number(min=0, min_open=True),
-    default=1.0,
-    help="Days, in whole steps.  [default: 1]",
-)
+@click.option("--days", type=Number(), default=1.0, help="Days, in whole steps.  [default: 1]")
 @click.option(
     "--seed",
     type=Whole(0, 2**64 - 1),
