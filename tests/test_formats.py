@@ -28,7 +28,7 @@ from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.inbox import ENDED, STARTED, Inbox
 
 FORMATS = Path(__file__).with_name("formats")
-JOURNALS = ("journal-4.db", "journal-5.db", "journal-6.db")
+JOURNALS = ("journal-4.db", "journal-5.db", "journal-6.db", "journal-7.db")
 
 
 def copied(name: str, folder: Path) -> Path:
@@ -50,6 +50,7 @@ def test_a_journal_is_read_found_and_resumed(tmp_path: Path, name: str) -> None:
         assert bread.tokens > 0
         assert bread.changed >= bread.began
         assert bread.task.startswith("Buy bread. long long")
+        assert [each.id for each in journal.runs(state="stopped")] == ["bread-2"]
         reply = journal.replay("bread-1")
         assert reply.text == "You have bread."
         assert [step.action for step in reply.steps] == ["pay"]
@@ -113,14 +114,23 @@ def test_saved_states_are_loaded() -> None:
     assert (budget.spent.tokens, budget.spent.usd) == (7, 0.25)
 
 
-def test_what_a_run_waits_for_is_read_and_answered(tmp_path: Path) -> None:
-    with Journal(copied("journal-6.db", tmp_path)) as journal:
+@pytest.mark.parametrize("name", JOURNALS[-2:])
+def test_what_a_run_waits_for_is_read_and_answered(tmp_path: Path, name: str) -> None:
+    with Journal(copied(name, tmp_path)) as journal:
         (wait,) = journal.waiting("pay-1")
         assert (wait.kind, wait.action, wait.args) == ("approval", "pay", {"coins": 3})
         journal.answer("pay-1", wait.key, False, by="eva")
         asked = Action("pay", pay, "Pay.", access_policy=ACCESS_REQUESTED)
         payer = ReActAgent("payer", ScriptedModel(["", "No."]), actions=[asked], journal=journal)
         assert payer.reply_sync("Pay 3.", run_id="pay-1").text == "No."
+
+
+def test_a_call_in_doubt_is_read_and_decided(tmp_path: Path) -> None:
+    with Journal(copied("journal-7.db", tmp_path)) as journal:
+        (wait,) = journal.waiting(kind="doubt")
+        assert (wait.run, wait.action, wait.args) == ("pay-2", "pay", {"coins": 4})
+        journal.answer("pay-2", wait.key, "skip")
+        assert [each.id for each in journal.runs(state="stopped")] == ["bread-2", "pay-2"]
 
 
 def test_messages_of_the_wire_are_read() -> None:
@@ -146,7 +156,7 @@ def test_messages_of_the_wire_are_read() -> None:
 @pytest.mark.parametrize(
     ("name", "opens", "error"),
     (
-        ("journal-6.db", Journal, JournalError),
+        ("journal-7.db", Journal, JournalError),
         ("memory-3.db", SQLiteMemory, MemoryFileError),
         ("inbox-1.db", Inbox, InboxError),
     ),

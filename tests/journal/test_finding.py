@@ -252,6 +252,58 @@ def test_a_run_whose_process_ended_during_an_action_is_in_doubt(journal: Journal
     assert ids(journal, state="stopped") == ["paid", "R"]
 
 
+def test_a_run_that_had_ended_and_goes_on_is_found_where_it_is_cut_off(journal: Journal) -> None:
+    started = {"key": "1.0", "about": {"action": "pay"}, "args": {}, "asks": True}
+
+    async def work(state: str | None, kind: str = "heard", **data: Any) -> None:
+        part = await journal.begin("R", "Mine", "me", "Pay.")
+        if state is not None:
+            part.end(state)
+        part.note(kind, data or {"content": "go on"})
+        await part.commit()
+        part.close()
+
+    for end in ("waiting", "error"):
+        asyncio.run(work(end))
+        assert journal.runs(state=("stopped", "in_doubt")) == []
+        asyncio.run(work(None))
+        assert ids(journal, state="stopped") == ["R"]
+    asyncio.run(work("postponed"))
+    asyncio.run(work(None, "started", **started))
+    assert ids(journal, state="in_doubt") == ["R"]
+    assert journal._waits_for.cut_off() == (0, 1)
+
+
+def test_looking_for_what_is_due_or_cut_off_reads_no_run_that_has_ended(tmp_path: Path) -> None:
+    asked: list[str] = []
+    with Journal(tmp_path / "j") as journal:
+        reply(journal, "R")
+        with journal._file.reading() as db:
+            assert isinstance(db, sqlite3.Connection)
+            db.set_trace_callback(asked.append)
+        looks = journal._waits_for
+        for each in (looks.untold, looks.due, looks.newest, looks.counts, looks.cut_off):
+            each()
+        looks.open(None, None, None)
+    with closing(sqlite3.connect(tmp_path / "j")) as db:
+        plans = {
+            step: sql
+            for sql in asked
+            if sql.startswith("SELECT")
+            for *_, step in db.execute(f"EXPLAIN QUERY PLAN {sql}")
+        }
+    read = {step for step in plans if step.startswith(("SCAN", "SEARCH"))}
+    assert read <= {
+        "SCAN runs USING INDEX open_runs",
+        "SCAN waits USING INDEX waits_due",
+        "SCAN waits USING INDEX waits_of_thread",
+        "SCAN w USING INDEX waits_due",
+        "SEARCH w USING INDEX waits_due (due<?)",
+        "SEARCH w USING INDEX waits_remind (remind<?)",
+        "SEARCH r USING INTEGER PRIMARY KEY (rowid=?)",
+    }, plans
+
+
 def test_find_takes_states_that_can_be_read_once(journal: Journal) -> None:
     reply(journal, "R")
     assert [each.id for each in journal.runs(state=iter(["done", "error"]))] == ["R"]
@@ -267,10 +319,10 @@ def test_a_hundred_thousand_runs_are_filtered_within_a_third_of_a_second(tmp_pat
             """
             BEGIN;
             WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
-            INSERT INTO runs (number, id, kind, agent, task, began, changed, state, thread, key,
-                              tokens, model_calls)
+            INSERT INTO runs (number, id, kind, agent, task, began, changed, state, open, thread,
+                              key, tokens, model_calls)
             SELECT i, 'run-' || i, 'ReActAgent', 'clerk', 'Where is the order of customer ' || i,
-                   i, i + 30, CASE i % 10 WHEN 0 THEN 'in_doubt' ELSE 'done' END,
+                   i, i + 30, CASE i % 10 WHEN 0 THEN 'in_doubt' ELSE 'done' END, i % 10 = 0,
                    'user-' || (i % 5000), 'k' || i, 100, 2 FROM n;
             INSERT INTO texts SELECT number, lower(task) || ' it is on its way' FROM runs
             WHERE number > 1;

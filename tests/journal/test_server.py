@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -345,8 +346,33 @@ def test_tables_of_a_newer_moothall_are_left_alone(near: str) -> None:
     Journal(near).close()
     with psycopg.connect(near) as server:
         server.execute("UPDATE versions SET version = 99")
-    with pytest.raises(JournalError, match="it has version 99, and this moothall knows up to 2"):
+    with pytest.raises(JournalError, match="it has version 99, and this moothall knows up to 3"):
         Journal(near)
+
+
+def test_tables_of_the_former_version_are_migrated_once_by_processes_that_come_together(
+    near: str,
+) -> None:
+    with Journal(near) as journal:
+        agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
+        agent.reply_sync("go", run_id="R")
+        journal.fork("R", "stopped", upto=2)
+    with psycopg.connect(near) as server:
+        for step in (
+            "DROP INDEX open_runs",
+            "ALTER TABLE runs DROP COLUMN open",
+            "CREATE INDEX stopped_runs ON runs (number) WHERE state IS NULL",
+            "CREATE INDEX doubted_runs ON runs (number) WHERE state = 'in_doubt'",
+            "UPDATE versions SET version = 2 WHERE kind = 'journal'",
+        ):
+            server.execute(step)
+    with ThreadPoolExecutor(3) as pool:
+        for each in pool.map(Journal, [near] * 3):
+            assert [run.id for run in each.runs(state="stopped")] == ["stopped"]
+            each.close()
+    with psycopg.connect(near) as server:
+        rows = server.execute("SELECT id, open FROM runs ORDER BY number").fetchall()
+    assert rows == [("R", False), ("stopped", True)]
 
 
 def test_a_backup_is_the_servers_own(near: str, schema: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from moothall.database import RUNS, Database
 from moothall.errors import JournalError, TooManyThreads
 from moothall.journal.entry import Entry
-from moothall.journal.stop_reason import ENDED, REASONS
+from moothall.journal.stop_reason import ENDED, OPEN, REASONS
 from moothall.journal.store.holding import hold, holder_of, named
 from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.store.wait_rows import NOTED, Answer, Noted, end_rows, write_rows
@@ -70,6 +70,7 @@ class OpenRun:
     has_waits: bool = False  # whether it has rows of what it waits for
     parked: list[tuple[str, int]] = field(default_factory=list)
     """The other runs of its thread that wait: the id of each, and its last entry."""
+    is_open: bool = True  # in the file: whether it is listed as worked on or cut off
     open_calls: set[tuple[str, str]] = field(default_factory=set)  # in doubt if the process ends
     _guard: threading.RLock = field(default_factory=guard)
     _entries: list[tuple[str, str, str]] = field(default_factory=list)
@@ -202,6 +203,7 @@ class OpenRun:
         with self._guard:
             self.written += len(taken.entries)
             self.place, self._told, self._since = place, taken.waiting, at
+            self.is_open = taken.state in OPEN
 
     def failed(self, failure: BaseException) -> None:
         """Write nothing more after a failed write: later entries need the ones before them."""
@@ -354,6 +356,8 @@ class Commits:
                 hold(self.file, db, holder_of(run.number), names, kept)
             # A clock that was set back takes no time away.
             work = each.tally, max(now - run._since, 0.0), each.waiting
+            if each.state in OPEN and not run.is_open:
+                db.execute("UPDATE runs SET open = TRUE WHERE number = ?", (run.number,))
             place = self.file.write(db, run.number, run.place, each.entries, each.state, work)
             if each.waits or (run.has_waits and each.state is not None):
                 write_rows(db, run.number, run.place[0], each.waits, each.state is not None)

@@ -22,10 +22,6 @@ NEEDS_A_PERSON: Final = ("waiting", "in_doubt", "stopped")
 
 CUT_OFF: Final = ("stopped", "in_doubt")
 """The states of runs whose process has ended."""
-_CUT_OFF: Final = (
-    "number IN (SELECT number FROM runs WHERE state IS NULL UNION ALL "
-    "SELECT number FROM runs WHERE state = 'in_doubt')"
-)
 
 SORTS: Final = ("began", "changed", "seconds", "tokens", "usd", "model_calls", "actions", "entries")
 
@@ -163,7 +159,7 @@ class Wanted:
             terms.append("id NOT IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL)")
         if states is not None:
             if {*states} <= {*CUT_OFF}:
-                terms.append(_CUT_OFF)  # by its indexes, however many others there are
+                terms.append("open")  # by its index, however many others there are
             now = _STATE.format(taken=", ".join(map(str, taken())) or "NULL")
             terms.append(f"{now} IN ({', '.join('?' * len(states)) or 'NULL'})")
             values += states

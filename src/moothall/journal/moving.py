@@ -27,7 +27,7 @@ from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry
 from moothall.journal.opening import Runs
 from moothall.journal.shapes import fault_of
-from moothall.journal.stop_reason import ELSEWHERE, ENDED
+from moothall.journal.stop_reason import ELSEWHERE, ENDED, OPEN
 from moothall.journal.store.copies import values_of
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text, hash_of
@@ -91,7 +91,9 @@ def moved(file: Store, runs: Runs, run_id: str, path: Path) -> None:
             )
         # First of all: a process that dies in between leaves no run that goes on twice.
         with file.writing() as db:
-            db.execute("UPDATE runs SET state = ? WHERE number = ?", (ELSEWHERE, number))
+            db.execute(
+                "UPDATE runs SET state = ?, open = FALSE WHERE number = ?", (ELSEWHERE, number)
+            )
             end_rows(db, number)
         try:
             exported(file, run_id, path, moved=True)
@@ -125,7 +127,9 @@ def _set_state(db: Database, number: int, run_id: str, entries: list[Entry]) -> 
     waits, state = reopen_rows(db, number, run_id, entries), state_of(entries)
     if state == "waiting" and not waits:
         state = None
-    db.execute("UPDATE runs SET state = ? WHERE number = ?", (state, number))
+    db.execute(
+        "UPDATE runs SET state = ?, open = ? WHERE number = ?", (state, state in OPEN, number)
+    )
 
 
 @contextmanager

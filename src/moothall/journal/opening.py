@@ -20,7 +20,7 @@ from moothall.errors import RunHeld, StateError
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.doubt import in_doubt
 from moothall.journal.entry import Entry
-from moothall.journal.stop_reason import ELSEWHERE
+from moothall.journal.stop_reason import ELSEWHERE, OPEN
 from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.store.wait_rows import NOTED
 from moothall.journal.tally import searched
@@ -175,7 +175,7 @@ class Runs:
             run.open_calls.update((each.path, each.key) for each in in_doubt(part))
         kinds = {entry.kind for part in past.values() for entry in part}
         run.has_waits = not NOTED.isdisjoint(kinds) or bool(run.open_calls)
-        run.parked = parked
+        run.parked, run.is_open = parked, state in OPEN
         self._open.add(run)
         if self.leaves:  # read after the run was added, which `Journal._leave` looks for later
             run.left = True

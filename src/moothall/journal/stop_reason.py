@@ -71,6 +71,9 @@ ENDED: Final = frozenset(reason for reason, means in REASONS.items() if means.en
 ANSWERED: Final = frozenset(reason for reason, means in REASONS.items() if means.answered)
 """The reasons for which a reply's text is an answer."""
 
+OPEN: Final = (None, "in_doubt")
+"""The states in the table of a run that a process works on, or that was cut off."""
+
 ELSEWHERE: Final = "elsewhere"
 """The state of a run that may go on in the journal that it was copied from, or moved to."""
 

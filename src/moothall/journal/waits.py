@@ -43,7 +43,7 @@ _COLUMNS: Final = (
 
 _TOLD_DOUBTS: Final = (
     "SELECT r.id, w.key, w.since, w.remind FROM runs r JOIN waits w ON w.run = r.number "
-    f"WHERE r.state = 'in_doubt' AND NOT r.deleted AND w.kind = '{DOUBT}'"
+    f"WHERE r.open AND r.state = 'in_doubt' AND NOT r.deleted AND w.kind = '{DOUBT}'"
 )
 
 
@@ -78,8 +78,8 @@ class Waits:
     def _doubted(self, db: Database, run_id: str | None, agent: str | None) -> Iterator[Wait]:
         """Yield the calls whose outcome is unknown, of runs that no process works on."""
         rows = db.execute(
-            "SELECT number, id, agent, thread, changed FROM runs WHERE state = 'in_doubt' "
-            "AND NOT deleted"
+            "SELECT number, id, agent, thread, changed FROM runs WHERE open "
+            "AND state = 'in_doubt' AND NOT deleted"
         ).fetchall()
         known = self._read
         self._read = {at: known[at] for row in rows if (at := (row[0], row[-1])) in known}
@@ -345,13 +345,13 @@ class Waits:
 
     def cut_off(self) -> tuple[int, int]:
         """Return how many runs are stopped, and how many are in doubt; nobody works on them."""
-        found = []
-        for state in ("state IS NULL", "state = 'in_doubt'"):
-            with self._file.reading() as db:
-                rows = db.execute(f"SELECT number FROM runs WHERE {state} AND NOT deleted")
-                numbers = [number for (number,) in rows]
-            found.append(len(set(numbers).difference(self._runs.taken(numbers))))
-        return found[0], found[1]
+        with self._file.reading() as db:
+            query = "SELECT number, state FROM runs WHERE open AND NOT deleted"
+            found = dict(db.execute(query).fetchall())
+        for number in self._runs.taken(found):
+            found.pop(number, None)
+        states = Counter(found.values())
+        return states[None], states["in_doubt"]
 
     def newest(self) -> tuple[Any, ...]:
         """Return what changes with what waits."""

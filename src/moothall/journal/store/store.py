@@ -18,6 +18,7 @@ from moothall.database import ALONE, Database, Lock
 from moothall.errors import ConfigError, JournalError, NoSuchRun
 from moothall.journal.entry import Entry, RunDamaged
 from moothall.journal.shapes import Shapes
+from moothall.journal.stop_reason import OPEN
 from moothall.journal.store.leases import Leases
 from moothall.journal.store.values import (
     MARKED,
@@ -40,7 +41,8 @@ _UPDATE = (
     "state = {} WHERE number = ?"
 )
 _WORKED_ON = _UPDATE.format("NULL")
-_AT_END = _UPDATE.format("?")
+_IN_DOUBT = _UPDATE.format("?")
+_AT_END = _UPDATE.format("?, open = FALSE")
 SEQUENCE: Final = "place & 4294967295"
 """The number of an entry in its run; the upper half of its place is the number of the run."""
 _SELECT = (
@@ -280,7 +282,7 @@ class Store(ABC):
         if state is None:
             db.execute(_WORKED_ON, (*values, run))
         else:
-            db.execute(_AT_END, (*values, state, run))
+            db.execute(_IN_DOUBT if state in OPEN else _AT_END, (*values, state, run))
         if tally.said is not None:
             (task,) = self._of_run(db, run, "task")
             self.describe(db, run, searched(task, tally.said))

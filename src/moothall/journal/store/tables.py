@@ -48,9 +48,16 @@ WAITS_INDEXES: Final = (
     "CREATE INDEX waits_remind ON waits (remind) WHERE NOT taken AND remind IS NOT NULL",
     "CREATE INDEX waits_of_thread ON waits (agent, thread) WHERE NOT taken",
     "CREATE INDEX waits_decided ON waits (decided_by) WHERE decided_by IS NOT NULL",
-    # Which runs were cut off.
     "CREATE INDEX stopped_runs ON runs (number) WHERE state IS NULL",
     "CREATE INDEX doubted_runs ON runs (number) WHERE state = 'in_doubt'",
+)
+
+# `open`: `state` is NULL or `in_doubt`. Each commit sets `state`: it would write an index of that.
+_OPEN_RUNS: Final = (
+    "UPDATE runs SET open = FALSE WHERE state <> 'in_doubt'",
+    "DROP INDEX stopped_runs",
+    "DROP INDEX doubted_runs",
+    "CREATE INDEX open_runs ON runs (number) WHERE open",
 )
 
 MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
@@ -113,7 +120,7 @@ MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
         # The words by which a run is found: the beginnings of its task and its reply.
         "CREATE TABLE texts (run INTEGER PRIMARY KEY, text TEXT NOT NULL)",
         # Which value is named by which run (its number, 8 bytes) or value (its hash, 32 bytes).
-        # Filled where something is deleted, for all entries since the time before.
+        # Each commit adds to it; a deletion adds what forks, imports and older versions left out.
         """CREATE TABLE holders (
             value BLOB NOT NULL, holder BLOB NOT NULL, PRIMARY KEY (value, holder)
         ) WITHOUT ROWID""",
@@ -147,6 +154,7 @@ MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
         ) WITHOUT ROWID""",
         *WAITS_INDEXES,
     ),
+    ("ALTER TABLE runs ADD COLUMN open INTEGER NOT NULL DEFAULT 1", *_OPEN_RUNS),
 )
 
 # The same tables in PostgreSQL, where a range of threads is one of bytes. Only appended.
@@ -224,4 +232,5 @@ SERVER_MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )""",
         *WAITS_INDEXES,
     ),
+    ("ALTER TABLE runs ADD COLUMN open BOOLEAN NOT NULL DEFAULT TRUE", *_OPEN_RUNS),
 )
