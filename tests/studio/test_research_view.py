@@ -76,7 +76,8 @@ def test_research_view_shows_how_a_run_ended(see: See) -> None:
     assert view["step"] is None
     assert view["done"] == 2
     assert view["over"]["reason"] == "done"
-    assert view["objectives"] == [{"topic": "alpha", "expertise": 0.95, "reached": [0.1, 0.95]}]
+    objective = {"topic": "alpha", "expertise": 0.95, "reached": [0.1, 0.95], "estimated": False}
+    assert view["objectives"] == [objective]
     assert tasks(view)[1:] == [(2, "read", "ended"), (2, "read", "ended")]
     assert (view["found"], view["read"]) == (2, 2)
     assert view["remarks"][0] == {"iteration": 1, "text": "Read both pages."}

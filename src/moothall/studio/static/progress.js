@@ -83,7 +83,7 @@ export class Progress {
         const objective = this.objective(topic);
         objective.expertise = expertise;
         objective.reached.push(expertise);
-        objective.estimated = result.estimated; // by rules: it does not tell right from wrong
+        objective.estimated = Boolean(result.estimated); // by rules: it does not tell right from wrong
       }
       this.generated = result.generated;
       if (result.remark) this.remarks.push({ iteration, text: result.remark });
