@@ -10,6 +10,7 @@ import asyncio
 import copy
 import json
 import time
+from contextlib import suppress
 from typing import Any
 
 import jsonschema
@@ -104,6 +105,9 @@ def run(awaitable: Any) -> Any:
 
 class ModelConformance:
     """The suite. A class of tests inherits it and says what `make` gives."""
+
+    begins_s = 0.05
+    """Seconds after which a call is under way: a server has the request."""
 
     def make(self, *answers: Any) -> Model:
         """A model; `answers` are for those that cannot answer by themselves."""
@@ -213,7 +217,7 @@ class ModelConformance:
         async def cancel() -> tuple[float, ModelReply]:
             await model.complete(user("Say hello"))
             task = asyncio.create_task(model.complete(user("Tell a very long story")))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(self.begins_s)
             assert not task.done()
             start = time.perf_counter()
             task.cancel()
@@ -331,12 +335,15 @@ class ModelConformance:
         async def cancel() -> tuple[float, ModelReply]:
             await model.complete(user("Say hello"))
 
+            begun = asyncio.Event()
+
             async def read_all() -> None:
                 async for _ in model.stream(user("Tell a very long story")):
-                    pass
+                    begun.set()
 
             task = asyncio.create_task(read_all())
-            await asyncio.sleep(0.05)
+            with suppress(TimeoutError):  # one that never answers has no first piece
+                await asyncio.wait_for(begun.wait(), self.begins_s)
             assert not task.done()
             start = time.perf_counter()
             task.cancel()

@@ -45,6 +45,8 @@ def single(shallow: Path) -> Iterator[LocalModel]:
 
 
 class TestLocalModel(ModelConformance):
+    begins_s = 0.005
+
     @pytest.fixture(autouse=True)
     def _shared(self, local: LocalModel, brief: LocalModel) -> None:
         self.local, self.brief = local, brief
