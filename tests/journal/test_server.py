@@ -143,6 +143,7 @@ def test_a_server_that_restarts_under_load_loses_and_doubles_nothing(
 ) -> None:
     """What a commit has returned is there; each entry once; runs go on when it is back."""
     ended, commits = threading.Event(), threading.Semaphore(0)
+    opened = threading.Barrier(3)
     counts: dict[str, int] = {}
 
     async def write(journal: Journal, run: str) -> None:
@@ -156,6 +157,7 @@ def test_a_server_that_restarts_under_load_loses_and_doubles_nothing(
 
     async def all_of(number: int) -> None:
         with Journal(near, timeout=30) as journal:
+            opened.wait(30)  # a journal is not opened without its server
             await asyncio.gather(*(write(journal, f"{number}-{n}") for n in range(5)))
 
     failures: list[BaseException] = []
@@ -170,6 +172,7 @@ def test_a_server_that_restarts_under_load_loses_and_doubles_nothing(
         threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
         for thread in threads:
             thread.start()
+        opened.wait(30)
         for end in (fragile.kill, fragile.stop, fragile.kill):
             for _ in range(60):
                 assert commits.acquire(timeout=30), failures
