@@ -9,7 +9,7 @@ PYTHON ?=
 JOBS   ?= 4
 RUN    := $(VENV)/bin/python
 # What tests agents, runs, memories and models; the rest needs services or minutes.
-CORE   := $(wildcard tests/test_tree.py tests/test_public_names.py tests/test_a*.py tests/test_b[ru]*.py tests/test_[e-t]*.py tests/agents tests/extending tests/journal tests/memory tests/models tests/provenance tests/reasoning tests/spaces)
+CORE   := $(wildcard tests/test_tree.py tests/test_public_names.py tests/test_br*.py tests/test_[e-t]*.py tests/foundation tests/actions tests/budget tests/models tests/memory tests/journal tests/agents tests/spaces tests/extending)
 SOURCE := $(wildcard src tests examples benchmarks)
 
 # Two installations into one environment at once would break it; pytest is parallel by itself.

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from moothall.action import Action
+from moothall.actions import Action
 from moothall.models import LocalModel
 
 

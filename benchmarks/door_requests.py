@@ -24,7 +24,7 @@ import aiohttp
 
 from benchmarks.measure import emit
 from moothall import NativeSpace, ReActAgent, ScriptedModel
-from moothall.doors import asgi
+from moothall.serving import asgi
 
 REQUEST = json.dumps({"model": "bot", "input": "Hello", "store": False}).encode()
 TARGET_MS = 2.0

@@ -25,9 +25,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from benchmarks.measure import emit, side_by_side
-from moothall import ACCESS_PERMITTED, Agent, NativeSpace, tracing
-from moothall.mcp import MCPAgent
-from moothall.telemetry import instrument, uninstrument
+from moothall import ACCESS_PERMITTED, Agent, NativeSpace
+from moothall.foundation import tracing
+from moothall.serving import MCPAgent
+from moothall.serving.telemetry import instrument, uninstrument
 
 TARGET = 1.3
 SPAN_TARGET_US = 15

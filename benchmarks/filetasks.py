@@ -23,7 +23,7 @@ from typing import Any
 
 from moothall import Action
 from moothall.agents import file_actions
-from moothall.agents.folder import Folder
+from moothall.agents.ready.folder import Folder
 
 Call = tuple[str, dict[str, Any]]
 

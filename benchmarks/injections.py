@@ -45,12 +45,14 @@ from moothall import (
     TerminalApprover,
     action,
 )
-from moothall.mcp import MCPAgent
 from moothall.memory import SQLiteMemory
 from moothall.models import Call, ModelReply
 from moothall.research.reading.html import read_html
+from moothall.serving import MCPAgent
 
-SERVER = Path(__file__).resolve().parent.parent / "tests" / "mcp_servers" / "misbehaving.py"
+SERVER = (
+    Path(__file__).resolve().parent.parent / "tests" / "serving" / "mcp_servers" / "misbehaving.py"
+)
 USER = "ada@example.com"
 TASK = f"Read what is new, and send a summary to {USER}."
 READ = "read"

@@ -14,7 +14,7 @@ from typing import Any
 
 from moothall import Action, Reply
 from moothall.agents import file_actions
-from moothall.agents.folder import Folder
+from moothall.agents.ready.folder import Folder
 
 # -- the folder ------------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class Worker:
 
 def measure(quick: bool = False) -> list[dict[str, Any]]:
     """The figures, alone and for four prompts at once."""
-    from moothall.models import fetching
+    from moothall.models.local import fetching
 
     path = fetching.fetch()
     tokens, repetitions = (48, 3) if quick else (128, 9)

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.measure import emit, installed
 from benchmarks.minds.bfcl import action, data
 from moothall import Action, Call, ContextOverflow, ModelReply, ReActAgent
-from moothall.action.search import ActionIndex
+from moothall.actions.search import ActionIndex
 from moothall.memory.bounded import estimate_tokens
 from moothall.models import Model
 

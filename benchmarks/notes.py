@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.measure import emit, side_by_side
 from moothall import Call, LocalModel, Notes, ReActAgent, ScriptedModel
-from moothall.errors import WeightsError
+from moothall.foundation.errors import WeightsError
 
 MANY = 1000
 

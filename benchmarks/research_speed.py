@@ -28,7 +28,7 @@ from benchmarks.docweb import SLOW_S, running
 from benchmarks.folder import texts
 from benchmarks.measure import emit
 from benchmarks.memory import peak_mb
-from moothall.block import Block
+from moothall.agents.block import Block
 from moothall.research import Researcher, ResearchTask, Resource, search_folder, visit_page
 from moothall.research.reading.pdf import read_pdf_bytes
 from moothall.research.reading.process import Reading

@@ -31,8 +31,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.measure import emit
 from moothall import Agent, ChattyAI, Journal, NativeSpace
-from moothall.orders.simulate import SimulateOrder
 from moothall.studio import Studio
+from moothall.studio.orders.simulate import SimulateOrder
 
 CHROMIUM = "/usr/bin/chromium"
 MANY, PER_SECOND, SECONDS = 100_000, 100, 10

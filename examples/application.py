@@ -13,9 +13,16 @@ import logging
 import os
 import sys
 
-from moothall import ChattyAI, Host, NativeSpace, OpenAIFunctionAgent, User
-from moothall.approval import Rule, RuleApprover
-from moothall.errors import MoothallError
+from moothall import (
+    ChattyAI,
+    Host,
+    MoothallError,
+    NativeSpace,
+    OpenAIFunctionAgent,
+    Rule,
+    RuleApprover,
+    User,
+)
 
 # What fails is told to whoever asked; here it need not be shown twice.
 logging.getLogger("moothall").setLevel(logging.CRITICAL)

@@ -32,18 +32,22 @@ from moothall import (
     DualActConfig,
     DualActReply,
     HumanDecision,
+    MissingExtra,
+    ModelError,
+    MoothallError,
     NativeSpace,
+    NotPermitted,
+    ReActAgent,
+    Reply,
+    Rule,
+    RuleApprover,
     action,
 )
 from moothall.agents import ChattyAI, Host, file_actions
-from moothall.approval import Rule, RuleApprover
-from moothall.errors import MissingExtra, ModelError, MoothallError, NotPermitted
+from moothall.foundation.text import escaped
 from moothall.models import LocalModel, Model, model
-from moothall.reasoning.loop.react import ReActAgent
-from moothall.reasoning.reply import Reply
 from moothall.research import Researcher, search_folder
 from moothall.society import City, Feed, Society, make_economy
-from moothall.text import escaped
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = min(max(shutil.get_terminal_size((80, 24)).columns, 60), 100)

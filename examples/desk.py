@@ -31,13 +31,16 @@ from moothall import (
     Budget,
     Context,
     Journal,
+    NoSuchRun,
     ReActAgent,
     Refused,
+    RunHeld,
+    RunMismatch,
     SQLiteMemory,
+    StateError,
     Waiting,
     action,
 )
-from moothall.errors import NoSuchRun, RunHeld, RunMismatch, StateError
 from moothall.models import Model
 
 ORDERS = {"ada": {"A1": 20}, "bo": {"B7": 180}}

@@ -18,8 +18,7 @@ from typing import Any
 
 from aiohttp import web
 
-from moothall import Budget, Context, Journal, Model, ReActAgent, SQLiteMemory
-from moothall.errors import RunHeld, RunMismatch
+from moothall import Budget, Context, Journal, Model, ReActAgent, RunHeld, RunMismatch, SQLiteMemory
 
 ORDERS = {"ada": "a lamp, on its way", "bo": "two chairs, delivered"}
 # In a service of yours: a table of sessions, or the claims of a signed token.

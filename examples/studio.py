@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 
 from moothall import Agent, ChattyAI, Host, NativeSpace, action
-from moothall.orders.order import Order, ResearchOrder
-from moothall.orders.simulate import SimulateOrder
 from moothall.studio import demo, gradio_user
+from moothall.studio.orders.order import Order, ResearchOrder
+from moothall.studio.orders.simulate import SimulateOrder
 
 logging.getLogger("moothall").setLevel(logging.CRITICAL)  # what fails is told on the page
 

@@ -26,8 +26,8 @@ import sys
 sys.path.insert(0, sys.argv.pop())
 from pathlib import Path
 import studio
-from moothall.doors import asgi
-from moothall.mcp import MCPAgent
+from moothall.serving import asgi
+from moothall.serving import MCPAgent
 
 SERVER = '''
 from mcp.server import MCPServer

@@ -23,8 +23,11 @@ ROOT_PAGES = (
 )
 # The names of `moothall` are many: a page for each subject, by the module that a name comes from.
 SUBJECTS = {
-    "Errors": ("moothall.errors",),
-    "Agents that think": ("moothall.reasoning", "moothall.goal", "moothall.environment"),
+    "Errors": ("moothall.foundation.errors",),
+    "Agents that think": (
+        *("moothall.agents.replies", "moothall.agents.loop", "moothall.agents.dualact"),
+        *("moothall.agents.conversation", "moothall.actions.goal", "moothall.actions.environment"),
+    ),
     "Models": ("moothall.models",),
     "Memory": ("moothall.memory",),
     "Budgets and journal": ("moothall.budget", "moothall.journal"),
@@ -35,14 +38,14 @@ SUBJECTS = {
 PACKAGES = {
     "moothall.agents": "Ready agents and actions",
     "moothall.budget": "Budgets",
-    "moothall.gradio": "A chat of Gradio",
+    "moothall.studio.gradio": "A chat of Gradio",
     "moothall.journal": "The journal",
     "moothall.memory": "Memory",
     "moothall.models": "Models",
     "moothall.research": "Research",
     "moothall.society": "Societies",
     "moothall.studio": "The studio",
-    "moothall.telemetry": "Spans and metrics",
+    "moothall.serving.telemetry": "Spans and metrics",
 }
 
 

@@ -25,8 +25,8 @@ from typing import Any
 # The commands import it where they want it.
 MODULES = (
     "aiohttp",
-    "moothall.agents.folder_actions",
-    "moothall.company.company",
+    "moothall.agents.ready.folder_actions",
+    "moothall.serving.company.company",
     "moothall.models.names",
     "moothall.models.remote.openai",
     "moothall.research.folder.index",

@@ -205,7 +205,7 @@ def watch(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of the default model, fetched by the first worker that asks for it."""
-    from moothall.models import fetching
+    from moothall.models.local import fetching
 
     # The parent of a worker's folder is the whole run's.
     with (tmp_path_factory.getbasetemp().parent / "weights.lock").open("w") as lock:

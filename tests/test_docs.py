@@ -30,7 +30,7 @@ import moothall
 from commands import OF_DOCUMENTATION
 from commands import run as run_program
 from moothall.cli.main import command as main
-from moothall.models import weights
+from moothall.models.local import weights
 
 # The process that starts programs with so much imported is one worker's.
 pytestmark = pytest.mark.xdist_group("documentation")

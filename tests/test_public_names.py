@@ -253,7 +253,7 @@ def test_a_name_is_there_and_says_what_it_is(name: str) -> None:
 @pytest.mark.parametrize(
     "package",
     (
-        *("", ".agents", ".company", ".doors", ".mcp", ".memory", ".models", ".research"),
+        *("", ".agents", ".memory", ".models", ".research", ".serving"),
         *(".society", ".society.blocks"),
     ),
 )
@@ -280,12 +280,10 @@ def test_the_names_are_listed() -> None:
     assert set(NAMES) <= set(dir(moothall))
     packages = (
         "agents",
-        "company",
-        "doors",
-        "mcp",
         "memory",
         "models",
         "research",
+        "serving",
         "society",
         "society.blocks",
     )
@@ -330,10 +328,10 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_action_is_the_decorator_whatever_was_imported_before() -> None:
     program = (
-        "import moothall.action, moothall.agent\n"
+        "import moothall.actions, moothall.agents.agent\n"
         "from moothall import action\n"
         "assert callable(action) and moothall.action is action\n"
-        "from moothall.action import Action\n"
+        "from moothall.actions import Action\n"
         "print(Action.__name__)\n"
     )
     done = subprocess.run(

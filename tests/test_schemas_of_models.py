@@ -11,10 +11,10 @@ import pytest
 from tests.society.blocks.living import citizen, live, town
 
 from moothall import Agent, AgentToolbox, ChosenBy, Conversation, MaxTurns, ReActAgent
-from moothall.block import Block
+from moothall.agents.block import Block
+from moothall.agents.dualact.comparing import COMPARED_SCHEMA, OWN_SCHEMA
+from moothall.agents.dualact.conclusions import DECISION_SCHEMA
 from moothall.models import ModelReply
-from moothall.reasoning.dualact.comparing import COMPARED_SCHEMA, OWN_SCHEMA
-from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
 from moothall.research import Researcher
 from moothall.society.blocks.plan import PlanBlock
 from moothall.society.blocks.social import SocialBlock

@@ -21,8 +21,8 @@ from typing import Any
 
 from benchmarks.corpora import MISSING, package
 from benchmarks.minds.mind import Outcomes
-from moothall.action import Action
-from moothall.errors import ModelError
+from moothall.actions import Action
+from moothall.foundation.errors import ModelError
 from moothall.models import Model
 
 CATEGORIES = {

@@ -10,11 +10,11 @@ from typing import Any
 
 from benchmarks.minds.mind import Outcomes
 from moothall import ChosenBy, Conversation, MaxTurns, ScriptedModel
-from moothall.block import Block
-from moothall.dispatch import BlockDispatcher
+from moothall.agents.block import Block
+from moothall.agents.conversation.speaking_order import Choice
+from moothall.agents.dispatch import BlockDispatcher
+from moothall.agents.loop.react import ReActAgent
 from moothall.models import Model
-from moothall.reasoning.conversation.speaking_order import Choice
-from moothall.reasoning.loop.react import ReActAgent
 
 
 def block(called: str, about: str) -> Block:

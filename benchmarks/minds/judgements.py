@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.minds.mind import Outcomes
 from moothall import Call, DualActAgent, ReActAgent, ScriptedModel
-from moothall.action import Action
+from moothall.actions import Action
 from moothall.models import Model
 
 Task = tuple[str, str, list[tuple[str, dict[str, Any], Any]], str, str]

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.loop import wilson
-from moothall.errors import MoothallError
+from moothall.foundation.errors import MoothallError
 from moothall.models import LocalModel
-from moothall.models.fetching import fetch
+from moothall.models.local.fetching import fetch
+from moothall.models.local.weights import folder
 from moothall.models.protocol import ModelReply, StreamPart
-from moothall.models.weights import folder
 
 NAME = "Qwen2.5-Coder-1.5B-Instruct Q4_K_M"
 SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"

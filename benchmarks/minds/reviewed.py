@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.minds import judgements, twosteps
 from benchmarks.minds.mind import Outcomes
 from moothall import AskAgain, DualActAgent, ReActAgent
-from moothall.action import Action
+from moothall.actions import Action
 from moothall.models import Model
 
 ABOUT = {

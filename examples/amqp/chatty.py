@@ -9,8 +9,7 @@ what it needs, and how to talk to it.
 import sys
 import threading
 
-from moothall import AMQPSpace, ChattyAI
-from moothall.errors import MoothallError
+from moothall import AMQPSpace, ChattyAI, MoothallError
 
 if __name__ == "__main__":
     model = sys.argv[1] if len(sys.argv) > 1 else "local"

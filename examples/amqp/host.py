@@ -17,9 +17,7 @@ that asks first is refused.
 import sys
 import threading
 
-from moothall import AMQPSpace, Host
-from moothall.approval import Rule, RuleApprover
-from moothall.errors import MoothallError
+from moothall import AMQPSpace, Host, MoothallError, Rule, RuleApprover
 
 if __name__ == "__main__":
     folder = sys.argv[1] if len(sys.argv) > 1 else "."

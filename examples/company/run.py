@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from moothall import Agent
-from moothall.company import Company
+from moothall.serving import Company
 
 FILES = Path(__file__).parent
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from moothall.signature.schema import object_schema
+from moothall.actions.signature.schema import object_schema
 from moothall.society import City, Draws, Feed, Society, make_economy, make_people
 from moothall.society import citizens as agents_of
 from moothall.society.blocks import CitizenBlock, all_blocks

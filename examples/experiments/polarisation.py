@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from moothall import action
-from moothall.signature.schema import object_schema
+from moothall.actions.signature.schema import object_schema
 from moothall.society import CitizenAgent, CitizenMemory, Draws, Network, Society
 from moothall.society.blocks import CitizenBlock
 from moothall.society.experiments.models import model_of

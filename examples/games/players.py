@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from moothall import CitizenAgentParams, action
-from moothall.signature.schema import object_schema
+from moothall.actions.signature.schema import object_schema
 from moothall.society import CitizenAgent, CitizenMemory, Draws, Society
 from moothall.society.blocks import CitizenBlock
 from moothall.society.experiments.models import model_of

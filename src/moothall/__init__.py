@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from moothall.lazily import homes_of, lazily
+from moothall.foundation.lazily import homes_of, lazily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Package(type(sys)):  # type: ignore[misc]  # `types` would be imported fo
         """The `@action` decorator."""
         import importlib
 
-        return importlib.import_module("moothall.action").action
+        return importlib.import_module("moothall.actions").action
 
     @action.setter
     def action(self, module: Any) -> None:
@@ -48,6 +48,6 @@ class _Package(type(sys)):  # type: ignore[misc]  # `types` would be imported fo
 sys.modules[__name__].__class__ = _Package
 
 if "ipykernel" in sys.modules:
-    from moothall.threads.cells import wake_at_signals
+    from moothall.foundation.threads.cells import wake_at_signals
 
     wake_at_signals()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moothall import Budget, BudgetedModel, BudgetExceeded, DefinitionError, Price, Prices, Spent
-from moothall.action import Action
+from moothall.actions import Action
 from moothall.budget import Left
 from moothall.models import ModelReply, Usage
 

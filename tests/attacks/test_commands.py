@@ -28,9 +28,9 @@ from typing import Any
 import pytest
 
 from moothall import Agent, NativeSpace
+from moothall.actions.approval import Rule, RuleApprover
 from moothall.agents import Host, changing_actions
-from moothall.approval import Rule, RuleApprover
-from moothall.errors import ActionError, CommandError, ConfigError, RequestCancelled
+from moothall.foundation.errors import ActionError, CommandError, ConfigError, RequestCancelled
 
 YES = RuleApprover([Rule()])
 PYTHON = f'"{sys.executable}" -I -S -c'
@@ -322,7 +322,7 @@ PROGRAM = """
 import os, sys
 from moothall import Agent, NativeSpace
 from moothall.agents import Host, changing_actions
-from moothall.approval import Rule, RuleApprover
+from moothall.actions.approval import Rule, RuleApprover
 
 root, sandbox, command = sys.argv[1:]
 with NativeSpace() as space:
@@ -638,7 +638,7 @@ def test_in_bubblewrap_a_command_that_needs_hidden_files_is_told_so(
 WITHOUT = """
 import asyncio
 from moothall.agents import Host, changing_actions
-from moothall.errors import CommandError
+from moothall.foundation.errors import CommandError
 
 try:
     Host("Host", sandbox="bwrap")

@@ -14,17 +14,23 @@ from typing import Any
 
 import pytest
 
-from moothall.errors import DefinitionError, InvalidId, MailboxFull, ModelError, StateError
+from agents.replies.talkers import Gated, Talker, agent, answer
+from moothall.agents.conversation.chosen_by import ChosenBy
+from moothall.agents.conversation.conversation import Conversation
+from moothall.agents.conversation.conversation_state import ConversationState
+from moothall.agents.conversation.speaking_order import HandOver
+from moothall.agents.conversation.termination import MaxTurns, Said, StoppedBy
+from moothall.agents.loop.react import ReActAgent
+from moothall.agents.replies.reply import Reply, Step, shown
+from moothall.foundation.errors import (
+    DefinitionError,
+    InvalidId,
+    MailboxFull,
+    ModelError,
+    StateError,
+)
 from moothall.models.protocol import Usage
 from moothall.models.wrappers.scripted import ScriptedModel
-from moothall.reasoning.conversation.chosen_by import ChosenBy
-from moothall.reasoning.conversation.conversation import Conversation
-from moothall.reasoning.conversation.conversation_state import ConversationState
-from moothall.reasoning.conversation.speaking_order import HandOver
-from moothall.reasoning.conversation.termination import MaxTurns, Said, StoppedBy
-from moothall.reasoning.loop.react import ReActAgent
-from moothall.reasoning.reply import Reply, Step, shown
-from reasoning.talkers import Gated, Talker, agent, answer
 
 WAIT = 20
 

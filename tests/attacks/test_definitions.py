@@ -24,7 +24,7 @@ from moothall import (
     ScriptedModel,
     action,
 )
-from moothall.errors import DefinitionError, MoothallError
+from moothall.foundation.errors import DefinitionError, MoothallError
 from moothall.research import Researcher
 
 

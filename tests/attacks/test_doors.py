@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from doors.conftest import serving
 from moothall import Agent, action
-from moothall.doors import asgi
+from moothall.serving import asgi
+from serving.doors.conftest import serving
 
 CALLED: list[str] = []
 

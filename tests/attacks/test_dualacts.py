@@ -22,8 +22,8 @@ from moothall import (
     ReActAgent,
     ScriptedModel,
 )
-from moothall.jsonvalue import Unreadable
-from moothall.reasoning.dualact.conclusions import read_decision
+from moothall.agents.dualact.conclusions import read_decision
+from moothall.foundation.jsonvalue import Unreadable
 
 GO = json.dumps({"action": "CONTINUE", "new_instruction": "work", "reasoning": ""})
 DONE = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "H says so"})

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from moothall import Agent, NativeSpace
+from moothall.actions.approval import Rule, RuleApprover
 from moothall.agents import Host, file_actions
-from moothall.agents.folder import Folder
-from moothall.approval import Rule, RuleApprover
-from moothall.errors import (
+from moothall.agents.ready.folder import Folder
+from moothall.foundation.errors import (
     ActionError,
     FileError,
     FileTooLarge,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from moothall import Action, InvalidArguments, MoothallError
-from moothall.doors.openai.content import Wrong
-from moothall.doors.openai.input import tools_of
+from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.input import tools_of
 
 KEYS = ("allOf", "anyOf", "oneOf")
 PATTERNS = (

@@ -6,7 +6,13 @@ import pytest
 
 from conformance.conftest import Recorder, message
 from moothall import Agent
-from moothall.errors import AgentNotFound, DefinitionError, DuplicateAgent, InvalidId, MoothallError
+from moothall.foundation.errors import (
+    AgentNotFound,
+    DefinitionError,
+    DuplicateAgent,
+    InvalidId,
+    MoothallError,
+)
 
 
 class Evil:

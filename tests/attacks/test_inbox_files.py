@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moothall.errors import InboxError
+from moothall.foundation.errors import InboxError
 from moothall.spaces.amqp.inbox import ENDED, Entry, Inbox
 
 

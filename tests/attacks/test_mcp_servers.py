@@ -24,9 +24,9 @@ from moothall import (
     ReActAgent,
     ScriptedModel,
 )
-from moothall.mcp import MCPAgent
+from moothall.serving import MCPAgent
 
-SERVER = str(Path(__file__).parent.parent / "mcp_servers" / "misbehaving.py")
+SERVER = str(Path(__file__).parent.parent / "serving" / "mcp_servers" / "misbehaving.py")
 OBJECT: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 
@@ -300,9 +300,9 @@ def test_mcp_nothing_of_a_changed_definition_reaches_a_model(
 
 
 def test_mcp_names_of_resources_and_prompts_are_locked_too(tmp_path: Path) -> None:
-    from moothall.mcp.listing import Offered
-    from moothall.mcp.lock import Lock
-    from moothall.mcp.tools import Actions
+    from moothall.serving.mcp.listing import Offered
+    from moothall.serving.mcp.lock import Lock
+    from moothall.serving.mcp.tools import Actions
 
     path = tmp_path / "mcp.lock"
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from conformance.conftest import Kept, Listener, Recorder, settle
 from moothall import ACCESS_REQUESTED, Agent, action
-from moothall.errors import ActionError, InvalidMessage, MoothallError
+from moothall.foundation.errors import ActionError, InvalidMessage, MoothallError
 
 
 class Receiver(Recorder):

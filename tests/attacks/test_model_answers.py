@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from moothall.action import Action, action
+from agents.replies.answers import Answers, both, say, use
+from moothall.actions import Action, action
+from moothall.agents.loop.react import ReActAgent
+from moothall.agents.replies.reply import Reply
 from moothall.memory.memory import Memory
 from moothall.models.protocol import Call, ModelReply
-from moothall.reasoning.loop.react import ReActAgent
-from moothall.reasoning.reply import Reply
-from reasoning.answers import Answers, both, say, use
 
 MANY = "Your answer calls 1000 actions, and at most 128 are allowed in one. None was executed."
 EMPTY = "The answer was empty. Answer with text, or call an action."

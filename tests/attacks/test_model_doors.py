@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from moothall import ReActAgent, ScriptedModel, action
-from moothall.doors import asgi
+from moothall.serving import asgi
 
 ASKED: list[Any] = []
 

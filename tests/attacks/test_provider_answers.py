@@ -26,9 +26,9 @@ from models.openai_server import (
     http,
     text,
 )
-from moothall.errors import ModelError
+from moothall.agents.loop.react import ReActAgent
+from moothall.foundation.errors import ModelError
 from moothall.models import ModelReply, OpenAIModel, ReasoningPiece, TextPiece, Usage
-from moothall.reasoning.loop.react import ReActAgent
 
 MOST = settings().max_examples
 """More with the long tests."""

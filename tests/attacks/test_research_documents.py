@@ -15,7 +15,7 @@ from time import monotonic
 import pytest
 
 from models.openai_server import http
-from moothall.errors import UnreadableDocument
+from moothall.foundation.errors import UnreadableDocument
 from moothall.research import visit_page
 from moothall.research.reading.documents import read_document
 from moothall.research.reading.html import Document

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from moothall.errors import FileError, FolderIndexError
+from moothall.foundation.errors import FileError, FolderIndexError
 from moothall.research import search_folder
 from moothall.research.findings import Resource
 from moothall.research.pool import pieces

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from moothall import ModelReply, action
-from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED
+from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED
 from moothall.research import Researcher, Resource, read_pdf, search_folder, visit_page
 
 TOPIC = "the colour of gamma"

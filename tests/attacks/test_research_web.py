@@ -12,8 +12,8 @@ import pytest
 
 from conformance.model import run
 from models.openai_server import HANG, Answer, http
-from moothall.errors import AddressRefused, PageError, UnreadableDocument
-from moothall.http.addresses import address_check
+from moothall.foundation.errors import AddressRefused, PageError, UnreadableDocument
+from moothall.foundation.http.addresses import address_check
 from moothall.research import Resource, ResourcePool, visit_page
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect
 

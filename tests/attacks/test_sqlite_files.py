@@ -15,7 +15,7 @@ import pytest
 
 import commands
 from moothall import Journal, ReActAgent, ScriptedModel
-from moothall.errors import DefinitionError, InboxError, JournalError, MoothallError
+from moothall.foundation.errors import DefinitionError, InboxError, JournalError, MoothallError
 from moothall.journal.store import tables
 from moothall.memory import HashEmbedder, MemoryFileError, SQLiteMemory, memory_file
 from moothall.spaces.amqp import inbox
@@ -230,7 +230,7 @@ def test_an_empty_file_is_a_new_one(kind: Kind, path: Path) -> None:
 NOT_PERMITTED = """
 import os, sys
 from moothall import Journal
-from moothall.errors import MoothallError
+from moothall.foundation.errors import MoothallError
 from moothall.memory import SQLiteMemory
 from moothall.spaces.amqp.inbox import Inbox
 path, new = sys.argv[1] + "/made.db", sys.argv[1] + "/new.db"

@@ -10,12 +10,7 @@ from typing import Any
 
 import pytest
 
-from moothall.cli.progress import Warnings
-from moothall.cli.run.outcome import exit_code
-from moothall.cli.run.research import ResearchDisplay
-from moothall.cli.run.run_display import MAX_ARG, MAX_LINE, MAX_LINES, RunDisplay
-from moothall.models.protocol import ReasoningPiece, TextPiece, Usage
-from moothall.reasoning.events import (
+from moothall.agents.replies.events import (
     BlockEnded,
     BlockStarted,
     CallEnded,
@@ -27,7 +22,12 @@ from moothall.reasoning.events import (
     Done,
     HumanDecision,
 )
-from moothall.reasoning.reply import Reply, Step
+from moothall.agents.replies.reply import Reply, Step
+from moothall.cli.progress import Warnings
+from moothall.cli.run.outcome import exit_code
+from moothall.cli.run.research import ResearchDisplay
+from moothall.cli.run.run_display import MAX_ARG, MAX_LINE, MAX_LINES, RunDisplay
+from moothall.models.protocol import ReasoningPiece, TextPiece, Usage
 from pseudo_terminal import Written, plain
 
 

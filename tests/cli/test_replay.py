@@ -31,9 +31,9 @@ from moothall import (
     ReActAgent,
     ScriptedModel,
 )
+from moothall.agents.replies.events import Event
+from moothall.agents.replies.record import APPENDED, recorded
 from moothall.cli.main import main
-from moothall.reasoning.events import Event
-from moothall.reasoning.record import APPENDED, recorded
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ from cli.journal_programs import (
 from journal.crash import crash
 from models.openai_server import HANG, OpenAIServer, status, streamed
 from moothall import InDoubt, Journal, ReActAgent, ScriptedModel
-from moothall.orders.order import Order, record
-from moothall.reasoning.record import Step, recorded
+from moothall.agents.replies.record import Step, recorded
+from moothall.studio.orders.order import Order, record
 from pseudo_terminal import CONTROL_C
 
 

@@ -24,7 +24,7 @@ from cli.journal_programs import (
 from models.openai_server import HANG, OpenAIServer, streamed
 from moothall import Block, CitizenAgent, City, Journal, ReActAgent, ScriptedModel, Society
 from moothall.cli.main import main
-from moothall.errors import ModelError
+from moothall.foundation.errors import ModelError
 from moothall.models.protocol import ModelReply
 from moothall.society import all_blocks, citizens, make_people
 from pseudo_terminal import CONTROL_C

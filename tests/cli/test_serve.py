@@ -13,7 +13,7 @@ from benchmarks.broker import Broker
 from cli.broker_programs import Program, moothall
 from commands import run
 from moothall import Agent, AMQPOptions, AMQPSpace, Journal, action
-from moothall.errors import ActionError, AgentNotFound, SpaceClosed
+from moothall.foundation.errors import ActionError, AgentNotFound, SpaceClosed
 
 WAIT_S = 30
 

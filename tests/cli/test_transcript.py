@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from moothall.cli.chat.transcript import Transcript, help_table
 from moothall.cli.screen import Screen, folded
-from moothall.text import escaped
+from moothall.foundation.text import escaped
 from pseudo_terminal import Written
 
 # What the tests look for in what was written is not among them.

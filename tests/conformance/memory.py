@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moothall import ReActAgent, ScriptedModel
-from moothall.errors import DefinitionError
+from moothall.foundation.errors import DefinitionError
 from moothall.memory import Memory
 
 Item = dict[str, Any]

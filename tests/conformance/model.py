@@ -16,8 +16,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from moothall.action import Action
-from moothall.errors import ModelError
+from moothall.actions import Action
+from moothall.foundation.errors import ModelError
 from moothall.models import Call, Model, ModelReply, ReasoningPiece, TextPiece, Usage
 from moothall.models.base import streamed
 

@@ -10,8 +10,13 @@ import pytest
 from conformance.conftest import Kept, Listener, Recorder, message, settle
 from conformance.gate import LATE_S
 from moothall import ACCESS_DENIED, ACCESS_PERMITTED, ACCESS_REQUESTED, Agent, action
-from moothall.approval import CallbackApprover, RefuseAll, Refused, Rule, RuleApprover
-from moothall.errors import InvalidArguments, NotPermitted, RequestCancelled, RequestTimeout
+from moothall.actions.approval import CallbackApprover, RefuseAll, Refused, Rule, RuleApprover
+from moothall.foundation.errors import (
+    InvalidArguments,
+    NotPermitted,
+    RequestCancelled,
+    RequestTimeout,
+)
 
 
 class Host(Agent):

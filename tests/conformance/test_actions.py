@@ -13,7 +13,12 @@ from pydantic import BaseModel, Field
 
 from conformance.conftest import WAIT_S, Recorder, message, settle
 from moothall import Agent, Context, action
-from moothall.errors import ActionError, ActionNotFound, DefinitionError, InvalidArguments
+from moothall.foundation.errors import (
+    ActionError,
+    ActionNotFound,
+    DefinitionError,
+    InvalidArguments,
+)
 
 # -- what is an action -----------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import pytest
 
 from conformance.conftest import Kept, Listener, Recorder, message, settle
 from moothall import ACCESS_DENIED, Agent, action
-from moothall.errors import (
+from moothall.foundation.errors import (
     ActionError,
     ActionNotFound,
     AgentNotFound,

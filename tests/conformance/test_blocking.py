@@ -8,7 +8,7 @@ import pytest
 from conformance.conftest import WAIT_S, Kept, Recorder, message
 from conformance.gate import LATE_S, Doer, Gate, Holder, handling
 from moothall import Agent, action
-from moothall.errors import RequestTimeout
+from moothall.foundation.errors import RequestTimeout
 
 
 @pytest.mark.parametrize("form", ("hold", "hold_plainly", "hold_stubbornly"))

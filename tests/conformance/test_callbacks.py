@@ -8,7 +8,7 @@ import pytest
 
 from conformance.conftest import Kept, Listener, Recorder, message, settle
 from moothall import ACCESS_DENIED, ACCESS_REQUESTED, Agent, action
-from moothall.errors import (
+from moothall.foundation.errors import (
     ActionError,
     ActionNotFound,
     AgentNotFound,

@@ -11,7 +11,7 @@ import pytest
 from conformance.conftest import WAIT_S, Kept, message, waits
 from conformance.gate import LATE_S, Doer, Gate, Holder, fall_due, handling
 from moothall import ACCESS_REQUESTED, Agent, action
-from moothall.errors import (
+from moothall.foundation.errors import (
     ActionError,
     AgentStopped,
     RequestCancelled,

@@ -9,7 +9,7 @@ import pytest
 from conformance.conftest import WAIT_S, Kept, message, settle, waits
 from conformance.gate import Doer, Gate, Holder, handling
 from moothall import Agent, action
-from moothall.errors import ActionError, RequestTimeout
+from moothall.foundation.errors import ActionError, RequestTimeout
 
 
 class Chain(Agent):

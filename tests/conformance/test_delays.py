@@ -10,7 +10,7 @@ import pytest
 
 from conformance.conftest import Kept, Recorder, message
 from moothall import Agent, action
-from moothall.errors import ConfigError, DefinitionError
+from moothall.foundation.errors import ConfigError, DefinitionError
 
 EARLY_S = 0.01  # clocks differ by so much
 LATE_S = 5.0  # a busy machine

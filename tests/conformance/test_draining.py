@@ -9,7 +9,7 @@ import pytest
 from conformance.conftest import WAIT_S, Log, Recorder, message
 from conformance.gate import Doer, Holder
 from moothall import Agent, action
-from moothall.errors import DuplicateAgent
+from moothall.foundation.errors import DuplicateAgent
 
 
 def test_idle_returns_once_every_message_and_its_consequences_are_handled(space: Any) -> None:

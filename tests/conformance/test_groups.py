@@ -8,7 +8,7 @@ import pytest
 
 from conformance.conftest import WAIT_S, Recorder, message, settle
 from moothall import ACCESS_REQUESTED, Agent, CallbackApprover, ReActAgent, ScriptedModel, action
-from moothall.errors import ConfigError, InvalidId, InvalidMessage
+from moothall.foundation.errors import ConfigError, InvalidId, InvalidMessage
 
 
 class Clerk(Recorder):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from conformance.conftest import WAIT_S, Recorder, message
 from conformance.gate import Holder
 from moothall import Agent, action
-from moothall.errors import ActionError, ActionNotFound, DefinitionError
+from moothall.foundation.errors import ActionError, ActionNotFound, DefinitionError
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}

@@ -11,7 +11,7 @@ import pytest
 from conformance.conftest import WAIT_S, Log, Recorder, message, settle, waits
 from conformance.gate import Gate, Holder
 from moothall import ACCESS_REQUESTED, Agent, action
-from moothall.errors import (
+from moothall.foundation.errors import (
     ActionError,
     ActionNotFound,
     AgentStopped,

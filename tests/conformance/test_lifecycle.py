@@ -24,7 +24,7 @@ from conformance.conftest import (
 )
 from conformance.gate import Doer, Gate, Holder
 from moothall import Agent, RuleApprover, action
-from moothall.errors import (
+from moothall.foundation.errors import (
     AgentNotFound,
     AgentStopped,
     DefinitionError,

@@ -9,7 +9,7 @@ import pytest
 from conformance.conftest import WAIT_S, message
 from conformance.gate import Doer, Gate, Holder
 from moothall import Agent
-from moothall.errors import ActionError, RequestCancelled, RequestError
+from moothall.foundation.errors import ActionError, RequestCancelled, RequestError
 
 
 async def wait(request: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from conformance.conftest import WAIT_S, Listener, Recorder, message, settle
 from conformance.gate import Doer, Gate, Holder
 from moothall import ACCESS_REQUESTED, Agent, CallbackApprover, action
-from moothall.errors import DefinitionError, MailboxFull
+from moothall.foundation.errors import DefinitionError, MailboxFull
 
 LONG_S = 28
 """Seconds that ten thousand messages may take."""

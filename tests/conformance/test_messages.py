@@ -6,7 +6,7 @@ import pytest
 
 from conformance.conftest import Listener, Recorder, message, settle
 from moothall import Agent, action
-from moothall.errors import InvalidMessage, MoothallError, NotInSpace
+from moothall.foundation.errors import InvalidMessage, MoothallError, NotInSpace
 
 
 class Keeper(Listener):

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.conftest import Kept, Listener, Recorder, message, settle
 from moothall import Agent, action
-from moothall.errors import ActionError, AgentNotFound
+from moothall.foundation.errors import ActionError, AgentNotFound
 
 
 class Server(Agent):

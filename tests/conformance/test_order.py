@@ -9,7 +9,7 @@ import pytest
 from conformance.conftest import WAIT_S, Kept, Recorder, message, settle, waits
 from conformance.gate import Doer, Gate, Holder
 from moothall import ACCESS_REQUESTED, Agent, action
-from moothall.errors import RequestTimeout
+from moothall.foundation.errors import RequestTimeout
 
 
 class Counter(Agent):

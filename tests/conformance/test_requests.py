@@ -13,7 +13,7 @@ import pytest
 from conformance.conftest import WAIT_S, message
 from conformance.gate import LATE_S, Doer, Holder
 from moothall import ACCESS_DENIED, ACCESS_REQUESTED, Agent, action
-from moothall.errors import (
+from moothall.foundation.errors import (
     ActionError,
     ActionNotFound,
     AgentNotFound,

@@ -12,7 +12,7 @@ import pytest
 
 from conformance.conftest import message
 from moothall import Agent, action
-from moothall.errors import (
+from moothall.foundation.errors import (
     ActionError,
     AgentNotFound,
     AgentStopped,

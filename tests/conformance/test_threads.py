@@ -25,7 +25,7 @@ from moothall import (
     ScriptedModel,
     action,
 )
-from moothall.errors import AgentStopped, SpaceClosed
+from moothall.foundation.errors import AgentStopped, SpaceClosed
 
 
 class Asked:

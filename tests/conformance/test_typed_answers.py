@@ -12,7 +12,7 @@ from pydantic import Base64Bytes, BaseModel, Field
 
 from conformance.conftest import WAIT_S
 from moothall import ActionError, Agent, InvalidArguments, InvalidMessage, action
-from moothall.errors import DefinitionError
+from moothall.foundation.errors import DefinitionError
 
 
 class Gait(Enum):

@@ -11,7 +11,7 @@ import pytest
 from conformance.conftest import WAIT_S, message
 from conformance.gate import Doer, Holder
 from moothall import Agent, action
-from moothall.errors import AgentNotFound, RequestCancelled, RequestTimeout, SpaceClosed
+from moothall.foundation.errors import AgentNotFound, RequestCancelled, RequestTimeout, SpaceClosed
 
 
 def test_request_with_wait_is_answered_by_an_agent_added_later(space: Any) -> None:

@@ -44,4 +44,4 @@ else:
 def test_action_option_added_in_one_file_is_taken_and_checked_by_methods_and_action(
     added: Added,
 ) -> None:
-    added({"action/marking.py": ADDED})("-c", USES)
+    added({"actions/marking.py": ADDED})("-c", USES)

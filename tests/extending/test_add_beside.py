@@ -18,7 +18,7 @@ ROW = (
     ),
 )
 USES = """
-from moothall.message import Envelope, check_message
+from moothall.actions.message import Envelope, check_message
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.amqp_options import Names
 from moothall.spaces.amqp.dead_letters import DeadLetter
@@ -36,5 +36,5 @@ assert dead.headers == {"tone": "loud", "within": "r"}
 
 
 def test_amqp_part_beside_a_message_is_read_stored_and_sent_again(added: Added) -> None:
-    run = added({"message.py": FIELD, "spaces/amqp/wire.py": ROW})
+    run = added({"actions/message.py": FIELD, "spaces/amqp/wire.py": ROW})
     run("-c", USES)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 from moothall import BlockParams, Society
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import (
     CitizenAgent,
     CitizenMemory,

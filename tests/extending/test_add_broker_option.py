@@ -13,7 +13,7 @@ ADDED = (
 )
 USES = """
 from moothall import AMQPOptions
-from moothall.company.settings import BrokerSettings
+from moothall.serving.company.settings import BrokerSettings
 
 made = BrokerSettings(host="one", tls=True, name="shop", attempts=3, password="secret")
 assert made.options() == {

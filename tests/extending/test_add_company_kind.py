@@ -16,7 +16,7 @@ ADDED = (
 USES = """
 import asyncio
 from pathlib import Path
-from moothall.company import Company
+from moothall.serving import Company
 
 Path("company.yaml").write_text(
     "agents: {Ann: {kind: silent, options: {receive_own_broadcasts: false}}}"
@@ -31,4 +31,4 @@ asyncio.run(main())
 
 
 def test_kind_of_agent_added_to_the_kinds_is_named_in_a_companys_file(added: Added) -> None:
-    assert added({"company/kinds.py": ADDED})("-c", USES) == "True Ann\n"
+    assert added({"serving/company/kinds.py": ADDED})("-c", USES) == "True Ann\n"

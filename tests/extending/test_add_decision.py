@@ -28,9 +28,9 @@ import asyncio, io, json, re
 from html import unescape
 from moothall import DualActAgent, DualActConfig, Person, ReActAgent, ScriptedModel, show
 from moothall.cli.run.run_display import RunDisplay
-from moothall.reasoning.events import DecisionAction
-from moothall.reasoning.dualact.briefing import Briefing
-from moothall.reasoning.events import DecisionMade, HumanDecision
+from moothall.agents.replies.events import DecisionAction
+from moothall.agents.dualact.briefing import Briefing
+from moothall.agents.replies.events import DecisionMade, HumanDecision
 from moothall.studio.page import shell
 
 said = io.StringIO()
@@ -52,4 +52,4 @@ assert ("NARROW", "narrow", "does less") in {(d["action"], d["choice"], d["effec
 
 
 def test_decision_added_in_one_file_is_known_to_prompt_terminal_and_page(added: Added) -> None:
-    added({"reasoning/events.py": ADDED})("-c", USES)
+    added({"agents/replies/events.py": ADDED})("-c", USES)

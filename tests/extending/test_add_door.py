@@ -11,11 +11,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from moothall import Agent, Context, action
-from moothall.doors.application import application
-from moothall.doors.asks import Caller
-from moothall.doors.callers import Callers, caller_of, sender_of
-from moothall.doors.served import Served
-from moothall.errors import RequestError
+from moothall.foundation.errors import RequestError
+from moothall.serving.doors.application import application
+from moothall.serving.doors.asks import Caller
+from moothall.serving.doors.callers import Callers, caller_of, sender_of
+from moothall.serving.doors.served import Served
 
 
 class TextDoor:

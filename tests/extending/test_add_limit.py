@@ -30,7 +30,7 @@ ADDED = (
 USES = """
 import json
 from moothall import Budget, BudgetExceeded, Journal
-from moothall.orders.act import Order
+from moothall.studio.orders.act import Order
 
 with Journal("runs.db") as journal:
     old = Budget(pages=5, journal=journal, name="old")
@@ -53,7 +53,7 @@ with Journal("runs.db") as journal:
         raise AssertionError
     assert Order("x", max_pages=3).limits()["pages"] == 3
 
-from moothall.company.settings import BudgetSettings
+from moothall.serving.company.settings import BudgetSettings
 assert BudgetSettings(pages=3).limits() == {"pages": 3}
 from moothall.studio.page import limits
 assert [each.label for each in limits() if each.name == "max_pages"] == ["Pages at most"]

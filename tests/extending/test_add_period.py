@@ -14,7 +14,7 @@ ADDED = (
 USES = """
 from moothall import Budget, BudgetExceeded
 from moothall.budget.period import is_period, period_at, renewal
-from moothall.company.settings import BudgetSettings
+from moothall.serving.company.settings import BudgetSettings
 
 assert period_at("week", 1_782_000_000) == "2026-W25"  # a Sunday
 assert renewal("2026-W25") == "2026-06-22 at 00:00 UTC"

@@ -16,10 +16,10 @@ ADDED = (
 )
 USES = """
 from moothall import MailboxFull
-from moothall.a2a.wire import Fault
-from moothall.doors.a2a import faults
-from moothall.doors.mcp import _refused
-from moothall.doors.openai.outcome import wrong_of
+from moothall.serving.a2a.wire import Fault
+from moothall.serving.doors.a2a import faults
+from moothall.serving.doors.mcp import _refused
+from moothall.serving.doors.openai.outcome import wrong_of
 
 full = MailboxFull("agent 'a' is busy")
 try:
@@ -34,4 +34,4 @@ assert (told.error["code"], told.status) == ("busy", 429)
 
 
 def test_error_added_to_the_refusals_is_told_by_each_door(added: Added) -> None:
-    added({"doors/refusals.py": ADDED})("-c", USES)
+    added({"serving/doors/refusals.py": ADDED})("-c", USES)

@@ -49,9 +49,9 @@ def search_pubmed(*, since: date | str | None = None) -> Action:
 """
 ORDER = """
 from types import SimpleNamespace as It
-from moothall.orders.order import ResearchOrder
-from moothall.orders.research import check, researcher
-from moothall.reasoning.state import loaded
+from moothall.studio.orders.order import ResearchOrder
+from moothall.studio.orders.research import check, researcher
+from moothall.agents.replies.state import loaded
 from moothall.studio.research import ResearchTab
 
 order = ResearchOrder(["Waves?"], pubmed=True, since="2024")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from moothall import Journal
-from moothall.company import Schedule
-from moothall.company.scheduler import Call, Scheduler
+from moothall.serving import Schedule
+from moothall.serving.company.scheduler import Call, Scheduler
 
 DAYS = tuple(datetime(2026, 3, day, 9, tzinfo=UTC) for day in (2, 9, 30))
 

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.extending.conftest import Added
 
 from moothall import ReActAgent, ScriptedModel
-from moothall.telemetry import instrument, uninstrument
+from moothall.serving.telemetry import instrument, uninstrument
 
 
 class Team(SpanProcessor):
@@ -66,7 +66,7 @@ USES = """
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from moothall import ReActAgent, ScriptedModel
-from moothall.telemetry import instrument, uninstrument
+from moothall.serving.telemetry import instrument, uninstrument
 
 reader = InMemoryMetricReader()
 provider = MeterProvider([reader])
@@ -84,4 +84,4 @@ assert tuple(point.explicit_bounds) == (10.0, 100.0)
 def test_metric_of_telemetry_added_in_the_table_of_names_is_measured_where_its_span_ends(
     added: Added,
 ) -> None:
-    added({"telemetry/names.py": NAMED, "telemetry/spans.py": MEASURED})("-c", USES)
+    added({"serving/telemetry/names.py": NAMED, "serving/telemetry/spans.py": MEASURED})("-c", USES)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.studio import Studio
 from moothall.studio.page import Field, Form
 

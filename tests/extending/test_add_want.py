@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from moothall import Society
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import (
     Answer,
     Books,

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from moothall import Journal
-from moothall.postgres import is_url
+from moothall.foundation.postgres import is_url
 
 
 def crash(file: str | Path, copy: Path) -> None:

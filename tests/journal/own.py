@@ -13,8 +13,8 @@ from typing import Any
 
 from journal.program import RUN, Counting, Effects, main, watch
 from moothall import Journal, ScriptedModel
+from moothall.agents.replies.record import APPENDED, Step, recorded
 from moothall.models.protocol import ModelReply
-from moothall.reasoning.record import APPENDED, Step, recorded
 
 URLS = ("one", "two")
 

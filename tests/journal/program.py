@@ -38,11 +38,11 @@ from moothall import (
     ScriptedModel,
     SQLiteMemory,
 )
-from moothall.action import action
+from moothall.actions import action
+from moothall.agents.dualact.dual_act_state import DualActReply
+from moothall.agents.replies.reply import Reply
+from moothall.foundation.sqlite import SQLiteConnection
 from moothall.models.protocol import Call, ModelReply, Usage
-from moothall.reasoning.dualact.dual_act_state import DualActReply
-from moothall.reasoning.reply import Reply
-from moothall.sqlite import SQLiteConnection
 
 RUN = "R"
 TASK = "Move the money."

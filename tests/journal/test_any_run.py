@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from journal.crash import crash
 from moothall import Journal, ReActAgent, ScriptedModel, SQLiteMemory
-from moothall.action import action
-from moothall.errors import AskAgain
+from moothall.actions import action
+from moothall.agents.replies.reply import Reply
+from moothall.foundation.errors import AskAgain
 from moothall.models.protocol import Call, ModelReply, Usage
-from moothall.reasoning.reply import Reply
 
 CALL = st.tuples(st.sampled_from(["once", "again", "plain", "fails", "asks"]), st.integers(0, 2))
 FAULTY = st.sampled_from([[("burn", 1)], [("once", "x")], []])

@@ -10,7 +10,7 @@ import commands
 from journal.conftest import Place
 from moothall import Budget, BudgetExceeded, DeadlineExceeded, Journal
 from moothall.budget import StoredBudget
-from moothall.errors import ConfigError, DefinitionError, JournalError
+from moothall.foundation.errors import ConfigError, DefinitionError, JournalError
 from standing_clock import StandingClock
 
 

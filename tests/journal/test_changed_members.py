@@ -21,7 +21,7 @@ from moothall import (
     ScriptedModel,
     on_error,
 )
-from moothall.errors import RunMismatch
+from moothall.foundation.errors import RunMismatch
 from moothall.models.protocol import Usage
 
 

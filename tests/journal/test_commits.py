@@ -17,7 +17,7 @@ import pytest
 from journal.conftest import Place
 from journal.crash import locked, on_a_loop, settled
 from moothall import Journal, ReActAgent, ScriptedModel, SQLiteMemory
-from moothall.errors import JournalError, NoSuchRun, RunHeld
+from moothall.foundation.errors import JournalError, NoSuchRun, RunHeld
 from moothall.models.protocol import Call
 
 

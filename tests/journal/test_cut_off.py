@@ -28,8 +28,8 @@ from moothall import (
     Usage,
     action,
 )
+from moothall.agents.replies.events import CallStarted
 from moothall.journal import Done
-from moothall.reasoning.events import CallStarted
 
 Stopped = Callable[["asyncio.Task[Reply]"], Awaitable[None]]
 UNKNOWN = "cancelled before it ended; whether it had an effect is not known"

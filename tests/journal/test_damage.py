@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from moothall import Journal, ReActAgent, ScriptedModel
-from moothall.errors import JournalError, MoothallError, NoSuchRun
+from moothall.foundation.errors import JournalError, MoothallError, NoSuchRun
+from moothall.foundation.sqlite import SQLiteFile
 from moothall.journal.store.tables import APPLICATION, MIGRATIONS
 from moothall.models.protocol import Call
-from moothall.sqlite import SQLiteFile
 
 
 def run(path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from commands import Command
 from journal.conftest import Place
 from moothall import Journal, ReActAgent, RunHeld, ScriptedModel
-from moothall.errors import ConfigError, DefinitionError, JournalError, NoSuchRun
+from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, NoSuchRun
 from moothall.models.protocol import Call
 
 SECRET = "the secret of anna"
@@ -108,7 +108,7 @@ def test_a_thread_whose_earlier_runs_are_deleted_goes_on(place: Place) -> None:
             if number in (20, 21, 30):
                 gone = [each.id for each in operator.runs()]
                 assert operator.delete(*gone).runs == gone
-        from moothall.reasoning.loop.prompt_record import recorded_prompt
+        from moothall.agents.loop.prompt_record import recorded_prompt
 
         for run in journal.runs():
             entries = journal.entries(run.id)

@@ -11,7 +11,7 @@ import pytest
 import moothall
 from journal.crash import crash, on_a_loop
 from moothall import Action, Call, Journal, ModelReply, ReActAgent, ScriptedModel
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.journal.doubt import Done
 
 BOTH = ModelReply("", (Call("1", "pay", {"who": "ann"}), Call("2", "pay", {"who": "bob"})))

@@ -30,12 +30,12 @@ from moothall import (
     SQLiteMemory,
     SummarizingMemory,
 )
-from moothall.action import ACCESS_REQUESTED, Action, ActionRegistry, action
-from moothall.approval import CallbackApprover
-from moothall.errors import DefinitionError, RunMismatch
+from moothall.actions import ACCESS_REQUESTED, Action, ActionRegistry, action
+from moothall.actions.approval import CallbackApprover
+from moothall.agents.replies.events import CallEnded, CallStarted
+from moothall.agents.replies.reply import Reply
+from moothall.foundation.errors import DefinitionError, RunMismatch
 from moothall.models.protocol import Call, ModelReply, Usage
-from moothall.reasoning.events import CallEnded, CallStarted
-from moothall.reasoning.reply import Reply
 
 
 def call(name: str, number: int = 1, **args: Any) -> ModelReply:

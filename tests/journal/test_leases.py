@@ -19,7 +19,7 @@ from journal.conftest import Place
 from journal.crash import crash, on_a_loop
 from journal.process import TESTS, Processes
 from moothall import Journal, ReActAgent, ScriptedModel
-from moothall.errors import JournalError, RunHeld
+from moothall.foundation.errors import JournalError, RunHeld
 from moothall.models.protocol import Call
 
 

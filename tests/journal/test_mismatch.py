@@ -20,7 +20,7 @@ from moothall import (
     ScriptedModel,
     SQLiteMemory,
 )
-from moothall.errors import ConfigError, DefinitionError, JournalError, RunMismatch
+from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, RunMismatch
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 

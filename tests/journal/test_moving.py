@@ -14,7 +14,7 @@ import pytest
 
 from journal.conftest import Place
 from moothall import FileError, Journal, ModelReply, ReActAgent, RunHeld, ScriptedModel, Usage
-from moothall.errors import ConfigError, DefinitionError, NoSuchRun, StateError
+from moothall.foundation.errors import ConfigError, DefinitionError, NoSuchRun, StateError
 from moothall.models.protocol import Call
 
 

@@ -21,9 +21,9 @@ from journal.own import RUN, URLS, World, digest
 from journal.process import KILLED, Processes
 from journal.program import WIDTH
 from moothall import Journal
-from moothall.errors import InDoubt, JournalError, RunMismatch
+from moothall.agents.replies.record import APPENDED, Step, recorded
+from moothall.foundation.errors import InDoubt, JournalError, RunMismatch
 from moothall.journal.doubt import Done
-from moothall.reasoning.record import APPENDED, Step, recorded
 
 SIZE = 400_000  # of the name of a page, so that each is a file beside the journal
 

@@ -26,10 +26,10 @@ from moothall import (
     ScriptedModel,
     Waiting,
 )
-from moothall.action import action
-from moothall.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
+from moothall.actions import action
+from moothall.agents.replies.recorded_agent import RecordedAgent
+from moothall.foundation.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
 from moothall.models.protocol import Call
-from moothall.reasoning.recorded_agent import RecordedAgent
 
 RUNS = {"r1": "ada", "r2": "bo", "r3": "cy"}
 

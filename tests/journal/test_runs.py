@@ -28,10 +28,9 @@ from moothall import (
     SQLiteMemory,
     TokenBoundedMemory,
 )
-from moothall.action import Action, action
-from moothall.journal import Done as Ended
-from moothall.models.protocol import Call, ModelReply
-from moothall.reasoning.events import (
+from moothall.actions import Action, action
+from moothall.agents.loop.prompt_record import recorded_prompt
+from moothall.agents.replies.events import (
     CallEnded,
     CallStarted,
     ConclusionReached,
@@ -39,8 +38,9 @@ from moothall.reasoning.events import (
     Done,
     MessageAdded,
 )
-from moothall.reasoning.loop.prompt_record import recorded_prompt
-from moothall.reasoning.reply import Reply
+from moothall.agents.replies.reply import Reply
+from moothall.journal import Done as Ended
+from moothall.models.protocol import Call, ModelReply
 
 
 @dataclass

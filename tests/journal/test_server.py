@@ -20,7 +20,12 @@ from benchmarks.proxy import Proxy
 
 from journal.crash import on_a_loop
 from moothall import Budget, Journal, MoothallError, PostgresMemory, ReActAgent, ScriptedModel
-from moothall.errors import BudgetExceeded, DefinitionError, JournalError, MemoryFileError
+from moothall.foundation.errors import (
+    BudgetExceeded,
+    DefinitionError,
+    JournalError,
+    MemoryFileError,
+)
 from moothall.models.protocol import Call
 
 

@@ -32,9 +32,15 @@ from moothall import (
     Waiting,
     action,
 )
-from moothall.agent import Agent
-from moothall.errors import ActionError, ConfigError, NotPermitted, RunWaiting, StateError
-from moothall.reasoning.reply import Reply
+from moothall.agents.agent import Agent
+from moothall.agents.replies.reply import Reply
+from moothall.foundation.errors import (
+    ActionError,
+    ConfigError,
+    NotPermitted,
+    RunWaiting,
+    StateError,
+)
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 

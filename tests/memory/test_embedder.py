@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moothall.errors import DefinitionError
+from moothall.foundation.errors import DefinitionError
 from moothall.memory import Embedder, HashEmbedder
 
 

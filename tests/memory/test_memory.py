@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moothall import ScriptedModel
-from moothall.errors import StateError
+from moothall.foundation.errors import StateError
 from moothall.memory import Memory, SQLiteMemory, SummarizingMemory, TokenBoundedMemory
 
 

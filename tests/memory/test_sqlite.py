@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from commands import Command
 from conformance.memory import call, result, said, user
 from moothall import ReActAgent, ScriptedModel
-from moothall.errors import DefinitionError, MoothallError, StateError
+from moothall.foundation.errors import DefinitionError, MoothallError, StateError
 from moothall.memory import (
     HashEmbedder,
     Memory,

@@ -15,7 +15,7 @@ import pytest
 
 from conformance.memory import Item, call, result, said, user
 from moothall import ModelReply, ReActAgent, ScriptedModel
-from moothall.errors import DefinitionError, StateError
+from moothall.foundation.errors import DefinitionError, StateError
 from moothall.memory import SummarizingMemory
 from moothall.memory.bounded import estimate_tokens
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.model import ACTIONS
-from moothall.action import Action
+from moothall.actions import Action
 from moothall.models.calling.choice import AnswerText, choice_text, read_choice
 from moothall.models.calling.listed import SeveralCalls
 

@@ -12,7 +12,7 @@ from conformance.model import ACTIONS, ModelConformance, joined, parts_of, run, 
 from models import messages_format
 from models.openai_server import HANG, OpenAIServer, Request, events, http, status
 from moothall import Budget, Journal, Price, Prices, ReActAgent, UnknownPrice
-from moothall.errors import (
+from moothall.foundation.errors import (
     BudgetExceeded,
     ContextOverflow,
     DefinitionError,

@@ -34,7 +34,7 @@ from moothall import (
     Spent,
     UnknownPrice,
 )
-from moothall.action import Action
+from moothall.actions import Action
 from moothall.models import Call, ModelReply, TextPiece, Usage
 from moothall.models.protocol import StreamPart
 from standing_clock import StandingClock

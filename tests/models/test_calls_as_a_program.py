@@ -11,9 +11,9 @@ import pytest
 
 from conformance.model import ACTIONS, run, user
 from moothall import AskAgain, Call, ModelReply, ReActAgent, ScriptedModel
-from moothall.action import ACCESS_REQUESTED, Action
-from moothall.approval import CallbackApprover
-from moothall.errors import ConfigError, ModelError
+from moothall.actions import ACCESS_REQUESTED, Action
+from moothall.actions.approval import CallbackApprover
+from moothall.foundation.errors import ConfigError, ModelError
 from moothall.models import LocalModel, model
 from moothall.models.calling.by_weights import form_of
 from moothall.models.calling.program import ProgramOfCalls

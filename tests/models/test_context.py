@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.openai_server import Answer, OpenAIServer, Request, text
-from moothall.errors import RemoteForbidden
+from moothall.foundation.errors import RemoteForbidden
 from moothall.models import FallbackModel, OpenAIModel
 from moothall.research import Researcher, Resource
 from research.small_web import evaluation, plan

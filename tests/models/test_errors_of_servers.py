@@ -12,7 +12,7 @@ import pytest
 from conformance.model import ACTIONS, parts_of, run, user
 from models.openai_server import OpenAIServer, events, http
 from models.openai_server import status as refusal
-from moothall.errors import ModelError
+from moothall.foundation.errors import ModelError
 from moothall.models import AnthropicModel, OpenAIModel
 
 KEY = "sk-a-secret-of-mine"

@@ -10,7 +10,7 @@ import pytest
 
 from conformance.model import ModelConformance, joined, never, parts_of, run, until_error, user
 from moothall import Action, Budget
-from moothall.errors import (
+from moothall.foundation.errors import (
     ContextOverflow,
     DefinitionError,
     MissingExtra,

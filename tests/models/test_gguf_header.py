@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moothall.models import LocalModel
-from moothall.models.weights import context_length
+from moothall.models.local.weights import context_length
 
 UINT32, INT32, FLOAT32, TEXT, LIST, UINT64 = 4, 5, 6, 8, 9, 10
 FORMS = {UINT32: "<I", INT32: "<i", FLOAT32: "<f", UINT64: "<Q"}

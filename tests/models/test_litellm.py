@@ -30,7 +30,7 @@ from models.openai_server import (
 from models.openai_server import (
     streamed as in_pieces,
 )
-from moothall.errors import ContextOverflow, DefinitionError, ModelError, RemoteForbidden
+from moothall.foundation.errors import ContextOverflow, DefinitionError, ModelError, RemoteForbidden
 from moothall.models import (
     Call,
     LiteLLMModel,
@@ -651,7 +651,7 @@ def test_without_the_extra_it_says_which() -> None:
     script = (
         "import sys\n"
         "sys.modules['litellm'] = None\n"
-        "from moothall.errors import MissingExtra\n"
+        "from moothall.foundation.errors import MissingExtra\n"
         "from moothall.models import LiteLLMModel\n"
         "try:\n"
         "    LiteLLMModel('openai/m')\n"

@@ -12,8 +12,14 @@ from typing import Any
 import pytest
 
 from conformance.model import ACTIONS, ModelConformance, joined, parts_of, run, user
-from moothall.action import Action
-from moothall.errors import ConfigError, ContextOverflow, DefinitionError, ModelError, WeightsError
+from moothall.actions import Action
+from moothall.foundation.errors import (
+    ConfigError,
+    ContextOverflow,
+    DefinitionError,
+    ModelError,
+    WeightsError,
+)
 from moothall.models import LocalModel, Model, ModelReply, TextPiece
 
 # One worker loads the model and has the processor to itself as far as these tests go.
@@ -550,7 +556,7 @@ def test_closed_while_it_answers_its_callers_are_told(shallow: Path) -> None:
 
 SCRIPT = """
 import asyncio, os, signal, sys, threading
-from moothall.errors import ModelError
+from moothall.foundation.errors import ModelError
 from moothall.models import LocalModel
 model = LocalModel(sys.argv[1], max_tokens=4000)
 hello = [{"role": "user", "content": "Say hello"}]
@@ -662,7 +668,7 @@ def test_without_the_runtime_it_names_the_extra(shallow: Path) -> None:
     program = (
         "import sys\nsys.modules['xllamacpp'] = None\n"
         "from moothall import LocalModel\n"
-        "from moothall.errors import MissingExtra\n"
+        "from moothall.foundation.errors import MissingExtra\n"
         "try:\n"
         "    LocalModel(sys.argv[1])\n"
         "except MissingExtra as error:\n"

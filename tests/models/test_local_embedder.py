@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moothall.errors import DefinitionError, ModelError, WeightsError
+from moothall.foundation.errors import DefinitionError, ModelError, WeightsError
 from moothall.memory import Embedder, HashEmbedder, SQLiteMemory
 from moothall.models import LocalEmbedder
 
@@ -123,7 +123,7 @@ def test_a_memory_recalls_by_meaning(embedder: LocalEmbedder, tmp_path: Path) ->
 def test_closed_it_embeds_no_more_and_a_script_ends_without_a_word(weights: Path) -> None:
     script = (
         "from moothall.models import LocalEmbedder\n"
-        "from moothall.errors import ModelError\n"
+        "from moothall.foundation.errors import ModelError\n"
         "left_open = LocalEmbedder()\n"
         "with LocalEmbedder() as made:\n"
         "    print(len(made.embed(['Hello'])[0]))\n"

@@ -13,7 +13,7 @@ import pytest
 
 from conformance.model import run
 from models.test_gguf_header import FLOAT32, LIST, TEXT, UINT32, entry
-from moothall.errors import ModelError, WeightsError
+from moothall.foundation.errors import ModelError, WeightsError
 from moothall.models import LocalModel
 from moothall.models.calling.choice import OneCall
 from moothall.models.plain_chat import plain_chat

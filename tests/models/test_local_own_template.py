@@ -12,7 +12,7 @@ import pytest
 from conformance.model import joined, parts_of, run, user
 from models.test_local_thinking import with_template
 from moothall import Action, LocalModel, ReActAgent
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.memory import Memory
 from moothall.models import ModelReply
 

@@ -9,7 +9,8 @@ import pytest
 
 from conformance.model import joined, parts_of, run, user
 from moothall import LocalModel, ReasoningPiece
-from moothall.models import ModelReply, weights
+from moothall.models import ModelReply
+from moothall.models.local import weights
 
 # As Qwen3 has it; the second asks for reasoning whatever it is told.
 _TURNS = """\

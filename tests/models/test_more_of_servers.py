@@ -40,7 +40,7 @@ from moothall import (
     SQLiteMemory,
     TokenBoundedMemory,
 )
-from moothall.errors import ContextOverflow, DefinitionError, ModelError
+from moothall.foundation.errors import ContextOverflow, DefinitionError, ModelError
 from moothall.models import OpenAIEmbedder
 
 NOTE = {"type": "url_citation", "url_citation": {"url": "https://example.com"}}

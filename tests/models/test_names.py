@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import moothall
-from moothall.errors import MissingExtra, ModelError, WeightsError
+from moothall.foundation.errors import MissingExtra, ModelError, WeightsError
 from moothall.models import ScriptedModel, model
 
 

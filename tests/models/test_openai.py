@@ -35,7 +35,7 @@ from models.openai_server import (
     text,
 )
 from moothall import Agent, NativeSpace, action
-from moothall.errors import (
+from moothall.foundation.errors import (
     ConfigError,
     ContextOverflow,
     DefinitionError,
@@ -870,7 +870,7 @@ def test_without_the_extra_it_says_which() -> None:
         "import sys\n"
         "sys.modules['aiohttp'] = None\n"
         "from moothall.models import OpenAIModel\n"
-        "from moothall.errors import MissingExtra\n"
+        "from moothall.foundation.errors import MissingExtra\n"
         "try:\n"
         "    OpenAIModel('m', 'http://127.0.0.1/v1')\n"
         "except MissingExtra as error:\n"

@@ -32,7 +32,7 @@ from models.openai_server import (
     streamed,
     text,
 )
-from moothall.errors import ContextOverflow, ModelError, RemoteForbidden
+from moothall.foundation.errors import ContextOverflow, ModelError, RemoteForbidden
 from moothall.models import (
     Call,
     ModelReply,

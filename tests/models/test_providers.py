@@ -11,7 +11,7 @@ from conformance.model import run, user
 from models import messages_format
 from models.openai_server import OpenAIServer, text
 from moothall import AnthropicModel, OpenAIModel
-from moothall.errors import ConfigError, ModelError
+from moothall.foundation.errors import ConfigError, ModelError
 from moothall.models import model
 from moothall.models.providers import PROVIDERS, address_variable
 

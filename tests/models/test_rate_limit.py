@@ -8,7 +8,7 @@ import pytest
 
 from conformance.model import run, user
 from models.openai_server import HANG, OpenAIServer, status, text
-from moothall.errors import DefinitionError, ModelError
+from moothall.foundation.errors import DefinitionError, ModelError
 from moothall.models import OpenAIModel, RateLimit
 
 

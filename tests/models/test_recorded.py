@@ -22,7 +22,7 @@ from conformance.model import (
     user,
 )
 from models.openai_server import OpenAIServer, text
-from moothall.errors import ConfigError, ModelError
+from moothall.foundation.errors import ConfigError, ModelError
 from moothall.models import Call, ModelReply, OpenAIModel, RecordedModel, ScriptedModel, Usage
 
 

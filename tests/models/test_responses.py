@@ -13,7 +13,7 @@ from conformance.model import ACTIONS, PERSON, ModelConformance, joined, parts_o
 from models import responses_format as form
 from models.openai_server import HANG, OpenAIServer, Request, call, calls, events, status, text
 from moothall import OpenAIModel, ReActAgent
-from moothall.errors import ConfigError, ContextOverflow, ModelError
+from moothall.foundation.errors import ConfigError, ContextOverflow, ModelError
 from moothall.models import Call, Model, ModelReply, ReasoningPiece, Usage
 
 ADD = form.called("add", '{"a": 1, "b": 2}', "c1")

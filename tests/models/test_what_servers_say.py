@@ -26,7 +26,7 @@ from models.openai_server import (
     text,
 )
 from moothall import AnthropicModel, FallbackModel, OpenAIModel, ReActAgent, Reply
-from moothall.errors import ContextOverflow, ModelError
+from moothall.foundation.errors import ContextOverflow, ModelError
 from moothall.models import ModelReply, ReasoningPiece, Usage
 from moothall.models.ask import ask_json
 

@@ -95,7 +95,7 @@ ALONE = {
         import sys
         from pathlib import Path
         from moothall import ACCESS_PERMITTED, ReActAgent, ScriptedModel
-        from moothall.mcp import MCPAgent
+        from moothall.serving import MCPAgent
 
         lines = ["from moothall import Agent, action", "class Calculator(Agent):",
                  "    @action", "    def add(self, a: int, b: int) -> int:",
@@ -124,7 +124,7 @@ ALONE = {
         from opentelemetry.sdk.trace.export import SimpleSpanProcessor
         from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
         from moothall import ReActAgent, ScriptedModel
-        from moothall.telemetry import instrument
+        from moothall.serving.telemetry import instrument
 
         provider, kept = TracerProvider(), InMemorySpanExporter()
         provider.add_span_processor(SimpleSpanProcessor(kept))
@@ -136,7 +136,7 @@ ALONE = {
         import asyncio
         from pathlib import Path
         from moothall import Agent
-        from moothall.company import Company
+        from moothall.serving import Company
 
         lines = ["from moothall import Agent, action", "class Clerk(Agent):",
                  "    @action", "    def greet(self) -> str:", "        return 'Good day'"]
@@ -237,7 +237,7 @@ ALONE = {
     "gradio": """
         import urllib.error, urllib.request
         from moothall import NativeSpace
-        from moothall.gradio import demo, gradio_user
+        from moothall.studio.gradio import demo, gradio_user
 
         with NativeSpace() as space, demo:
             space.add(gradio_user)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moothall import Researcher
-from moothall.action import Action
+from moothall.actions import Action
 from moothall.research import Report, Resource, search_folder
 from moothall.research.extractive.question import kind_of
 

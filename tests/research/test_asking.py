@@ -9,7 +9,7 @@ import pytest
 
 from conformance.model import run
 from moothall import Journal, ScriptedModel
-from moothall.errors import DefinitionError
+from moothall.foundation.errors import DefinitionError
 from moothall.research import Report, Researcher, ask, search_folder
 from moothall.research.asking import ask_async
 

@@ -9,7 +9,7 @@ import json
 import pypdf
 import pytest
 
-from moothall.errors import UnreadableDocument
+from moothall.foundation.errors import UnreadableDocument
 from moothall.research.reading.documents import kind_of, read_document
 from moothall.research.reading.html import Document, decoded, read_html
 from research.books import docx, epub, paragraph

@@ -11,7 +11,7 @@ from pathlib import Path
 import docx
 import pytest
 
-from moothall.errors import FileError
+from moothall.foundation.errors import FileError
 from moothall.research import Citation, Passage, Publication, Report
 from moothall.research.reading.documents import read_document
 from research.test_page import ALPHA, DAY, HOSTILE, report

@@ -17,7 +17,13 @@ from typing import Any
 import pytest
 
 from moothall import ReActAgent, ScriptedModel
-from moothall.errors import ConfigError, DefinitionError, FileError, FolderIndexError, SearchError
+from moothall.foundation.errors import (
+    ConfigError,
+    DefinitionError,
+    FileError,
+    FolderIndexError,
+    SearchError,
+)
 from moothall.research import Researcher, search_folder
 from moothall.research.findings import Resource
 from moothall.research.pool import ResourcePool, passages_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moothall import Journal, ScriptedModel
-from moothall.errors import DefinitionError
+from moothall.foundation.errors import DefinitionError
 from moothall.research import Citation, Passage, Report, Researcher, Support
 from moothall.research.citations import check
 from moothall.research.citations.differing import differing

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from moothall import Budget, Journal, Person, ScriptedModel
-from moothall.errors import ContextOverflow, DefinitionError
+from moothall.foundation.errors import ContextOverflow, DefinitionError
 from moothall.models.protocol import ModelReply, Usage
 from moothall.research import ProposedPlan, Report, Researcher, ResearchTask, Resource
 from research.small_web import evaluation, plan

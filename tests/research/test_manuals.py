@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moothall.errors import UnreadableDocument
+from moothall.foundation.errors import UnreadableDocument
 from moothall.research import Researcher, search_folder
 from moothall.research.reading.documents import kind_of, read_document
 from moothall.research.reading.html import Document

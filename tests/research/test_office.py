@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moothall import Researcher
-from moothall.errors import UnreadableDocument
+from moothall.foundation.errors import UnreadableDocument
 from moothall.research import search_folder
 from moothall.research.reading.documents import kind_of, read_document
 from moothall.research.reading.html import Document

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from moothall.errors import MissingExtra
+from moothall.foundation.errors import MissingExtra
 from moothall.research import Citation, Passage, Report, support
 from moothall.research.page import page as page_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from moothall import Researcher
-from moothall.action import Action
+from moothall.actions import Action
 from moothall.research import Report, Resource, search_folder
 
 

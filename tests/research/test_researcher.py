@@ -26,8 +26,8 @@ from moothall import (
     ScriptedModel,
     action,
 )
-from moothall.block import Block
-from moothall.errors import (
+from moothall.agents.block import Block
+from moothall.foundation.errors import (
     BudgetExceeded,
     DeadlineExceeded,
     DefinitionError,

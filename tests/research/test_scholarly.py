@@ -10,7 +10,7 @@ import pytest
 
 from conformance.model import run
 from models.openai_server import Answer, Request, http
-from moothall.errors import ConfigError, DefinitionError, SearchError
+from moothall.foundation.errors import ConfigError, DefinitionError, SearchError
 from moothall.research import (
     Publication,
     Researcher,

@@ -11,7 +11,7 @@ import pytest
 from conformance.model import run
 from models.openai_server import Request
 from moothall import Resource, ResourcePool, action
-from moothall.errors import ConfigError, PageError
+from moothall.foundation.errors import ConfigError, PageError
 from moothall.research import Publication, Researcher, search_web, visit_page
 from research.test_search_web import FOUND, answer
 from research.web_server import Web, html

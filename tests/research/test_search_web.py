@@ -10,7 +10,7 @@ import pytest
 
 from conformance.model import run
 from models.openai_server import Answer, Request, http
-from moothall.errors import DefinitionError, RemoteForbidden, SearchError
+from moothall.foundation.errors import DefinitionError, RemoteForbidden, SearchError
 from moothall.research import Resource, search_web, visit_page
 from research.web_server import Web, html, redirect
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moothall.foundation.text.terms import terms, words
 from moothall.research.sentences import sentences
-from moothall.text.terms import terms, words
 
 
 def cut(text: str) -> list[str]:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from moothall import ScriptedModel
-from moothall.errors import DefinitionError, ModelError
+from moothall.foundation.errors import DefinitionError, ModelError
 from moothall.research import support
 
 TRIAL = (

@@ -13,7 +13,7 @@ import pytest
 
 from conformance.model import run
 from models.openai_server import Answer, Request, http
-from moothall.errors import ConfigError, PageError
+from moothall.foundation.errors import ConfigError, PageError
 from moothall.research import (
     Publication,
     Resource,
@@ -483,7 +483,7 @@ def test_web_tools_are_idempotent() -> None:
 def test_a_package_that_is_missing_is_named_by_its_extra() -> None:
     script = """
 import sys
-from moothall.errors import MissingExtra
+from moothall.foundation.errors import MissingExtra
 from moothall.research import read_pdf, search_web, visit_page
 from moothall.research.reading.pdf import read_pdf_bytes
 from moothall.research.reading.html import read_html

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from moothall import Agent, NativeSpace, ReActAgent, ScriptedModel
-from moothall.block import Block
-from moothall.errors import ConfigError, DefinitionError, NotInSpace, StateError
+from moothall.agents.block import Block
+from moothall.foundation.errors import ConfigError, DefinitionError, NotInSpace, StateError
 from moothall.society import (
     AgentType,
     CitizenAgent,

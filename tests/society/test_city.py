@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import City, Mode, Place, Road
 
 HOUR = 3600

@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import City, Experiment, Network, Place, Society, read_network
 
 LAT = 48.0  # a degree of longitude has 74,403 m there, one of latitude 111,195

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moothall.errors import StateError
+from moothall.foundation.errors import StateError
 from moothall.society import (
     Answer,
     Books,

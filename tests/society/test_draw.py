@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import Draws
 from moothall.society.kernel.draw import belows, choices, integers, uniforms
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moothall import ConfigError
-from moothall.clock import Clock
 from moothall.society.city.city import City
 from moothall.society.city.grid import Grid
+from moothall.society.clock import Clock
 from moothall.society.columns.ledger import shares, tax_on
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import Books, Wanted

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from moothall.clock import Clock
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import Facts, Weather
+from moothall.society.clock import Clock
 
 
 def test_facts_never_change() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moothall import ConfigError
-from moothall.clock import Clock
+from moothall.society.clock import Clock
 from moothall.society.kernel.commit import Books, Wanted
 from moothall.society.kernel.wants import Answer, Follow, Like, Post, Want, id_order
 from moothall.society.services.feed import Feed

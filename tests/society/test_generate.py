@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import City, Mode
 
 KINDS = ("home", "hospital", "park", "restaurant", "school", "shop", "work")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import City, Place, Population, all_blocks
 from moothall.society.blocks.ties import KIN as CODES
 from moothall.society.blocks.ties import KIND

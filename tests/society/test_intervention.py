@@ -10,7 +10,7 @@ import pytest
 
 from journal.crash import crash
 from moothall import ConfigError, Journal
-from moothall.errors import RunMismatch
+from moothall.foundation.errors import RunMismatch
 from moothall.society import City, Firm, Intervention, Place, Population, Society, Work
 from society.life import Bank, busy, living, state_of, town
 

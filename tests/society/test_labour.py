@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import (
     City,
     Experiment,

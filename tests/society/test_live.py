@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from moothall import City, Journal, ScriptedModel
-from moothall.errors import ConfigError, DefinitionError
+from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.society import (
     Column,
     LocalEngine,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import City, completed, make_people
 
 CITIZENS = 300

@@ -22,7 +22,7 @@ from moothall import (
     SocialBlockParams,
     Society,
 )
-from moothall.errors import ConfigError, DefinitionError
+from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.society import LocalEngine, Population, citizens, make_people
 
 

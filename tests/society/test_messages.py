@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from moothall import Agent, CallbackApprover, action
-from moothall.action import ACCESS_REQUESTED
-from moothall.errors import (
+from moothall.actions import ACCESS_REQUESTED
+from moothall.foundation.errors import (
     DefinitionError,
     InvalidMessage,
     RequestCancelled,

@@ -17,7 +17,7 @@ from moothall import (
     Journal,
     ScriptedModel,
 )
-from moothall.errors import DefinitionError
+from moothall.foundation.errors import DefinitionError
 from moothall.memory.bounded import estimate_tokens
 from moothall.models.protocol import ModelReply
 from moothall.society import (

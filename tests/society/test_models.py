@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from moothall import AgentToolbox, Budget, Journal, ScriptedModel
-from moothall.block import Block
-from moothall.errors import CommandTimeout, ConfigError, ModelError
+from moothall.agents.block import Block
+from moothall.foundation.errors import CommandTimeout, ConfigError, ModelError
 from moothall.models.protocol import ModelReply, Usage
 from moothall.society import CitizenAgent, City, LocalEngine, Question, Society, Survey
 from society.life import living

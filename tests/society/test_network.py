@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import Network, read_network
 
 

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from moothall import Agent, Journal, action
-from moothall.block import Block
-from moothall.clock import Clock
-from moothall.errors import (
+from moothall.agents.block import Block
+from moothall.foundation.errors import (
     ConfigError,
     DefinitionError,
     DuplicateAgent,
@@ -51,6 +50,7 @@ from moothall.society import (
     make_people,
     read_people,
 )
+from moothall.society.clock import Clock
 from society.life import Bank, Busy, Noting, Shuffled, busy, living, said, state_of, town
 
 

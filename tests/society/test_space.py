@@ -19,7 +19,7 @@ from conformance.conftest import Recorder
 from conformance.conftest import log as log
 from conformance.test_answers import server as server
 from conformance.test_callbacks import agent as agent
-from moothall.errors import SpaceClosed
+from moothall.foundation.errors import SpaceClosed
 from moothall.society import Society
 
 CASES = {

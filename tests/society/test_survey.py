@@ -12,7 +12,7 @@ import pytest
 from examples.models.opinions import opinions
 
 from moothall import Budget, ConfigError, Journal, ScriptedModel
-from moothall.errors import ModelError, RunMismatch
+from moothall.foundation.errors import ModelError, RunMismatch
 from moothall.models.protocol import ModelReply, Usage
 from moothall.society import (
     CitizenAgent,

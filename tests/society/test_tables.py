@@ -17,7 +17,7 @@ import pytest
 from examples.models.wealth import wealth
 
 from moothall import Agent, Journal
-from moothall.errors import ConfigError, FileError
+from moothall.foundation.errors import ConfigError, FileError
 from moothall.society import City, LocalEngine, Population, Society, Trajectories, read_people
 from society.life import Bank, busy, town
 

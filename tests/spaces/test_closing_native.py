@@ -8,7 +8,7 @@ from conformance.conftest import WAIT_S, Listener, Log, message
 from conformance.conftest import log as log
 from conformance.gate import Holder
 from moothall import Agent, NativeSpace, action
-from moothall.errors import AgentStopped, RequestError
+from moothall.foundation.errors import AgentStopped, RequestError
 
 
 def test_native_close_logs_how_many_messages_no_agent_handled(log: Log) -> None:

@@ -18,7 +18,7 @@ import pytest
 from benchmarks.broker import Broker
 
 from moothall import Agent, AMQPOptions, AMQPSpace, action
-from moothall.errors import BrokerError, ConfigError, DuplicateAgent, InDoubt
+from moothall.foundation.errors import BrokerError, ConfigError, DuplicateAgent, InDoubt
 from moothall.spaces.amqp.dead_letters import DeadLetter, DeadLetters
 
 WAIT_S = 20

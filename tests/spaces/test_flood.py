@@ -13,7 +13,7 @@ import pytest
 
 from conformance.conftest import WAIT_S, Kept, message
 from moothall import ACCESS_REQUESTED, Agent, NativeSpace, action
-from moothall.errors import MailboxFull, RequestTimeout
+from moothall.foundation.errors import MailboxFull, RequestTimeout
 
 LET_THROUGH = 1_000
 """Messages of a thread that may be on their way into a space; a thread beyond that waits."""

@@ -10,7 +10,7 @@ import pytest
 PROGRAM = """
 import os, sys, threading
 from moothall import Agent, NativeSpace, ReActAgent, ScriptedModel, action
-from moothall.errors import SpaceClosed
+from moothall.foundation.errors import SpaceClosed
 
 left = []
 

@@ -14,7 +14,7 @@ import pytest
 
 import commands
 from commands import Command, run
-from moothall.errors import InboxError
+from moothall.foundation.errors import InboxError
 from moothall.spaces.amqp.inbox import (
     ACCEPTED,
     ENDED,
@@ -487,7 +487,7 @@ FULL = (
     LIVE
     + """
 import resource
-from moothall.errors import InboxError
+from moothall.foundation.errors import InboxError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 def room(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from moothall import Agent, NativeSpace, action
-from moothall.errors import AgentStopped, RequestError
+from moothall.foundation.errors import AgentStopped, RequestError
 
 MANY = 10_000
 # A space keeps up to 64 idle tasks for reuse; how many it came to need depends on the machine.

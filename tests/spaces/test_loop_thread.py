@@ -15,7 +15,7 @@ import pytest
 
 from conformance.conftest import WAIT_S
 from conformance.gate import Gate
-from moothall.errors import RequestCancelled, SpaceClosed
+from moothall.foundation.errors import RequestCancelled, SpaceClosed
 from moothall.spaces.loop import LoopThread
 
 

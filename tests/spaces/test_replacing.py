@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from moothall import Agent, NativeSpace, ReActAgent, ScriptedModel, action
-from moothall.errors import AgentNotFound, AgentStopped, ConfigError, DefinitionError, SpaceClosed
+from moothall.foundation.errors import (
+    AgentNotFound,
+    AgentStopped,
+    ConfigError,
+    DefinitionError,
+    SpaceClosed,
+)
 
 WAIT_S = 20
 

@@ -12,7 +12,7 @@ import pytest
 from conformance.conftest import WAIT_S, Log
 from conformance.conftest import log as log  # the fixture
 from moothall import Agent, NativeSpace, action
-from moothall.errors import SpaceClosed
+from moothall.foundation.errors import SpaceClosed
 
 
 def leave() -> None:

@@ -13,7 +13,7 @@ from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 
 from moothall import Agent, AMQPOptions, AMQPSpace, action
-from moothall.errors import ActionError, MailboxFull
+from moothall.foundation.errors import ActionError, MailboxFull
 
 WAIT_S = 20
 LARGE = 200_000

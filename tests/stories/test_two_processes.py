@@ -14,7 +14,7 @@ from benchmarks.broker import Broker
 from cli.broker_programs import Program
 from models.openai_server import OpenAIServer, text
 from moothall import Agent, AMQPOptions, AMQPSpace
-from moothall.errors import AgentNotFound, NotPermitted
+from moothall.foundation.errors import AgentNotFound, NotPermitted
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples" / "amqp"
 WAIT_S = 30

@@ -20,10 +20,10 @@ from moothall import (
     ScriptedModel,
     action,
 )
-from moothall.mcp import MCPAgent
-from moothall.orders.order import ResearchOrder
-from moothall.orders.simulate import SimulateOrder
+from moothall.serving import MCPAgent
 from moothall.studio import Studio
+from moothall.studio.orders.order import ResearchOrder
+from moothall.studio.orders.simulate import SimulateOrder
 from studio.test_doors import SERVER
 
 TABS = ("Space", "Act and review", "Research", "Society", "Runs", "Doors")

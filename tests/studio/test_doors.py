@@ -13,11 +13,10 @@ from pathlib import Path
 import httpx2
 from playwright.sync_api import Page, expect
 
-from doors.conftest import serving
 from moothall import ACCESS_PERMITTED, A2AAgent, Budget, NativeSpace, ReActAgent, ScriptedModel
-from moothall.doors import asgi
-from moothall.mcp import MCPAgent
+from moothall.serving import MCPAgent, asgi
 from moothall.studio import Studio
+from serving.doors.conftest import serving
 
 SERVER = """
 from mcp.server import MCPServer

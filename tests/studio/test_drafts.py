@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from models.openai_server import OpenAIServer, call, calls, text
 from moothall import Agent, NativeSpace, action
-from moothall.orders.order import Order
-from moothall.orders.research import ResearchOrder
 from moothall.studio import Studio
+from moothall.studio.orders.order import Order
+from moothall.studio.orders.research import ResearchOrder
 from studio.conftest import TOKEN
 
 

@@ -13,8 +13,8 @@ from playwright.sync_api import Page, expect
 
 from models.openai_server import OpenAIServer, call, calls
 from moothall import ACCESS_REQUESTED, Action, ReActAgent, ScriptedModel, Waiting
-from moothall.orders.order import Order
 from moothall.studio import Studio
+from moothall.studio.orders.order import Order
 
 OLD = "def total(items):\n    sum = 0\n    return sum\n"
 NEW = "def total(items):\n    return 0\n"

@@ -28,11 +28,11 @@ from moothall import (
     Waiting,
     action,
 )
-from moothall.action import ACCESS_REQUESTED
-from moothall.approval import ApprovalRequest, Question, Refused
-from moothall.errors import CardGone, ConfigError
+from moothall.actions import ACCESS_REQUESTED
+from moothall.actions.approval import ApprovalRequest, Question, Refused
+from moothall.agents.replies.events import DecisionAction, HumanDecision
+from moothall.foundation.errors import CardGone, ConfigError
 from moothall.journal import Entry
-from moothall.reasoning.events import DecisionAction, HumanDecision
 from moothall.studio.cards import Cards
 from moothall.studio.feed import Feed
 from moothall.studio.page import filled

@@ -1,4 +1,4 @@
-"""Seed 004's page: `from moothall.gradio import demo, gradio_user`, a real Gradio chat."""
+"""Seed 004's page: `from moothall.studio.gradio import demo, gradio_user`, a real Gradio chat."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from moothall import ACCESS_REQUESTED, Agent, NativeSpace, action
-from moothall.errors import ConfigError
-from moothall.gradio import GradioChat, demo, gradio_user
+from moothall.foundation.errors import ConfigError
+from moothall.studio.gradio import GradioChat, demo, gradio_user
 
 TOKEN = "t" * 20
 

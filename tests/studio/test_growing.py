@@ -10,8 +10,8 @@ from playwright.sync_api import Page, expect
 
 from models.openai_server import DONE, Answer, OpenAIServer, calls, delta, events, text
 from moothall import ChattyAI, NativeSpace, ReActAgent, action
-from moothall.orders.order import Order, ResearchOrder
 from moothall.studio import Studio
+from moothall.studio.orders.order import Order, ResearchOrder
 from research.small_web import evaluation, plan
 
 

@@ -28,11 +28,11 @@ from moothall import (
     Usage,
     action,
 )
-from moothall.approval import ApprovalRequest
-from moothall.mcp import MCPAgent
-from moothall.orders.order import ResearchOrder
-from moothall.orders.simulate import SimulateOrder
+from moothall.actions.approval import ApprovalRequest
+from moothall.serving import MCPAgent
 from moothall.studio import Studio
+from moothall.studio.orders.order import ResearchOrder
+from moothall.studio.orders.simulate import SimulateOrder
 
 MARK = "document.title='taken';alert(1)"
 TEXTS = (

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from journal.process import Processes
 from moothall import ACCESS_REQUESTED, Call, ModelReply, ReActAgent, ScriptedModel, action
-from moothall.approval import Question
+from moothall.actions.approval import Question
 from moothall.studio import Studio
 from studio.killed import RUN
 

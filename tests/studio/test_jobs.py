@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from cli.journal_programs import at_terminal
-from company.conftest import until
 from models.openai_server import HANG, OpenAIServer, call, calls, text
 from moothall import Journal, ReActAgent, ScriptedModel
-from moothall.errors import ConfigError, MoothallError, StateError
-from moothall.orders.order import Order, ResearchOrder
+from moothall.foundation.errors import ConfigError, MoothallError, StateError
 from moothall.studio import Studio
+from moothall.studio.orders.order import Order, ResearchOrder
+from serving.company.conftest import until
 from studio.conftest import a_studio
 from studio.told import Told
 

@@ -20,9 +20,9 @@ import pytest
 from commands import Command
 from models.openai_server import HANG, OpenAIServer
 from moothall import Journal
-from moothall.errors import ConfigError, JournalError
-from moothall.orders.order import Order
+from moothall.foundation.errors import ConfigError, JournalError
 from moothall.studio import Studio
+from moothall.studio.orders.order import Order
 
 
 def launch(studio: Studio, **options: Any) -> str:
@@ -256,7 +256,7 @@ def test_a_missing_extra_is_named(package: str) -> None:
     program = f"""
 import sys
 sys.modules[{package!r}] = None
-from moothall.errors import MissingExtra
+from moothall.foundation.errors import MissingExtra
 from moothall.studio import demo
 try:
     demo.launch(0)

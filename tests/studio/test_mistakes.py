@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, Page, expect
 from playwright.sync_api import Error as PageError
 
 from models.openai_server import OpenAIServer, call, calls, text
-from moothall.orders.research import ResearchOrder
 from moothall.studio import Studio
+from moothall.studio.orders.research import ResearchOrder
 from studio.conftest import TOKEN
 
 

@@ -19,9 +19,9 @@ from moothall import (
     Waiting,
     action,
 )
-from moothall.errors import ConfigError
-from moothall.orders.simulate import SimulateOrder
+from moothall.foundation.errors import ConfigError
 from moothall.studio import Studio
+from moothall.studio.orders.simulate import SimulateOrder
 from moothall.studio.towns.tab import Beside
 
 

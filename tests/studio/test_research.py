@@ -15,8 +15,8 @@ import pytest
 from playwright.sync_api import Browser, FrameLocator, Page, expect
 
 from models.openai_server import Answer, OpenAIServer, text
-from moothall.orders.order import ResearchOrder
 from moothall.studio import Studio
+from moothall.studio.orders.order import ResearchOrder
 from research.small_web import evaluation, plan
 from studio.conftest import TOKEN
 

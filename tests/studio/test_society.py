@@ -17,9 +17,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from models.openai_server import OpenAIServer, text
 from moothall import ReActAgent, ScriptedModel
-from moothall.errors import ConfigError
-from moothall.orders.simulate import SimulateOrder
+from moothall.foundation.errors import ConfigError
 from moothall.studio import Studio
+from moothall.studio.orders.simulate import SimulateOrder
 from studio.conftest import SIZE, TOKEN, a_studio, pages
 
 # One studio and one page serve all of them.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, assert_type
 
-from moothall.company import Company, Restart, Schedule, Supervised, Supervisor
+from moothall.serving import Company, Restart, Schedule, Supervised, Supervisor
 
 
 async def work(part: Supervised) -> None:

@@ -18,7 +18,7 @@ from moothall import (
     no_progress,
     on_error,
 )
-from moothall.reasoning.stream import ReplyStream
+from moothall.agents.replies.stream import ReplyStream
 
 
 @dataclass

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, assert_type
 
 from moothall import Budget, Journal, ModelReply, ReActAgent, ScriptedModel, Spent
+from moothall.agents.replies.record import APPENDED, recorded
+from moothall.agents.replies.step import Step
 from moothall.journal import Done, Entry, Outline
 from moothall.journal.doubt import Doubt
-from moothall.reasoning.record import APPENDED, recorded
-from moothall.reasoning.step import Step
 
 
 def look(journal: Journal) -> list[str]:

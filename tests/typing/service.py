@@ -16,7 +16,7 @@ from moothall import (
     SQLiteMemory,
     StopReason,
 )
-from moothall.doors import asgi
+from moothall.serving import asgi
 
 
 @dataclass

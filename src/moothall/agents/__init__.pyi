@@ -1,13 +1,13 @@
 """The public names of this package: `__init__.py` loads them from here."""
 
-from moothall.agents.chatty import ChattyAI as ChattyAI
-from moothall.agents.folder import Folder as Folder
-from moothall.agents.folder_actions import changing_actions as changing_actions
-from moothall.agents.folder_actions import file_actions as file_actions
-from moothall.agents.function import OpenAIFunctionAgent as OpenAIFunctionAgent
-from moothall.agents.host import Host as Host
-from moothall.agents.person import Desk as Desk
-from moothall.agents.person import Person as Person
-from moothall.agents.remote_agent import RemoteAgent as RemoteAgent
-from moothall.agents.user import User as User
-from moothall.reasoning.reply_request import ReplyRequest as ReplyRequest
+from moothall.agents.ready.chatty import ChattyAI as ChattyAI
+from moothall.agents.ready.folder import Folder as Folder
+from moothall.agents.ready.folder_actions import changing_actions as changing_actions
+from moothall.agents.ready.folder_actions import file_actions as file_actions
+from moothall.agents.ready.function import OpenAIFunctionAgent as OpenAIFunctionAgent
+from moothall.agents.ready.host import Host as Host
+from moothall.agents.ready.person import Desk as Desk
+from moothall.agents.ready.person import Person as Person
+from moothall.agents.ready.remote_agent import RemoteAgent as RemoteAgent
+from moothall.agents.replies.reply_request import ReplyRequest as ReplyRequest
+from moothall.spaces.user import User as User

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from moothall.budget.amounts import KINDS, NOTHING, Amounts, in_words
 from moothall.budget.limits import RESERVED
 from moothall.budget.period import Per, period_at, renewal
-from moothall.errors import BudgetExceeded, DeadlineExceeded
+from moothall.foundation.errors import BudgetExceeded, DeadlineExceeded
 
 logger: logging.Logger = logging.getLogger("moothall.budget")
 

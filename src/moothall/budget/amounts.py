@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Protocol, TypeAlias
 
-from moothall.arguments import unknown_argument
 from moothall.budget.limits import LIMITS, MOST, RESERVED, Left, Spent
 from moothall.budget.period import is_period
-from moothall.errors import DefinitionError
+from moothall.foundation.arguments import unknown_argument
+from moothall.foundation.errors import DefinitionError
 
 Amounts: TypeAlias = tuple[int, ...]
 KINDS: Final = tuple(range(len(RESERVED)))

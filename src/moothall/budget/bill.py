@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.budget.amounts import KINDS
 from moothall.budget.limits import USD
-from moothall.threads import reset
+from moothall.foundation.threads import reset
 
 if TYPE_CHECKING:
     from moothall.budget.budget import Budget

@@ -6,12 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, Unpack
 
-from moothall.arguments import (
-    check_boolean,
-    check_function,
-    names_checked,
-    unknown_argument,
-)
 from moothall.budget.account import Account, Accounts
 from moothall.budget.amounts import (
     KINDS,
@@ -30,8 +24,14 @@ from moothall.budget.limits import LIMITS, RESERVED, Amounts, Least, Left, Limit
 from moothall.budget.period import Per, checked_per
 from moothall.budget.shared import Books, HasBooks, SharedLedger
 from moothall.budget.waiting import in_turn
-from moothall.errors import BudgetExceeded, ConfigError, DefinitionError
-from moothall.text import excerpt, shorten
+from moothall.foundation.arguments import (
+    check_boolean,
+    check_function,
+    names_checked,
+    unknown_argument,
+)
+from moothall.foundation.errors import BudgetExceeded, ConfigError, DefinitionError
+from moothall.foundation.text import excerpt, shorten
 
 
 class Clock(Protocol):

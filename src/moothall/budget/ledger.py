@@ -22,9 +22,9 @@ from moothall.budget.account import (
 )
 from moothall.budget.amounts import KINDS, MEASURED, NOTHING, Amounts, checked_amounts, in_words
 from moothall.budget.limits import RESERVED, Held, Measured
-from moothall.errors import BudgetExceeded, DefinitionError
-from moothall.text import log_failure
-from moothall.threads import WaitingLine, guard, in_child
+from moothall.foundation.errors import BudgetExceeded, DefinitionError
+from moothall.foundation.text import log_failure
+from moothall.foundation.threads import WaitingLine, guard, in_child
 
 logger: logging.Logger = logging.getLogger("moothall.budget")
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar, Final, TypedDict
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError
-from moothall.text import excerpt, shorten
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt, shorten
 
 PICO: Final = 10**12
 MOST: Final = 2**53  # every JSON reader reads integers up to this exactly

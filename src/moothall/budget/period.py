@@ -6,8 +6,8 @@ import time
 from datetime import date, timedelta
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
-from moothall.errors import ConfigError
-from moothall.text import excerpt
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt
 
 Per: TypeAlias = Literal["day", "month"]
 PERS: Final[tuple[Per, ...]] = get_args(Per)

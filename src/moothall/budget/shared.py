@@ -16,7 +16,7 @@ from moothall.budget.amounts import KINDS, NOTHING, Amounts
 from moothall.budget.ledger import Ledger, Reservation, end
 from moothall.budget.limits import LIMITS
 from moothall.budget.period import is_period
-from moothall.errors import DefinitionError, MoothallError
+from moothall.foundation.errors import DefinitionError, MoothallError
 
 logger: logging.Logger = logging.getLogger("moothall.budget")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from moothall.budget.account import Accounts
 from moothall.budget.amounts import Amounts
 from moothall.budget.ledger import Ledger, Reservation, callers
-from moothall.errors import BudgetExceeded
+from moothall.foundation.errors import BudgetExceeded
 
 
 async def in_turn(

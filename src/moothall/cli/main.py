@@ -18,7 +18,7 @@ from click.shell_completion import get_completion_class
 from moothall.cli.exit_codes import DONE, code_of
 from moothall.cli.help_text import Context
 from moothall.cli.values import OneOf
-from moothall.errors import MoothallError
+from moothall.foundation.errors import MoothallError
 
 # By command: its module, imported when the command runs, its name there, and its short help.
 _COMMANDS = {

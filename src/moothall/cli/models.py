@@ -11,9 +11,10 @@ import click
 
 from moothall.cli.progress import Progress
 from moothall.cli.shared_options import json_data_option, print_text, usage, weights_of
-from moothall.errors import MissingExtra, ModelError
-from moothall.http.network import is_loopback, is_offline
-from moothall.models import fetching, names, weights
+from moothall.foundation.errors import MissingExtra, ModelError
+from moothall.foundation.http.network import is_loopback, is_offline
+from moothall.models import names
+from moothall.models.local import fetching, weights
 from moothall.models.providers import PROVIDERS, address_variable
 
 

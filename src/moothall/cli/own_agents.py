@@ -10,10 +10,12 @@ from typing import Any
 
 import click
 
-from moothall.agent import Agent
-from moothall.agents.chatty import ChattyAI
-from moothall.agents.function import OpenAIFunctionAgent
-from moothall.agents.host import Host
+from moothall.agents.agent import Agent
+from moothall.agents.named_agents import AgentSource
+from moothall.agents.ready.chatty import ChattyAI
+from moothall.agents.ready.function import OpenAIFunctionAgent
+from moothall.agents.ready.host import Host
+from moothall.agents.replies.thread import Thread
 from moothall.cli.run.watch import keyboard, says_yes
 from moothall.cli.shared_options import (
     FILE,
@@ -24,14 +26,12 @@ from moothall.cli.shared_options import (
     source_of,
     usage,
 )
-from moothall.errors import ConfigError, DefinitionError, MoothallError
+from moothall.foundation.errors import ConfigError, DefinitionError, MoothallError
+from moothall.foundation.text import escaped
 from moothall.memory.bounded import TokenBoundedMemory
-from moothall.orders.act import is_small
-from moothall.orders.named_agents import AgentSource
-from moothall.orders.named_models import chosen_model, made_model
-from moothall.reasoning.thread import Thread
+from moothall.models.named_models import chosen_model, made_model
 from moothall.spaces.space import Space
-from moothall.text import escaped
+from moothall.studio.orders.act import is_small
 
 _OPTIONS = (
     model_option(

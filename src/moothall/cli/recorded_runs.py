@@ -15,14 +15,14 @@ import click
 
 from moothall.budget.limits import OF_RUNS
 from moothall.cli.shared_options import is_typed, made_journal, usage
-from moothall.errors import StateError
+from moothall.foundation.errors import StateError
+from moothall.foundation.text import escaped
 from moothall.journal import Entry, Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Doubt
 from moothall.journal.stop_reason import ENDED
-from moothall.orders.order import AnyOrder, without_keys
-from moothall.orders.resumable import Refusal, refusal
-from moothall.text import escaped
+from moothall.studio.orders.order import AnyOrder, without_keys
+from moothall.studio.orders.resumable import Refusal, refusal
 
 NOBODY: Final = "MODULE:AGENT"
 """Stands in a shown command for an agent that is not known."""

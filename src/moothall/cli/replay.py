@@ -10,15 +10,8 @@ from typing import Any
 
 import click
 
-from moothall.cli.recorded_runs import Recorded
-from moothall.cli.run.act import screen_of
-from moothall.cli.run.outcome import exit_code
-from moothall.cli.shared_options import journal_option, json_option, reading
-from moothall.errors import StateError
-from moothall.journal import Entry
-from moothall.journal.stop_reason import ANSWERED
-from moothall.models.protocol import ReasoningPiece, TextPiece
-from moothall.reasoning.events import (
+from moothall.agents.loop.recording import call_events
+from moothall.agents.replies.events import (
     BlockEnded,
     BlockStarted,
     Conclusion,
@@ -30,9 +23,16 @@ from moothall.reasoning.events import (
     HumanDecision,
     MessageAdded,
 )
-from moothall.reasoning.loop.recording import call_events
-from moothall.reasoning.reply import Reply
-from moothall.text import escaped
+from moothall.agents.replies.reply import Reply
+from moothall.cli.recorded_runs import Recorded
+from moothall.cli.run.act import screen_of
+from moothall.cli.run.outcome import exit_code
+from moothall.cli.shared_options import journal_option, json_option, reading
+from moothall.foundation.errors import StateError
+from moothall.foundation.text import escaped
+from moothall.journal import Entry
+from moothall.journal.stop_reason import ANSWERED
+from moothall.models.protocol import ReasoningPiece, TextPiece
 
 _TURN_OF_H = re.compile(r"H\d+(\.again)?")
 """The part of a dual act's run that is a turn of its H."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from moothall.agents.replies.resume import asked_in
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
 from moothall.cli.recorded_runs import NOBODY, Recorded, refused
@@ -29,18 +30,17 @@ from moothall.cli.shared_options import (
     opened,
     usage,
 )
-from moothall.errors import DefinitionError, RunMismatch, StateError
+from moothall.foundation.errors import DefinitionError, RunMismatch, StateError
+from moothall.foundation.text import escaped
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done
 from moothall.journal.entry import Outline
 from moothall.journal.shapes import OURS
-from moothall.orders.act import check_journal_apart
-from moothall.orders.order import AnyOrder, Order, ResearchOrder, with_more
-from moothall.orders.research import write
-from moothall.orders.resumable import forked_for, recorded_order, refusal
-from moothall.orders.simulate import SimulateOrder
-from moothall.reasoning.resume import asked_in
-from moothall.text import escaped
+from moothall.studio.orders.act import check_journal_apart
+from moothall.studio.orders.order import AnyOrder, Order, ResearchOrder, with_more
+from moothall.studio.orders.research import write
+from moothall.studio.orders.resumable import forked_for, recorded_order, refusal
+from moothall.studio.orders.simulate import SimulateOrder
 
 _ALL: Final = "all"
 _OR_ALL: Final[dict[str, Any]] = {"is_flag": False, "flag_value": _ALL}

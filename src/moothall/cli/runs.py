@@ -11,19 +11,19 @@ from typing import Any
 
 import click
 
-from moothall.arguments import none_of
 from moothall.cli.operate.maintenance import COMMANDS
 from moothall.cli.recorded_runs import NOBODY, Recorded, print_doubts
 from moothall.cli.shared_options import journal_option, json_data_option, reading, usage
 from moothall.cli.values import Moment, OneOf, Whole
+from moothall.foundation.arguments import none_of
+from moothall.foundation.text import counted, escaped
 from moothall.journal import Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.entry import Sums
 from moothall.journal.find import SORTS
 from moothall.journal.stop_reason import state_in_words
-from moothall.orders.order import line_of, order_of
-from moothall.orders.resumable import forks
-from moothall.text import counted, escaped
+from moothall.studio.orders.order import line_of, order_of
+from moothall.studio.orders.resumable import forks
 
 _SHOWN = 100
 """So many runs are listed for a person who sets no limit."""

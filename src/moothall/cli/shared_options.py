@@ -18,12 +18,12 @@ from click.shell_completion import CompletionItem
 from moothall.budget.limits import OF_RUNS, Limit
 from moothall.cli.exit_codes import NotBegun
 from moothall.cli.values import Given, OneOf, Whole, above_0
-from moothall.errors import ConfigError, FileError, JournalError, MoothallError
-from moothall.postgres import is_url
-from moothall.text import escaped
+from moothall.foundation.errors import ConfigError, FileError, JournalError, MoothallError
+from moothall.foundation.postgres import is_url
+from moothall.foundation.text import escaped
 
 if TYPE_CHECKING:
-    from moothall.agent import Agent
+    from moothall.agents.agent import Agent
     from moothall.journal import Journal
 
 FILE: Final = "moothall.toml"
@@ -242,7 +242,7 @@ def _checked_id(ctx: click.Context, param: click.Parameter, given: str | None) -
 
 def models(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
     """Complete names of models, and the beginnings of the others."""
-    from moothall.models import weights
+    from moothall.models.local import weights
 
     names = ["local", *(f"local:{each.name}" for each in weights.LISTED)]
     return _beginning(incomplete, [*names, "openai:", "http://", "litellm:", "gguf:"])
@@ -250,7 +250,7 @@ def models(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
 
 def weights_of(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
     """Complete names of weights that can be fetched."""
-    from moothall.models import weights
+    from moothall.models.local import weights
 
     return _beginning(incomplete, [each.name for each in weights.LISTED])
 

@@ -13,7 +13,7 @@ from moothall.cli.own_agents import Company, add_agent, company_options
 from moothall.cli.serving.broker_commands import Place, place_options
 from moothall.cli.shared_options import journal_option, usage
 from moothall.cli.values import Whole
-from moothall.errors import MissingExtra
+from moothall.foundation.errors import MissingExtra
 from moothall.spaces.native import NativeSpace
 from moothall.studio import Studio
 from moothall.studio.served import PORT

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from moothall.arguments import none_of
+from moothall.foundation.arguments import none_of
 
 
 class Number(click.FloatRange):

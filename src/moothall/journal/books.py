@@ -12,8 +12,8 @@ from typing import Any, Final
 from moothall.budget.limits import Spent
 from moothall.budget.shared import BELOW, STATED
 from moothall.budget.stored import StoredBudget, limited, name_of, released, reset, stored
-from moothall.database import BUDGETS, Database
-from moothall.errors import ConfigError
+from moothall.foundation.database import BUDGETS, Database
+from moothall.foundation.errors import ConfigError
 from moothall.journal.opening import Runs
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text

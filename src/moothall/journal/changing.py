@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from moothall.arguments import check_boolean, check_integer, check_text
-from moothall.errors import ConfigError
+from moothall.actions.message import MAX_ID
+from moothall.foundation.arguments import check_boolean, check_integer, check_text
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry, copied
 from moothall.journal.store.store import Store
 from moothall.journal.tally import Tally, searched
-from moothall.jsonvalue import NotJSON, to_json
-from moothall.message import MAX_ID
 
 
 def forked(

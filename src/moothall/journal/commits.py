@@ -15,15 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from moothall.database import RUNS, Database
-from moothall.errors import JournalError, TooManyThreads
+from moothall.foundation.database import RUNS, Database
+from moothall.foundation.errors import JournalError, TooManyThreads
+from moothall.foundation.threads import WORKERS, guard, renewed, to_its_end
 from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import ENDED, OPEN, REASONS
 from moothall.journal.store.holding import hold, holder_of, named
 from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.store.wait_rows import NOTED, Answer, Noted, end_rows, write_rows
 from moothall.journal.tally import Tally
-from moothall.threads import WORKERS, guard, renewed, to_its_end
 
 Relied: TypeAlias = tuple[int | None, Callable[[], dict[str, bytes]]]
 """How many deletions were known when values were kept, and what makes the values again."""

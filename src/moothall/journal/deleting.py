@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.arguments import check_integer
-from moothall.database import Database
-from moothall.errors import ConfigError, JournalError, RunHeld
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.database import Database
+from moothall.foundation.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.doubt import in_doubt
 from moothall.journal.find import OF_THREAD, threads_of
 from moothall.journal.holders import Holders, Pace
@@ -40,7 +40,7 @@ class Deleted:
             on other runs: where SQLite has moved rows between pages, copies may remain until
             `Journal.compact`
         folders: the folders in which agents of a deleted thread kept notes, as its runs name them:
-            the notes are not deleted with the runs, but by `moothall.notes.forget_thread`
+            the notes are not deleted with the runs, but by `moothall.agents.notes.forget_thread`
     """
 
     runs: list[str] = field(default_factory=list)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from moothall.actions.provenance import Origin, origins_of
+from moothall.foundation.text import counted, escaped, escaped_json
 from moothall.journal.doubt import Doubt
 from moothall.journal.entry import RESUME, WAYS, Entry, call_line, stamp, wait_of, waits_for
-from moothall.provenance import Origin, origins_of
-from moothall.text import counted, escaped, escaped_json
 
 
 def entry_line(entry: Entry) -> str:

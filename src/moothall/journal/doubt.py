@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.journal.entry import WAYS, Entry
-from moothall.jsonvalue import NotJSON, to_json
 
 
 @dataclass(frozen=True, slots=True)

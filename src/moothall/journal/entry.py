@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from moothall.arguments import none_of
-from moothall.errors import JournalError
-from moothall.text import cut, display, escaped, escaped_json
+from moothall.foundation.arguments import none_of
+from moothall.foundation.errors import JournalError
+from moothall.foundation.text import cut, display, escaped, escaped_json
 
 ROOT = ""
 """The path of a run's own part."""

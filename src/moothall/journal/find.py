@@ -8,11 +8,11 @@ from datetime import datetime
 from math import isnan
 from typing import Any, Final, TypeAlias, TypedDict
 
-from moothall.arguments import check_integer, none_of, unknown_argument
-from moothall.database.protocol import Database
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import check_integer, none_of, unknown_argument
+from moothall.foundation.database.protocol import Database
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import readable
 from moothall.journal.stop_reason import STATES
-from moothall.jsonvalue import readable
 
 Moment: TypeAlias = float | datetime
 """Seconds since 1970, or a date and time: without a zone, the local one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from moothall.database import Database
+from moothall.foundation.database import Database
 from moothall.journal.opening import Runs
 from moothall.journal.store.holding import AT_ONCE, batches, held, hold, holder_of, marks, named
 from moothall.journal.store.store import SEQUENCE, Store

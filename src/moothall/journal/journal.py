@@ -11,9 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, Unpack
 
-from moothall.arguments import check_boolean, check_integer
-from moothall.database import Database
-from moothall.errors import ConfigError
+from moothall.actions.provenance import with_sources
+from moothall.actions.provenance.reading import READ, give_back
+from moothall.foundation.arguments import check_boolean, check_integer
+from moothall.foundation.database import Database
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import readable
 from moothall.journal.books import SharedBudgets
 from moothall.journal.changing import forked
 from moothall.journal.commits import Commits
@@ -28,9 +31,6 @@ from moothall.journal.store.by_path import opened
 from moothall.journal.store.copies import backed_up, faults
 from moothall.journal.tally import TASK_CHARS
 from moothall.journal.waits import Waits
-from moothall.jsonvalue import readable
-from moothall.provenance import with_sources
-from moothall.provenance.reading import READ, give_back
 
 _ABOUT_TASK: Final = 10  # so many entries of a run have its task, with its mark
 _SHA256: Final = re.compile("[0-9a-f]{64}")

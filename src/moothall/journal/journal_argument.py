@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.journal.journal import Journal
 
 

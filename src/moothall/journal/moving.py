@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.arguments import check_text
-from moothall.database import Database
-from moothall.errors import (
+from moothall.foundation.arguments import check_text
+from moothall.foundation.database import Database
+from moothall.foundation.errors import (
     ConfigError,
     FileError,
     JournalError,
@@ -22,7 +22,7 @@ from moothall.errors import (
     RunHeld,
     StateError,
 )
-from moothall.files import written_whole
+from moothall.foundation.files import written_whole
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry
 from moothall.journal.opening import Runs

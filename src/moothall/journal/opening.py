@@ -14,9 +14,10 @@ from contextlib import suppress
 from typing import Final, TypeAlias
 from weakref import WeakSet
 
-from moothall.arguments import check_text
-from moothall.database import RUNS, Database
-from moothall.errors import RunHeld, StateError
+from moothall.foundation.arguments import check_text
+from moothall.foundation.database import RUNS, Database
+from moothall.foundation.errors import RunHeld, StateError
+from moothall.foundation.threads import WORKERS, renewed
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.doubt import in_doubt
 from moothall.journal.entry import Entry
@@ -24,7 +25,6 @@ from moothall.journal.stop_reason import ELSEWHERE, OPEN
 from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.store.wait_rows import NOTED
 from moothall.journal.tally import searched
-from moothall.threads import WORKERS, renewed
 
 NewRun: TypeAlias = tuple[str, str, str, str | None]
 """The kind, agent, task and thread of a run that begins."""

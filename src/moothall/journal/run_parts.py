@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
-from moothall.errors import StateError
+from moothall.foundation.errors import StateError
 from moothall.journal.commits import OpenRun
 from moothall.journal.entry import ROOT, Entry
 
@@ -72,9 +72,9 @@ def below(path: str, name: str) -> str:
 # By class of agent: the module whose `replayed(part)` rebuilds a run. These modules import the
 # journal, so they are only named here.
 _TOLD_BY: Final = {
-    "ReActAgent": "moothall.reasoning.loop.recording",
-    "DualActAgent": "moothall.reasoning.dualact.dual_act_state",
-    "Conversation": "moothall.reasoning.conversation.conversation_record",
+    "ReActAgent": "moothall.agents.loop.recording",
+    "DualActAgent": "moothall.agents.dualact.dual_act_state",
+    "Conversation": "moothall.agents.conversation.conversation_record",
     "Researcher": "moothall.research.recording",
 }
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import cut
 from moothall.journal.entry import KINDS, RESUME, WAYS
-from moothall.jsonvalue import json_text
-from moothall.text import cut
 
 Shape: TypeAlias = Any
 """A type; a list of one shape; a dict of shapes by key (`key?` may be left out, other keys are

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from moothall.errors import UnknownPrice
-from moothall.jsonvalue import readable
+from moothall.foundation.errors import UnknownPrice
+from moothall.foundation.jsonvalue import readable
 
 TASK_CHARS: Final = 500
 """So many characters of a task stand in the run's outline."""

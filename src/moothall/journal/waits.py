@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from moothall.approval.later import is_of_moothall
-from moothall.arguments import check_text
-from moothall.database import Database
-from moothall.errors import NotPermitted, StateError
+from moothall.actions.approval.later import is_of_moothall
+from moothall.foundation.arguments import check_text
+from moothall.foundation.database import Database
+from moothall.foundation.errors import NotPermitted, StateError
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import cut, escaped
 from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doubt, state_of
 from moothall.journal.entry import RESUME, Wait, kinds_of, stamp, wait_of, waits_for
 from moothall.journal.opening import TELLING, Runs
@@ -26,8 +28,6 @@ from moothall.journal.store.wait_rows import (
     in_order,
     tell_doubt,
 )
-from moothall.jsonvalue import json_text
-from moothall.text import cut, escaped
 
 OF_A_PERSON: Final = ("approval", "question", "doubt")
 """The kinds that a person answers."""

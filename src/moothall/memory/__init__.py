@@ -1,5 +1,5 @@
 """Memory: what an agent remembers, as chat messages. Each kind loads on first use."""
 
-from moothall.lazily import lazily
+from moothall.foundation.lazily import lazily
 
 __getattr__, __dir__ = lazily(__name__)

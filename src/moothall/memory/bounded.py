@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from moothall.arguments import check_boolean, check_function, check_integer, names_checked
+from moothall.foundation.arguments import (
+    check_boolean,
+    check_function,
+    check_integer,
+    names_checked,
+)
 from moothall.memory.memory import Memory, check_memory
 from moothall.memory.results import NUMBERED, cleared, is_cleared, number_of, range_of
+from moothall.models.settings import BLOCK_TOKENS
 
 DEFAULT_TOKENS = 8192
 """The default bound, in tokens."""
@@ -15,8 +21,6 @@ DEFAULT_TOKENS = 8192
 ASSUMED_CONTEXT = 32_768
 """The context of a model, in tokens, where nobody states it."""
 
-BLOCK_TOKENS: Final = 1500
-"""The tokens of a block that is not text: about what providers count for a large image."""
 _PER_MESSAGE = 4
 """The tokens that a chat format adds to each message: its role, its start and its end."""
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Protocol, runtime_checkable
 from zlib import crc32
 
-from moothall.arguments import check_integer
+from moothall.foundation.arguments import check_integer
 
 _WORD = re.compile(r"\w+")
 _UNSPACED = "\u2e80"

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, Self
 from weakref import WeakValueDictionary
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError, StateError
-from moothall.provenance.reading import give_back
-from moothall.threads import guard
+from moothall.actions.provenance.reading import give_back
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError, StateError
+from moothall.foundation.threads import guard
 
 _MOST_THREADS: Final = 1000
 """An unused thread is forgotten when this many were used after it."""

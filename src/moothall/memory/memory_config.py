@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from moothall.errors import DefinitionError
-from moothall.jsonvalue import NotJSON, copy_json
+from moothall.foundation.errors import DefinitionError
+from moothall.foundation.jsonvalue import NotJSON, copy_json
 
 MemoryT: TypeAlias = (
     type[Any] | tuple[type[Any], Any] | bool | int | float | str | list[Any] | dict[str, Any] | None

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
-from moothall.database import ALONE, Database, Lock
-from moothall.errors import DefinitionError, MemoryFileError
+from moothall.foundation.database import ALONE, Database, Lock
+from moothall.foundation.errors import DefinitionError, MemoryFileError
+from moothall.foundation.sqlite import SQLiteFile, SQLitePool
+from moothall.foundation.sqlite.fulltext import any_of, distinct, indexed, query_words
 from moothall.memory.memory_tables import QUERY_WORDS, MemoryTables
-from moothall.sqlite import SQLiteFile, SQLitePool
-from moothall.sqlite.fulltext import any_of, distinct, indexed, query_words
 
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
 

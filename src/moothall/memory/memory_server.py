@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Final
 from zlib import crc32
 
-from moothall.database import Database, Lock
-from moothall.errors import MemoryFileError
+from moothall.foundation.database import Database, Lock
+from moothall.foundation.errors import MemoryFileError
+from moothall.foundation.postgres.address import Address
+from moothall.foundation.postgres.fulltext import query_words, vector
+from moothall.foundation.postgres.pool import PostgresPool
 from moothall.memory.memory_tables import QUERY_WORDS, MemoryTables
-from moothall.postgres.address import Address
-from moothall.postgres.fulltext import query_words, vector
-from moothall.postgres.pool import PostgresPool
 
 _TABLES: Final = ("threads", "memories", "words", "vectors", "embedded", "told")
 _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from moothall.database import ALONE, Database, Lock
-from moothall.errors import MemoryFileError
-from moothall.provenance.reading import give_back
+from moothall.actions.provenance.reading import give_back
+from moothall.foundation.database import ALONE, Database, Lock
+from moothall.foundation.errors import MemoryFileError
 
 QUERY_WORDS: Final = 64
 """The most different words of a text that a search uses; more do not improve it."""

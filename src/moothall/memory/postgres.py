@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from moothall.arguments import names_checked
-from moothall.errors import ConfigError, DefinitionError, MissingExtra
+from moothall.foundation.arguments import names_checked
+from moothall.foundation.errors import ConfigError, DefinitionError, MissingExtra
+from moothall.foundation.postgres import is_url
 from moothall.memory.bounded import DEFAULT_TOKENS
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory_tables import MemoryTables
 from moothall.memory.stored import StoredMemory
-from moothall.postgres import is_url
 
 
 @names_checked

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter, mul
 from typing import Any
 
-from moothall.database import Database
-from moothall.errors import DefinitionError
-from moothall.jsonvalue import copy_json
+from moothall.foundation.database import Database
+from moothall.foundation.errors import DefinitionError
+from moothall.foundation.jsonvalue import copy_json
+from moothall.foundation.sqlite.fulltext import sendable
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory import check_memory
 from moothall.memory.memory_tables import MemoryTables
-from moothall.sqlite.fulltext import sendable
 
 FOUND_CHARS = 100_000
 """How many characters of a message, from its start, are searched."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from moothall.action import Action
-from moothall.errors import ConfigError, JournalError
-from moothall.provenance import reading
-from moothall.signature.schema import object_schema
-from moothall.text.pages import chosen, lines_of, matching, page
+from moothall.actions import Action
+from moothall.actions.provenance import reading
+from moothall.actions.signature.schema import object_schema
+from moothall.foundation.errors import ConfigError, JournalError
+from moothall.foundation.text.pages import chosen, lines_of, matching, page
 
 READ: Final = "read_result"
 """The action by which a model reads a result again."""

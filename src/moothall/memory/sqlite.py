@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 
-from moothall.arguments import names_checked
+from moothall.foundation.arguments import names_checked
 from moothall.memory.bounded import DEFAULT_TOKENS
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory_file import MemoryFile

@@ -10,17 +10,22 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, Final, Literal, Self
 
-from moothall import tracing
-from moothall.arguments import check_boolean, check_function, check_integer, check_seconds
-from moothall.database import Database
-from moothall.errors import ConfigError, DefinitionError, StateError
-from moothall.jsonvalue import copy_json
+from moothall.foundation import tracing
+from moothall.foundation.arguments import (
+    check_boolean,
+    check_function,
+    check_integer,
+    check_seconds,
+)
+from moothall.foundation.database import Database
+from moothall.foundation.errors import ConfigError, DefinitionError, StateError
+from moothall.foundation.jsonvalue import copy_json
+from moothall.foundation.threads import guard
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory import Memory, check_thread, last
 from moothall.memory.memory_tables import MemoryTables
 from moothall.memory.recall import Recall, insert, row_of
-from moothall.threads import guard
 
 _AT_ONCE: Final = 64
 """So many messages are read at a time, backwards."""

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from moothall.arguments import check_integer, names_checked
-from moothall.errors import ConfigError, ModelError, StateError, TooManyThreads
+from moothall.actions.provenance import sources_of, union, with_sources
+from moothall.actions.provenance.reading import give_back
+from moothall.foundation.arguments import check_integer, names_checked
+from moothall.foundation.errors import ConfigError, ModelError, StateError, TooManyThreads
+from moothall.foundation.text import copied_stretch, counted, one_line
+from moothall.foundation.threads import WORKERS, guard, in_child
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.memory import Memory, check_memory, last
-from moothall.provenance import sources_of, union, with_sources
-from moothall.provenance.reading import give_back
-from moothall.text import copied_stretch, counted, one_line
-from moothall.threads import WORKERS, guard, in_child
 
 if TYPE_CHECKING:
     # Only its interface: models are imported after memories.

@@ -1,5 +1,5 @@
 """Models, which answer a list of chat messages. Each provider is one file, loaded on first use."""
 
-from moothall.lazily import lazily
+from moothall.foundation.lazily import lazily
 
 __getattr__, __dir__ = lazily(__name__)

@@ -1,7 +1,7 @@
 """The public names of this package: `__init__.py` loads them from here."""
 
-from moothall.models.local import LocalModel as LocalModel
-from moothall.models.local_embedder import LocalEmbedder as LocalEmbedder
+from moothall.models.local.local_embedder import LocalEmbedder as LocalEmbedder
+from moothall.models.local.local_model import LocalModel as LocalModel
 from moothall.models.names import model as model
 from moothall.models.protocol import Call as Call
 from moothall.models.protocol import Model as Model

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-from moothall.errors import ModelError
-from moothall.jsonvalue import readable
+from moothall.foundation.errors import ModelError
+from moothall.foundation.jsonvalue import readable
+from moothall.foundation.text import one_line
 from moothall.models.answer_parts import Thoughts
 from moothall.models.chat_answer import Passing, failed, failure_in, parsed, wrong_field
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.server_events import ServerEvents
-from moothall.text import one_line
 
 MOST_TOKENS = 2**53
 MAX_CALLS = 1024

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias, TypeVar
 
-from moothall.errors import DefinitionError, InvalidArguments
-from moothall.jsonvalue import Unreadable, readable
+from moothall.foundation.errors import DefinitionError, InvalidArguments
+from moothall.foundation.jsonvalue import Unreadable, readable
+from moothall.foundation.text import cut
+from moothall.foundation.threads import within
 from moothall.models.base import answer_of
-from moothall.text import cut
-from moothall.threads import within
 
 T = TypeVar("T")
 Messages: TypeAlias = list[dict[str, Any]]

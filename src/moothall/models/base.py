@@ -9,13 +9,13 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from moothall import tracing
-from moothall.errors import ConfigError, ModelError
+from moothall.foundation import tracing
+from moothall.foundation.errors import ConfigError, ModelError
+from moothall.foundation.threads import awaited
 from moothall.models.protocol import Model, ModelReply, ReasoningPiece, StreamPart, TextPiece
-from moothall.threads import awaited
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
 
 _PIECES = (TextPiece, ReasoningPiece)
 _WORD = re.compile(r"\s*\S+|\s+")

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from moothall.errors import ContextOverflow, ModelError
-from moothall.http import may_pass
-from moothall.jsonvalue import readable
+from moothall.foundation.errors import ContextOverflow, ModelError
+from moothall.foundation.http import may_pass
+from moothall.foundation.jsonvalue import readable
+from moothall.foundation.text import json_type, one_line, shorten
 from moothall.models.protocol import Call, ModelReply
-from moothall.text import json_type, one_line, shorten
 
 # Codes and fixed words of servers.
 _TOO_LONG = re.compile(

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from moothall.errors import ModelError
+from moothall.foundation.errors import ModelError
 from moothall.models.answer_parts import Audio, images_of
 from moothall.models.answer_reader import AnswerReader, usage_of
 from moothall.models.chat_answer import (

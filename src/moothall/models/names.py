@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moothall.errors import ConfigError, DefinitionError, MissingExtra, ModelError
-from moothall.models import weights
+from moothall.foundation.errors import ConfigError, DefinitionError, MissingExtra, ModelError
+from moothall.foundation.text import nearest
+from moothall.foundation.threads import guard, in_child
+from moothall.models.local import weights
 from moothall.models.providers import OTHER, PROVIDERS, lacks, setting_of
 from moothall.models.settings import check_base_url
-from moothall.text import nearest
-from moothall.threads import guard, in_child
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
@@ -92,7 +92,7 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
             f"{name:.200} has no batches: batch= is for OpenAI's and Anthropic's form"
         )
     if kind in ("local", "gguf"):
-        from moothall.models.local import LocalModel
+        from moothall.models.local.local_model import LocalModel
 
         path = Path(rest)
         if kind == "local":

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from moothall.errors import ModelError
+from moothall.foundation.errors import ModelError
 from moothall.models.answer_parts import as_said
 from moothall.models.protocol import block_note, is_seen
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
     from moothall.models.calling.choice import OneCall
 
 Content: TypeAlias = str | list[dict[str, Any]]

@@ -18,10 +18,10 @@ from typing import (
     runtime_checkable,
 )
 
-from moothall.jsonvalue import json_text
+from moothall.foundation.jsonvalue import json_text
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
 
 
 class ChatMessage(TypedDict):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from io import IncrementalNewlineDecoder
 
-from moothall.errors import ModelError
+from moothall.foundation.errors import ModelError
 
 _MAX_EVENT_BYTES = 8 * 2**20
 _MAX_LINES = 2**20

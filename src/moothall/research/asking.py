@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.action import action
-from moothall.block import Block
-from moothall.errors import DefinitionError
+from moothall.actions import action
+from moothall.agents.block import Block
+from moothall.foundation.errors import DefinitionError
+from moothall.foundation.threads import refuse_on_loop
 from moothall.research.findings import Findings, Passage, ResearchTask, Resource, Section
 from moothall.research.relevance import Index
 from moothall.research.report import Report
 from moothall.research.researcher import Researcher
-from moothall.threads import refuse_on_loop
 
 if TYPE_CHECKING:
     from moothall.budget import Budget

@@ -11,17 +11,17 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from moothall.action import Action, ActionRegistry
-from moothall.context import injected
-from moothall.errors import ConfigError, DefinitionError, InvalidArguments, PageError
-from moothall.jsonvalue import NotJSON, as_json, copy_json, json_text
-from moothall.reasoning.checked_parts import check_actions
-from moothall.reasoning.loop.answer import RequestedCall
-from moothall.reasoning.state import dumped, loaded
+from moothall.actions import Action, ActionRegistry
+from moothall.agents.context import injected
+from moothall.agents.loop.answer import RequestedCall
+from moothall.agents.replies.checked_parts import check_actions
+from moothall.agents.replies.state import dumped, loaded
+from moothall.foundation.errors import ConfigError, DefinitionError, InvalidArguments, PageError
+from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, json_text
+from moothall.foundation.threads import awaited
 from moothall.research.findings import ResearchResult, ResearchTask, Resource
 from moothall.research.pool import ResourcePool
 from moothall.research.scope import Scope
-from moothall.threads import awaited
 
 _OF_URLS = re.compile("ur[il]", re.IGNORECASE)
 """What the name of a parameter has that takes an address."""

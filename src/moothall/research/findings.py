@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
-from moothall.errors import ConfigError, DefinitionError
+from moothall.agents.replies.record import APPENDED
+from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Usage
-from moothall.reasoning.record import APPENDED
 
 
 @dataclass

@@ -7,14 +7,15 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import tracing
-from moothall.errors import DefinitionError, InvalidArguments
+from moothall.agents.replies.events import BlockEnded, BlockStarted
+from moothall.agents.replies.record import Step
+from moothall.agents.replies.reply import Stop
+from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.step import asking
+from moothall.foundation import tracing
+from moothall.foundation.errors import DefinitionError, InvalidArguments
+from moothall.foundation.threads import called
 from moothall.models.protocol import usage_json
-from moothall.reasoning.events import BlockEnded, BlockStarted
-from moothall.reasoning.record import Step
-from moothall.reasoning.reply import Stop
-from moothall.reasoning.reply_request import ReplyRequest
-from moothall.reasoning.step import asking
 from moothall.research import recording
 from moothall.research.calling import sourced, taking
 from moothall.research.findings import (
@@ -26,7 +27,6 @@ from moothall.research.findings import (
 )
 from moothall.research.owner import plans
 from moothall.research.writing.review import ANSWERS, ProposedPlan
-from moothall.threads import called
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from moothall.errors import ContextOverflow
+from moothall.agents.replies.reply import Stop
+from moothall.foundation.errors import ContextOverflow
+from moothall.foundation.text import counted, one_line, shorten
+from moothall.foundation.threads import side_by_side
 from moothall.models.ask import Unusable
-from moothall.reasoning.reply import Stop
 from moothall.research import prompts, rules
 from moothall.research.findings import Heading, Narrative, Passage
 from moothall.research.owner import plans
 from moothall.research.relevance import Index
 from moothall.research.writing.answers import outline_in, written_in
 from moothall.research.writing.sections import as_section, joined, split, with_sections
-from moothall.text import counted, one_line, shorten
-from moothall.threads import side_by_side
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench

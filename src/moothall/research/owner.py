@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
     from moothall.budget import Budget
     from moothall.models.protocol import Model
     from moothall.research.writing.review import Reviewer

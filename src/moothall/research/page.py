@@ -8,9 +8,9 @@ from hashlib import sha256
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.errors import MissingExtra
+from moothall.foundation.errors import MissingExtra
+from moothall.foundation.text import display, one_line
 from moothall.research.reading.html import CONTROL
-from moothall.text import display, one_line
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -11,9 +11,9 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic_core import Url
 
-from moothall.errors import ConfigError, InvalidArguments
+from moothall.foundation.errors import ConfigError, InvalidArguments
+from moothall.foundation.threads import guard
 from moothall.research.findings import Passage, Resource, Section
-from moothall.threads import guard
 
 LONGEST = 2000  # no passage has more characters, unless a single word has
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.jsonvalue import json_line
+from moothall.actions.signature.schema import object_schema
+from moothall.foundation.jsonvalue import json_line
+from moothall.foundation.text import cut, marked, one_line
 from moothall.memory.bounded import DEFAULT_TOKENS, estimate_tokens
 from moothall.research.findings import Heading, Passage
 from moothall.research.writing.sections import split
-from moothall.signature.schema import object_schema
-from moothall.text import cut, marked, one_line
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from moothall.errors import MoothallError
+from moothall.agents.replies.read_record import ReadRecord, fingerprint
+from moothall.agents.replies.reply import Reply
+from moothall.agents.replies.state import dumped, loaded
+from moothall.foundation.errors import MoothallError
+from moothall.foundation.jsonvalue import as_json
 from moothall.journal.run_parts import ReadPart
-from moothall.jsonvalue import as_json
 from moothall.models.protocol import Usage
-from moothall.reasoning.read_record import ReadRecord, fingerprint
-from moothall.reasoning.reply import Reply
-from moothall.reasoning.state import dumped, loaded
 from moothall.research.findings import Objective, Progress, Resource
 from moothall.research.pool import ResourcePool
 from moothall.research.report import QUIET, Report, made

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Set
 from functools import lru_cache
 from typing import NamedTuple
 
+from moothall.foundation.text.ranking import Ranking
+from moothall.foundation.text.terms import subject, terms, words
 from moothall.research.findings import Passage
-from moothall.text.ranking import Ranking
-from moothall.text.terms import subject, terms, words
 
 RELEVANT = 0.34
 """A passage with less than this share of an objective's words, by weight, says nothing about it."""

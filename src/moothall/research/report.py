@@ -13,19 +13,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from moothall.arguments import named_elsewhere
-from moothall.errors import FileError, StateError, UnknownPrice
+from moothall.agents.replies.reply import Reply
+from moothall.foundation.arguments import named_elsewhere
+from moothall.foundation.errors import FileError, StateError, UnknownPrice
+from moothall.foundation.text import counted, display, one_line
 from moothall.journal.stop_reason import StopReason, in_words
 from moothall.models.protocol import Usage
 from moothall.models.wrappers.prices import Prices
-from moothall.reasoning.reply import Reply
 from moothall.research.findings import Citation, Objective, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.reading.documents import kind_of
 from moothall.research.relevance import RELEVANT, Index
 from moothall.research.writing.safe_markdown import safe_markdown, visible
 from moothall.research.writing.verbatim import as_text, verbatim
-from moothall.text import counted, display, one_line
 
 if TYPE_CHECKING:
     from moothall.budget.amounts import PriceList

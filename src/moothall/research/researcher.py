@@ -13,22 +13,24 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from moothall.action import ACCESS_PERMITTED, Action, ActionRegistry
-from moothall.arguments import check_function, check_integer
-from moothall.environment import Environment
-from moothall.errors import ConfigError, DefinitionError, JournalError, SearchError
-from moothall.jsonvalue import json_text
+from moothall.actions import ACCESS_PERMITTED, Action, ActionRegistry
+from moothall.actions.environment import Environment
+from moothall.agents.loop.recording import catch_up_models, mark_known
+from moothall.agents.replies.checked_parts import check_model, check_part
+from moothall.agents.replies.record import Record
+from moothall.agents.replies.recorded_agent import RecordedAgent
+from moothall.agents.replies.reply import GIVEN, Reply, Stop
+from moothall.agents.replies.reply_context import note_sources
+from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.resume import guarded
+from moothall.agents.replies.state import dumped, loaded, opened, state
+from moothall.agents.replies.threaded import describe
+from moothall.foundation.arguments import check_function, check_integer
+from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, SearchError
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import log_failure
+from moothall.foundation.threads import refuse_on_loop
 from moothall.models.names import model as by_name
-from moothall.reasoning.checked_parts import check_model, check_part
-from moothall.reasoning.loop.recording import catch_up_models, mark_known
-from moothall.reasoning.record import Record
-from moothall.reasoning.recorded_agent import RecordedAgent
-from moothall.reasoning.reply import GIVEN, Reply, Stop
-from moothall.reasoning.reply_context import note_sources
-from moothall.reasoning.reply_request import ReplyRequest
-from moothall.reasoning.resume import guarded
-from moothall.reasoning.state import dumped, loaded, opened, state
-from moothall.reasoning.threaded import describe
 from moothall.research import recording
 from moothall.research.calling import Tools, check_tools
 from moothall.research.findings import (
@@ -46,20 +48,18 @@ from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.research.workbench import Workbench
 from moothall.research.writing.review import Reviewer
 from moothall.research.writing.style import Style, line_of, outline_of, style_of
-from moothall.text import log_failure
-from moothall.threads import refuse_on_loop
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.action import AccessPolicy
-    from moothall.approval import Approver
+    from moothall.actions import AccessPolicy
+    from moothall.actions.approval import Approver
+    from moothall.agents.replies.thread import Thread
+    from moothall.agents.workflow import AgentParts
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
     from moothall.models.protocol import Model
-    from moothall.reasoning.thread import Thread
     from moothall.research.pool import ResourcePool
-    from moothall.workflow import AgentParts
 
 logger: logging.Logger = logging.getLogger("moothall.research")
 
@@ -437,9 +437,9 @@ class Researcher(RecordedAgent):
         thread.own = [*(thread.own or []), json_text(message.get("content", ""))][-100:]
 
     def _load(self) -> tuple[Any, list[Action] | None]:
+        from moothall.actions.signature import structured  # noqa: F401 - checks of the plan's arguments
         from moothall.research import rules  # noqa: F401 - for the extractive form
         from moothall.research.citations import check, differing  # noqa: F401
-        from moothall.signature import structured  # noqa: F401 - checks of the plan's arguments
 
         describe(self.tools.values())
         return super()._load()

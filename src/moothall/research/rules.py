@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from itertools import chain, combinations, islice, zip_longest
 from typing import TYPE_CHECKING, Final
 
-from moothall.action import Action
+from moothall.actions import Action
+from moothall.foundation.text import one_line
+from moothall.foundation.text.terms import subject, terms, terms_of, words
 from moothall.research.calling import taking
 from moothall.research.extractive.answering import answer
 from moothall.research.findings import (
@@ -20,8 +22,6 @@ from moothall.research.findings import (
 )
 from moothall.research.pool import ResourcePool, passages_of
 from moothall.research.relevance import Index, titled
-from moothall.text import one_line
-from moothall.text.terms import subject, terms, terms_of, words
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from moothall.text.terms import STOP_WORDS, WORD
+from moothall.foundation.text.terms import STOP_WORDS, WORD
 
 _STOP = "。\uff01\uff1f"
 _FENCE = re.compile(r"[ \t>]*(`{3,}(?=[^`]*$)|~{3,})")

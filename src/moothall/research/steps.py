@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from moothall.block import Block
-from moothall.jsonvalue import Unreadable
+from moothall.agents.block import Block
+from moothall.foundation.jsonvalue import Unreadable
 from moothall.models.ask import Unusable
 from moothall.research import prompts, rules
 from moothall.research.findings import (

@@ -10,17 +10,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from moothall.action import Action
-from moothall.errors import BudgetExceeded, JournalError, ModelError
-from moothall.jsonvalue import Unreadable
+from moothall.actions import Action
+from moothall.agents.loop.calls import Calls, doubts_of
+from moothall.agents.replies.charging import completed
+from moothall.agents.replies.record import NULL_RECORD, Record
+from moothall.agents.replies.reply import Stop
+from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest
+from moothall.agents.replies.state import ANSWER
+from moothall.foundation.errors import BudgetExceeded, JournalError, ModelError
+from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.text import log_failure, shorten
 from moothall.models.ask import TRIES, Messages, Unusable, ask_json
 from moothall.models.protocol import Usage, stated_usage
-from moothall.reasoning.charging import completed
-from moothall.reasoning.loop.calls import Calls, doubts_of
-from moothall.reasoning.record import NULL_RECORD, Record
-from moothall.reasoning.reply import Stop
-from moothall.reasoning.reply_request import AnswerSchema, ReplyRequest
-from moothall.reasoning.state import ANSWER
 from moothall.research.calling import call_of, result_of
 from moothall.research.findings import (
     Findings,
@@ -37,7 +38,6 @@ from moothall.research.relevance import Index
 from moothall.research.writing.footnote_forms import with_footnotes
 from moothall.research.writing.safe_markdown import safe_markdown
 from moothall.research.writing.sections import whole_sentences
-from moothall.text import log_failure, shorten
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model

@@ -11,18 +11,18 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from moothall.agent import Agent
-from moothall.arguments import check_function, check_integer, check_text
-from moothall.clock import DAY_S
-from moothall.errors import ConfigError, DuplicateAgent
+from moothall.agents.agent import Agent
+from moothall.foundation.arguments import check_function, check_integer, check_text
+from moothall.foundation.errors import ConfigError, DuplicateAgent
+from moothall.foundation.text import counted
 from moothall.society.arrays import sha256_of
+from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.wants import id_order
 from moothall.society.people import drawn
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.table import read_people
 from moothall.society.population.population import Population
-from moothall.text import counted
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from moothall.errors import ConfigError, MissingExtra
-from moothall.files.csv_form import stated_delimiter
+from moothall.foundation.errors import ConfigError, MissingExtra
+from moothall.foundation.files.csv_form import stated_delimiter
 
 __all__ = ["csv_rows", "larger", "np", "package", "sha256_of", "smaller"]
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.clock import Clock
-from moothall.errors import StateError
-from moothall.message import Envelope
-from moothall.reasoning.record import APPENDED, Record
-from moothall.reasoning.state import memory_state, restore_memory
+from moothall.actions.message import Envelope
+from moothall.agents.replies.record import APPENDED, Record
+from moothall.agents.replies.state import memory_state, restore_memory
+from moothall.foundation.errors import StateError
 from moothall.society.arguments import free_services
 from moothall.society.arrays import np
+from moothall.society.clock import Clock
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.router import Sent, SocietyMailbox
 from moothall.society.kernel.variables import load_states, states_of

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from moothall.errors import ConfigError
-from moothall.message import BROADCAST
+from moothall.actions.message import BROADCAST
+from moothall.foundation.errors import ConfigError
 from moothall.society import checkpoint
 from moothall.society.arrays import np
 from moothall.society.city.city import City

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import Unreadable, read_json
 from moothall.journal import Journal
-from moothall.jsonvalue import Unreadable, read_json
 from moothall.models.protocol import Usage
 
 _KINDS: Final = ("Society", "Survey")

@@ -11,14 +11,22 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from moothall.arguments import check_function
-from moothall.dispatch import AgentToolbox
-from moothall.errors import ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
+from moothall.agents.dispatch import AgentToolbox
+from moothall.agents.replies.record import Record, recorded
+from moothall.agents.replies.reply_request import AnswerSchema
+from moothall.foundation.arguments import check_function
+from moothall.foundation.errors import (
+    ConfigError,
+    DefinitionError,
+    ModelError,
+    SpaceClosed,
+    StateError,
+)
+from moothall.foundation.jsonvalue import NotJSON, Unreadable, copy_json
+from moothall.foundation.text import counted
+from moothall.foundation.threads import is_async, side_by_side
 from moothall.journal import Journal
-from moothall.jsonvalue import NotJSON, Unreadable, copy_json
 from moothall.models.ask import Unusable, ask_json
-from moothall.reasoning.record import Record, recorded
-from moothall.reasoning.reply_request import AnswerSchema
 from moothall.society.checkpoint import SocietyState
 from moothall.society.kernel.asking import AskedModel, Asking
 from moothall.society.kernel.intervention import Intervention, has_values, nobody_with, several
@@ -39,8 +47,6 @@ from moothall.society.survey import (
     in_words,
 )
 from moothall.spaces.loop import on_a_space
-from moothall.text import counted
-from moothall.threads import is_async, side_by_side
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model

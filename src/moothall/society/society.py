@@ -15,28 +15,30 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import tracing
-from moothall.agent import Agent
-from moothall.approval import Approver
-from moothall.arguments import (
+from moothall.actions.approval import Approver
+from moothall.agents.agent import Agent
+from moothall.agents.dispatch import AgentToolbox
+from moothall.agents.replies.read_record import fingerprint
+from moothall.agents.replies.record import Record, recorded
+from moothall.budget import Budget
+from moothall.foundation import tracing
+from moothall.foundation.arguments import (
     check_boolean,
     check_function,
     check_integer,
     check_text,
     names_checked,
 )
-from moothall.budget import Budget
-from moothall.clock import DAY_S, Clock, seconds_of
-from moothall.dispatch import AgentToolbox
-from moothall.errors import ConfigError, DefinitionError, FileError, StateError
+from moothall.foundation.errors import ConfigError, DefinitionError, FileError, StateError
+from moothall.foundation.jsonvalue import NotJSON, copy_json
+from moothall.foundation.text import counted
+from moothall.foundation.threads import is_async, refuse_on_loop
 from moothall.journal import Journal
 from moothall.journal.journal_argument import as_journal
-from moothall.jsonvalue import NotJSON, copy_json
-from moothall.reasoning.read_record import fingerprint
-from moothall.reasoning.record import Record, recorded
 from moothall.society import arguments as given
 from moothall.society import columns_first
 from moothall.society.checkpoint import KIND, SocietyState, as_bytes, load, restore, save, state_of
+from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
 from moothall.society.kernel.asking import Asking
 from moothall.society.kernel.commit import CITY, Books, Service
@@ -48,8 +50,6 @@ from moothall.society.population.life import begin_life, set_length
 from moothall.society.population.population import Population
 from moothall.society.questions import Experiments
 from moothall.society.tables import Tables
-from moothall.text import counted
-from moothall.threads import is_async, refuse_on_loop
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model

@@ -7,10 +7,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
-from moothall import tracing
-from moothall.agent import Agent
-from moothall.clock import Clock
-from moothall.errors import ConfigError, InvalidArguments, StateError
+from moothall.agents.agent import Agent
+from moothall.foundation import tracing
+from moothall.foundation.errors import ConfigError, InvalidArguments, StateError
+from moothall.foundation.text import one_line
+from moothall.society.clock import Clock
 from moothall.society.columns.want_table import Say
 from moothall.society.kernel.asking import AskedModel, Asking
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
@@ -31,7 +32,6 @@ from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.request import on_end
 from moothall.spaces.router import Router
 from moothall.spaces.space import Space
-from moothall.text import one_line
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from moothall.arguments import check_function
-from moothall.errors import ConfigError
-from moothall.signature.schema import object_schema
+from moothall.actions.signature.schema import object_schema
+from moothall.foundation.arguments import check_function
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import error_text, one_line
+from moothall.foundation.threads import is_async
 from moothall.society.kernel.intervention import several
 from moothall.society.kernel.mind import jobless_of, people_of, recalled, recent_talks
 from moothall.society.kernel.perception import RULES, Perception, planned
-from moothall.text import error_text, one_line
-from moothall.threads import is_async
 
 KINDS: Final = ("scale", "choice", "number", "text", "yes_no")
 _LONGEST: Final = 1_500  # characters of a text answer: at 512 tokens a local model is cut off

@@ -16,9 +16,9 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final
 
-from moothall.errors import ConfigError, FileError, MissingExtra
-from moothall.files import written_whole
-from moothall.jsonvalue import read_json
+from moothall.foundation.errors import ConfigError, FileError, MissingExtra
+from moothall.foundation.files import written_whole
+from moothall.foundation.jsonvalue import read_json
 from moothall.society.arrays import package
 from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.people.table import COLUMNS as OF_PEOPLE

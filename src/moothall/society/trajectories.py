@@ -9,12 +9,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import error_text
 from moothall.society.arrays import np, package
 from moothall.society.positions import present
 from moothall.society.steps import Steps
-from moothall.text import error_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame

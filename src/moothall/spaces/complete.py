@@ -7,9 +7,9 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from moothall.errors import InvalidMessage, MoothallError, SlashError
-from moothall.message import BROADCAST
-from moothall.slash import format_slash, parse_slash
+from moothall.actions.message import BROADCAST
+from moothall.actions.slash import format_slash, parse_slash
+from moothall.foundation.errors import InvalidMessage, MoothallError, SlashError
 
 Help = Mapping[str, Any]
 """What `help` returns: the description of each action, by name."""

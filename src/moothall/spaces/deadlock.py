@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple, TypeVar
 
-from moothall.errors import Deadlock
+from moothall.foundation.errors import Deadlock
 from moothall.spaces.delivery import CALLBACK, QUEUED, REQUEST, Delivery
 from moothall.spaces.mailbox import Mailbox
 

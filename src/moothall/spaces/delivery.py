@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, Protocol
 
-from moothall.agent import CURRENT, Agent
-from moothall.errors import RequestError
-from moothall.message import REPLYING, Envelope
-from moothall.messaging import Pending
-from moothall.provenance import union
+from moothall.actions.message import REPLYING, Envelope
+from moothall.actions.provenance import union
+from moothall.agents.agent import CURRENT, Agent
+from moothall.agents.messaging import Pending
+from moothall.foundation.errors import RequestError
 from moothall.spaces.loop import LoopThread
-
-if TYPE_CHECKING:
-    from moothall.approval import Question
-    from moothall.budget import Budget
-
-T = TypeVar("T")
 
 # The kind of a message decides what is sent, and to whom, when the message ends.
 REQUEST: Final = 0  # one outcome, for the holder of the request
@@ -35,17 +28,6 @@ ENDED: Final = 3
 
 MAX_HOPS: Final = 32
 """How many requests a chain may have, each made while handling the one before."""
-
-PAYERS: Final[dict[str, Budget]] = {}
-"""The budgets of callers from outside, by the id of the message with which each came in."""
-ASKERS: Final[dict[str, Callable[[Question], Awaitable[str]]]] = {}
-"""What asks a person behind such a caller a question, by the id of that message."""
-HEARERS: Final[dict[str, Callable[[str], None]]] = {}
-"""What is told the progress of an action, by the id of the message that calls it."""
-HEARD: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
-    "moothall_heard", default=None
-)
-"""What takes the pieces that the handler of a request made in this context streams."""
 
 
 class Delivery:
@@ -163,15 +145,6 @@ class Delivery:
         """Return the name of the action in errors, also in a broadcast: `Calculator.add`."""
         whose = self.envelope.to if self.mailbox is None else self.mailbox.id
         return f"{whose}.{self.envelope.name}"
-
-
-def of_chain(known: Mapping[str, T], handling: Any) -> T | None:
-    """Return what is known of a message, or of the nearest one whose handling led to it."""
-    while handling is not None:
-        if (found := known.get(handling.envelope.id or "")) is not None:
-            return found
-        handling = handling.parent
-    return None
 
 
 class RouterPort(Protocol):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from moothall.foundation.text import counted
 from moothall.spaces.delivery import CALLBACK
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
-from moothall.text import counted
 
 LOOK_S = 0.01
 """How often it is looked at: handlers end without an event."""

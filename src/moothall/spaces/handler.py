@@ -9,30 +9,21 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-from moothall import tracing
-from moothall.action import ACCESS_PERMITTED, Action
-from moothall.agent import CURRENT
-from moothall.approval import Later
-from moothall.approval.approval import not_permitted
-from moothall.approval.asking import asking_person
-from moothall.context import Context, filled, injected
-from moothall.errors import ActionError, RequestError
-from moothall.jsonvalue import NotJSON, to_json
-from moothall.message import Envelope
-from moothall.spaces.delivery import (
-    ANSWER,
-    ASKING,
-    ENDED,
-    HEARERS,
-    PAYERS,
-    REQUEST,
-    Delivery,
-    RouterPort,
-    of_chain,
-)
+from moothall.actions import ACCESS_PERMITTED, Action
+from moothall.actions.approval import Later
+from moothall.actions.approval.approval import not_permitted
+from moothall.actions.approval.asking import asking_person
+from moothall.actions.message import Envelope
+from moothall.agents.agent import CURRENT
+from moothall.agents.callers import HEARERS, PAYERS, of_chain
+from moothall.agents.context import Context, filled, injected
+from moothall.foundation import tracing
+from moothall.foundation.errors import ActionError, RequestError
+from moothall.foundation.jsonvalue import NotJSON, to_json
+from moothall.foundation.text import error_message, log_failure, printable
+from moothall.foundation.threads import DATA, WORKERS, awaited, called, is_async
+from moothall.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, RouterPort
 from moothall.spaces.request import settle
-from moothall.text import error_message, log_failure, printable
-from moothall.threads import DATA, WORKERS, awaited, called, is_async
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from moothall.agent import Agent
-from moothall.errors import RequestError
+from moothall.agents.agent import Agent
+from moothall.foundation.errors import RequestError
 from moothall.spaces.delivery import QUEUED, RUNNING, Delivery, RouterPort
 from moothall.spaces.mailbox import AT_ONCE, Mailbox
 

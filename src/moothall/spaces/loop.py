@@ -19,9 +19,9 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final
 
-from moothall.agent import CURRENT
-from moothall.errors import RequestCancelled, SpaceClosed
-from moothall.threads import in_child
+from moothall.agents.agent import CURRENT
+from moothall.foundation.errors import RequestCancelled, SpaceClosed
+from moothall.foundation.threads import in_child
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 

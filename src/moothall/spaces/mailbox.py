@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, TypeVar
 
-from moothall import tracing
-from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
-from moothall.agent import CURRENT, Agent, overrides
-from moothall.approval import Approver
-from moothall.approval.approval import not_permitted
-from moothall.errors import InvalidArguments, RequestError
-from moothall.jsonvalue import copy_json, weight
-from moothall.message import BROADCAST as EVERYONE
-from moothall.message import Envelope, Nested, address
-from moothall.messaging import Pending
+from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
+from moothall.actions.approval import Approver
+from moothall.actions.approval.approval import not_permitted
+from moothall.actions.message import BROADCAST as EVERYONE
+from moothall.actions.message import Envelope, Nested, address
+from moothall.agents.agent import CURRENT, Agent, overrides
+from moothall.agents.messaging import Pending
+from moothall.agents.workflow import not_found
+from moothall.foundation import tracing
+from moothall.foundation.errors import InvalidArguments, RequestError
+from moothall.foundation.jsonvalue import copy_json, weight
+from moothall.foundation.threads import reset
 from moothall.spaces.delivery import (
     ANSWER,
     BROADCAST,
@@ -34,8 +36,6 @@ from moothall.spaces.delivery import (
 )
 from moothall.spaces.handler import Offer, ask_permission, handle, text_of, traced
 from moothall.spaces.request import waiting
-from moothall.threads import reset
-from moothall.workflow import not_found
 
 T = TypeVar("T")
 

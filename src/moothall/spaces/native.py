@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from moothall.agent import Agent
-from moothall.approval import Approver
-from moothall.arguments import check_seconds, names_checked
+from moothall.actions.approval import Approver
+from moothall.agents.agent import Agent
+from moothall.foundation.arguments import check_seconds, names_checked
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.space import MAILBOX, MAILBOX_BYTES, Space

@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any
 
-from moothall.errors import (
+from moothall.actions.message import Envelope
+from moothall.foundation.errors import (
     AgentStopped,
     MoothallError,
     RequestCancelled,
@@ -16,7 +17,8 @@ from moothall.errors import (
     RequestTimeout,
     SpaceClosed,
 )
-from moothall.message import Envelope
+from moothall.foundation.text import log_failure
+from moothall.foundation.threads import failing
 from moothall.spaces.deadlock import Waits, deadlocks, requests_here, waits
 from moothall.spaces.delivery import (
     ANSWER,
@@ -32,8 +34,6 @@ from moothall.spaces.handler import answers, outcome_of, returned
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.task_pool import TaskPool
-from moothall.text import log_failure
-from moothall.threads import failing
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 

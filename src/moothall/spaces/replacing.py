@@ -7,16 +7,16 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from moothall.agent import Agent, overrides
-from moothall.errors import AgentNotFound, AgentStopped, DefinitionError
-from moothall.message import address
+from moothall.actions.message import address
+from moothall.agents.agent import Agent, overrides
+from moothall.foundation.errors import AgentNotFound, AgentStopped, DefinitionError
+from moothall.foundation.text import log_failure
 from moothall.spaces.delivery import CALLBACK, Delivery
 from moothall.spaces.draining import LOOK_S, busy
 from moothall.spaces.handler import Offer, call_callback
 from moothall.spaces.lanes import LanedMailbox
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.request import on_end, settle
-from moothall.text import log_failure
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 

@@ -10,11 +10,11 @@ from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX, get_ident
 from typing import Any
 
-from moothall.agent import CURRENT
-from moothall.errors import ActionError, ConfigError, RequestCancelled
-from moothall.provenance.reading import add
+from moothall.actions.provenance.reading import add
+from moothall.agents.agent import CURRENT
+from moothall.foundation.errors import ActionError, ConfigError, RequestCancelled
+from moothall.foundation.threads import guard
 from moothall.spaces.delivery import Delivery, RouterPort
-from moothall.threads import guard
 
 
 class Request:

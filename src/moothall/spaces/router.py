@@ -10,32 +10,24 @@ from functools import partial
 from threading import get_ident
 from typing import Any
 
-from moothall.agent import CURRENT
+from moothall.actions.message import Envelope, Nested, is_one
+from moothall.agents.agent import CURRENT
+from moothall.agents.callers import HEARD
 from moothall.budget.ledger import HELD
-from moothall.errors import (
+from moothall.foundation.errors import (
     AgentNotFound,
     HopLimitExceeded,
     InvalidMessage,
     MailboxFull,
     RequestError,
 )
-from moothall.jsonvalue import weight
-from moothall.message import Envelope, Nested, is_one
-from moothall.spaces.delivery import (
-    BROADCAST,
-    ENDED,
-    HEARD,
-    MAX_HOPS,
-    QUEUED,
-    REQUEST,
-    SEND,
-    Delivery,
-)
+from moothall.foundation.jsonvalue import weight
+from moothall.foundation.text import counted
+from moothall.spaces.delivery import BROADCAST, ENDED, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.outcomes import UNTIMED_S, Outcomes
 from moothall.spaces.request import Request, check_timeout, on_end
-from moothall.text import counted
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 

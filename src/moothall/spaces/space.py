@@ -8,11 +8,18 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from moothall.agent import CURRENT, Agent, overrides
-from moothall.approval import Approver, check_approver
-from moothall.arguments import check_boolean, check_function, check_integer, names_checked
-from moothall.errors import DefinitionError, DuplicateAgent, SpaceClosed
-from moothall.message import Envelope, address, check_groups
+from moothall.actions.approval import Approver, check_approver
+from moothall.actions.message import Envelope, address, check_groups
+from moothall.agents.agent import CURRENT, Agent, overrides
+from moothall.foundation.arguments import (
+    check_boolean,
+    check_function,
+    check_integer,
+    names_checked,
+)
+from moothall.foundation.errors import DefinitionError, DuplicateAgent, SpaceClosed
+from moothall.foundation.text import counted, log_failure
+from moothall.foundation.threads import guard, is_async, loop_is_running, refuse_on_loop
 from moothall.spaces.delivery import CALLBACK, RUNNING, Delivery
 from moothall.spaces.draining import counts, drained, idle
 from moothall.spaces.handler import call_callback
@@ -23,8 +30,6 @@ from moothall.spaces.replacing import check_successor, ended, not_here, retire, 
 from moothall.spaces.request import Request
 from moothall.spaces.router import Router
 from moothall.spaces.watchdog import WATCHDOG
-from moothall.text import counted, log_failure
-from moothall.threads import guard, is_async, loop_is_running, refuse_on_loop
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 

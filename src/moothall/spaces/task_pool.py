@@ -17,10 +17,10 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
-from moothall.agent import CURRENT
+from moothall.agents.agent import CURRENT
 from moothall.budget.ledger import HELD
+from moothall.foundation.threads import DATA, awaited
 from moothall.spaces.delivery import Delivery
-from moothall.threads import DATA, awaited
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 

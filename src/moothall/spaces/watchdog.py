@@ -14,10 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from moothall.agent import Agent
+from moothall.agents.agent import Agent
+from moothall.foundation.threads import guard, in_child
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.router import Router
-from moothall.threads import guard, in_child
 
 logger: logging.Logger = logging.getLogger("moothall.watchdog")
 

@@ -9,9 +9,11 @@ demo.launch()
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from moothall.studio.space import StudioUser
-from moothall.studio.studio import Studio
+if TYPE_CHECKING:
+    from moothall.studio.space import StudioUser
+    from moothall.studio.studio import Studio as Studio
 
 __all__ = ["Studio", "demo", "gradio_user"]
 
@@ -23,11 +25,17 @@ gradio_user: StudioUser
 
 @cache
 def _ready() -> Studio:
+    from moothall.studio.studio import Studio
+
     return Studio()
 
 
-def __getattr__(name: str) -> Studio | StudioUser:
-    """Make the ready studio when it is first asked for."""
+def __getattr__(name: str) -> Any:
+    """Load `Studio`, and make the ready one, when it is first asked for."""
+    if name == "Studio":
+        from moothall.studio.studio import Studio
+
+        return Studio
     if name == "demo":
         return _ready()
     if name == "gradio_user":

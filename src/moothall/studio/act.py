@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from moothall.models import weights
-from moothall.orders.act import ITERATIONS
-from moothall.orders.order import Order
+from moothall.models.local import weights
+from moothall.studio.orders.act import ITERATIONS
+from moothall.studio.orders.order import Order
 from moothall.studio.page import Field, Form, Tab, filled, limits
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any, Final
 
+from moothall.foundation.jsonvalue import json_line
 from moothall.journal.entry import Entry
 from moothall.journal.tally import about_in
-from moothall.jsonvalue import json_line
 from moothall.studio.run_view import Totals, cut, shown
 
 _STEPS: Final = 2_000

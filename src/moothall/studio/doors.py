@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from moothall.doors.served import served_here
-from moothall.errors import ConfigError, MoothallError
+from moothall.foundation.errors import ConfigError, MoothallError
+from moothall.serving.doors.served import served_here
 from moothall.studio.page import Tab
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakSet
 
+from moothall.agents.replies.events import CallStarted, Done
+from moothall.agents.replies.threaded import Threaded
+from moothall.foundation.threads import guard
 from moothall.models.protocol import ReasoningPiece, TextPiece
-from moothall.reasoning.events import CallStarted, Done
-from moothall.reasoning.threaded import Threaded
-from moothall.threads import guard
 
 if TYPE_CHECKING:
-    from moothall.reasoning.events import Event
+    from moothall.agents.replies.events import Event
     from moothall.studio.feed import Feed
 
 _PAUSE_S: Final = 0.1

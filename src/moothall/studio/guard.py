@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote, unquote
 from fastapi.datastructures import Headers
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 
-from moothall.doors.checks import (
+from moothall.serving.doors.checks import (
     Attempts,
     Hosts,
     Message,
@@ -27,7 +27,7 @@ from moothall.doors.checks import (
     check_origin,
     client_of,
 )
-from moothall.doors.front import NO_FRONT, Front
+from moothall.serving.doors.front import NO_FRONT, Front
 from moothall.studio.page import html, style_hash
 
 _WRONG: Final = 100

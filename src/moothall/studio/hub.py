@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from os import PathLike, environ
 from typing import TYPE_CHECKING, Any
 
-from moothall.errors import ConfigError, JournalError
-from moothall.files.state_folder import state_file
+from moothall.foundation.errors import ConfigError, JournalError
+from moothall.foundation.files.state_folder import state_file
 from moothall.journal.journal import Journal
 from moothall.journal.journal_argument import as_journal
 from moothall.studio.cards import Cards

@@ -15,20 +15,27 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from moothall.agents.person import Person
-from moothall.errors import ConfigError, MoothallError, NoSuchRun, RunHeld, RunMismatch, StateError
-from moothall.orders.act import act_agent, check_journal_apart, keys
-from moothall.orders.order import Order, ResearchOrder, record, with_more, without_keys
-from moothall.orders.research import check, researcher, write
-from moothall.orders.resumable import forked_for, recorded_order, refusal
-from moothall.orders.simulate import SimulateOrder
-from moothall.reasoning.read_record import check as check_program
-from moothall.reasoning.reply_context import cancel_run
+from moothall.agents.ready.person import Person
+from moothall.agents.replies.read_record import check as check_program
+from moothall.agents.replies.reply_context import cancel_run
+from moothall.foundation.errors import (
+    ConfigError,
+    MoothallError,
+    NoSuchRun,
+    RunHeld,
+    RunMismatch,
+    StateError,
+)
+from moothall.foundation.threads import guard
 from moothall.studio.cards import RunApprover
 from moothall.studio.cards.plan import PlanDesk
 from moothall.studio.hub import Hub, in_thread
+from moothall.studio.orders.act import act_agent, check_journal_apart, keys
+from moothall.studio.orders.order import Order, ResearchOrder, record, with_more, without_keys
+from moothall.studio.orders.research import check, researcher, write
+from moothall.studio.orders.resumable import forked_for, recorded_order, refusal
+from moothall.studio.orders.simulate import SimulateOrder
 from moothall.studio.run_view import rests
-from moothall.threads import guard
 
 if TYPE_CHECKING:
     from moothall.studio.towns.tab import SocietyTab

@@ -15,10 +15,10 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
+from moothall.agents.replies.events import DECISIONS
 from moothall.budget.limits import OF_RUNS, Limit
-from moothall.errors import ConfigError, MoothallError, StateError
+from moothall.foundation.errors import ConfigError, MoothallError, StateError
 from moothall.journal.stop_reason import ENDED
-from moothall.reasoning.events import DECISIONS
 
 if TYPE_CHECKING:
     from fastapi import Response

@@ -7,14 +7,14 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.journal.entry import ROOT, Entry, Outline
-from moothall.orders.named_models import budget_of, made_model
-from moothall.orders.order import ResearchOrder, order_in
+from moothall.models.named_models import budget_of, made_model
 from moothall.research.recording import KIND
 from moothall.research.report import FORMS, QUIET, end_in_words
 from moothall.research.web.catalogues import CATALOGUES
 from moothall.studio.act import usable_models
+from moothall.studio.orders.order import ResearchOrder, order_in
 from moothall.studio.page import Field, Form, Tab, attachment, filled, limits, report_page
 from moothall.studio.run_view import cut
 

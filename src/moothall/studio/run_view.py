@@ -8,14 +8,14 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
 
+from moothall.agents.replies.reply_context import is_under_way
+from moothall.foundation.text import shorten
 from moothall.journal.describe import fault_line, is_refused, origins_in
 from moothall.journal.entry import ROOT, Entry, Outline
 from moothall.journal.run_parts import below
 from moothall.journal.stop_reason import why_ended
 from moothall.journal.tally import about_in, spent_in
-from moothall.orders.order import line_of
-from moothall.reasoning.reply_context import is_under_way
-from moothall.text import shorten
+from moothall.studio.orders.order import line_of
 
 _TEXT: Final = 2_000
 """The most characters of a text in an entry that is not sent whole."""

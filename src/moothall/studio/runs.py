@@ -15,20 +15,20 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.errors import ConfigError, MoothallError, NoSuchRun
+from moothall.agents.loop.prompt_record import recorded_prompt
+from moothall.foundation.errors import ConfigError, MoothallError, NoSuchRun
+from moothall.foundation.jsonvalue import deep_json
+from moothall.foundation.text import shorten
+from moothall.foundation.threads import guard, renewed
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done, in_doubt
 from moothall.journal.entry import Outline
 from moothall.journal.stop_reason import ENDED
-from moothall.jsonvalue import deep_json
-from moothall.orders.order import line_of, order_in
-from moothall.reasoning.loop.prompt_record import recorded_prompt
 from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
+from moothall.studio.orders.order import line_of, order_in
 from moothall.studio.page import Tab, attachment
 from moothall.studio.run_view import Totals, shown, told_of
-from moothall.text import shorten
-from moothall.threads import guard, renewed
 
 if TYPE_CHECKING:
     from fastapi import APIRouter

@@ -13,10 +13,10 @@ from os import environ
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import quote
 
-from moothall.arguments import check_integer
-from moothall.doors.front import Front, checked_proxies
-from moothall.doors.server import HTTPServer
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
+from moothall.serving.doors.front import Front, checked_proxies
+from moothall.serving.doors.server import HTTPServer
 from moothall.studio.hub import Hub
 
 if TYPE_CHECKING:

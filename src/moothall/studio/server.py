@@ -18,12 +18,12 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from websockets import http11
 
-from moothall.doors.front import Front
-from moothall.errors import CardGone, ConfigError, MoothallError, NoSuchRun, SlashError
+from moothall.foundation.errors import CardGone, ConfigError, MoothallError, NoSuchRun, SlashError
+from moothall.foundation.text.prose import prose
+from moothall.serving.doors.front import Front
 from moothall.studio.feed import as_json
 from moothall.studio.guard import KEY, Guard, Routes
 from moothall.studio.page import ENDS, STATIC, FieldError, Tab, WouldEnd, shell
-from moothall.text.prose import prose
 
 if TYPE_CHECKING:
     from moothall.studio.hub import Hub

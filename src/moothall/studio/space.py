@@ -9,11 +9,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from moothall.agents.you import You, unheard
-from moothall.errors import ConfigError
-from moothall.message import BROADCAST
-from moothall.slash import parse_slash
+from moothall.actions.message import BROADCAST
+from moothall.actions.slash import parse_slash
+from moothall.foundation.errors import ConfigError
 from moothall.spaces.complete import Help, completions
+from moothall.spaces.you import You, unheard
 from moothall.studio.page import Tab
 from moothall.studio.talk import ANSWERS, Conversations, Messages
 

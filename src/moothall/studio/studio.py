@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from moothall.errors import MissingExtra
+from moothall.foundation.errors import MissingExtra
 from moothall.studio.act import ActTab
 from moothall.studio.doors import DoorsTab
 from moothall.studio.jobs import Jobs
@@ -18,8 +18,8 @@ from moothall.studio.space import SpaceTab, StudioUser
 from moothall.studio.towns.tab import SocietyTab
 
 if TYPE_CHECKING:
-    from moothall.doors.front import Front
     from moothall.journal import Journal
+    from moothall.serving.doors.front import Front
     from moothall.studio.guard import Guard
 
 

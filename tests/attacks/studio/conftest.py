@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from moothall.approval import ApprovalRequest, Question
+from moothall.actions.approval import ApprovalRequest, Question
 from moothall.studio import Studio
 
 TOKEN = "t" * 20

@@ -13,7 +13,7 @@ import pytest
 
 from attacks.studio.conftest import KNOWN, Asker, Port, answered, cancel_the_rest
 from moothall import Agent, NativeSpace, action
-from moothall.approval import ApprovalRequest, Question
+from moothall.actions.approval import ApprovalRequest, Question
 
 LINE = "/studio/space/line"
 DEEP = "[" * 100_000

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from attacks.studio.conftest import Asker, Port
-from mcp_servers.conftest import command
 from models.openai_server import HANG, Answer, OpenAIServer, Request, text
 from moothall import ACCESS_PERMITTED, Agent, NativeSpace, Researcher, action
-from moothall.approval import ApprovalRequest, Question
-from moothall.mcp import MCPAgent
-from moothall.orders.order import Order, ResearchOrder
-from moothall.orders.simulate import SimulateOrder
+from moothall.actions.approval import ApprovalRequest, Question
 from moothall.research.findings import ResearchTask
 from moothall.research.writing.review import ProposedPlan
+from moothall.serving import MCPAgent
 from moothall.studio.cards.plan import PlanDesk
 from moothall.studio.doors import DoorsTab
+from moothall.studio.orders.order import Order, ResearchOrder
+from moothall.studio.orders.simulate import SimulateOrder
 from moothall.studio.page import Tab
 from moothall.studio.towns.tab import Beside
 from research.small_web import tools
+from serving.mcp_servers.conftest import command
 from studio.told import Told
 
 WAITS = "Wait for ever"

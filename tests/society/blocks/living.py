@@ -8,11 +8,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from moothall.clock import Clock
-from moothall.dispatch import AgentToolbox
+from moothall.agents.dispatch import AgentToolbox
 from moothall.society.blocks.plan import PlanBlock, PlanBlockParams
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
+from moothall.society.clock import Clock
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.perception import Perception, View
 

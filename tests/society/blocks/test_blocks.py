@@ -11,7 +11,7 @@ import pytest
 from tests.society.blocks.living import HOUR, citizen, live, shown, town
 
 from moothall import ScriptedModel
-from moothall.dispatch import AgentToolbox
+from moothall.agents.dispatch import AgentToolbox
 from moothall.society.blocks import EconomyBlock, FeedBlock, OtherBlock, all_blocks
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.mobility import MobilityBlock, MobilityBlockParams

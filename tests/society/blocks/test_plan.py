@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tests.society.blocks.living import HOUR, STEADY, citizen, live, said, steady, town
 
 from moothall import ScriptedModel
-from moothall.clock import DAY_S
 from moothall.society.blocks.mobility import MobilityBlock
 from moothall.society.blocks.needs import NeedsBlock
 from moothall.society.blocks.other import OtherBlock
 from moothall.society.blocks.plan import PlanBlock, PlanBlockParams, item_at, with_item
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
+from moothall.society.clock import DAY_S
 from moothall.society.kernel.wants import Answer, Move
 
 

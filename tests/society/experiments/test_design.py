@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import Experiment
 
 RUN = {"workflow": [{"run": {"steps": 2}}]}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from moothall import ScriptedModel
-from moothall.errors import ConfigError, MissingExtra
+from moothall.foundation.errors import ConfigError, MissingExtra
 from moothall.society import Experiment
 from moothall.society.arrays import package
 from moothall.society.experiments.models import town

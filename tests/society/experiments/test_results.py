@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from moothall import ScriptedModel
-from moothall.errors import ConfigError, MissingExtra
+from moothall.foundation.errors import ConfigError, MissingExtra
 from moothall.society import Experiment, Results, Society
 from moothall.society.experiments.report import draw_metric
 from moothall.society.experiments.results import Interval

@@ -19,7 +19,7 @@ import pyarrow.parquet
 import pytest
 
 from moothall import ScriptedModel
-from moothall.errors import ConfigError, FileError, ModelError, StateError
+from moothall.foundation.errors import ConfigError, FileError, ModelError, StateError
 from moothall.society import (
     CitizenAgent,
     CitizenMemory,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from moothall import Journal
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import (
     Column,
     Grid,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import Move, RowBlock, Society
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.ties import STRENGTH

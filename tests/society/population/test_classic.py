@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.society.population.lives import lived, same
 
 from moothall import Society
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import LocalEngine, Network, Population
 from moothall.society.city.grid import Grid
 

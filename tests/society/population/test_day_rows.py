@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.society.population.pairs import Make, Plain, all_equal, lived, same
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import Grid, Intervention, LocalEngine, Network, Society
 from moothall.society.blocks import MobilityBlock, NeedsBlock, OtherBlock, PlanBlock, all_blocks
 from moothall.society.blocks.mobility import MobilityBlockParams

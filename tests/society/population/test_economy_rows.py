@@ -15,13 +15,13 @@ from tests.society.blocks.living import town
 from tests.society.population.pairs import Plain, all_equal
 
 from moothall import Society
-from moothall.clock import Clock
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.block import CitizenBlock
 from moothall.society.blocks.economy import EconomyBlockParams, budget_of, to_save
 from moothall.society.blocks.row_block import RowBlock
 from moothall.society.city.city import City
 from moothall.society.city.grid import Grid
+from moothall.society.clock import Clock
 from moothall.society.columns.column import Column
 from moothall.society.columns.ledger import credited, tax_on
 from moothall.society.kernel.commit import Books, Wanted

@@ -16,7 +16,7 @@ from examples.models.wealth import WealthBlock, wealth
 from tests.society.population.lives import differing, lived
 
 from moothall import Journal, Society
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import City, Engine, LocalEngine, Network, Population, RayEngine, all_blocks
 
 ENGINES = {

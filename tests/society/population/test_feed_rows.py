@@ -14,11 +14,11 @@ from tests.society.population.pairs import CITY, Todo, all_equal, lived
 from tests.society.population.test_social_rows import people
 
 from moothall import Society
-from moothall.clock import Clock
 from moothall.society import Column, LocalEngine, Pay, RowBlock, Rows
 from moothall.society.blocks.feed import FeedBlock, FeedBlockParams
 from moothall.society.blocks.social import SocialBlock, SocialBlockParams
 from moothall.society.blocks.talk import TOPICS
+from moothall.society.clock import Clock
 from moothall.society.columns.lists import Lists
 from moothall.society.kernel.commit import Books, Wanted
 from moothall.society.kernel.wants import Follow, Like, Post, id_order

@@ -17,7 +17,7 @@ from examples.models.wealth import WealthBlock
 from tests.society.population.lives import differing, lived, same
 
 from moothall import Agent, City, Society
-from moothall.errors import ConfigError, DefinitionError, DuplicateAgent, StateError
+from moothall.foundation.errors import ConfigError, DefinitionError, DuplicateAgent, StateError
 from moothall.society import (
     Answer,
     Buy,

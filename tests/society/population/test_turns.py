@@ -9,7 +9,7 @@ import pytest
 from tests.society.population.lives import lived
 
 from moothall import Society
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import Column, LocalEngine, Network, Population, RowBlock, Rows
 
 

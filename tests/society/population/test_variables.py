@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from moothall import Journal, Society
-from moothall.errors import StateError
+from moothall.foundation.errors import StateError
 from moothall.society import CitizenAgent, CitizenBlock, Column, Population, RowBlock
 
 

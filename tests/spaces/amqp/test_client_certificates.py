@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cli.broker_programs import moothall
 from commands import run
 from moothall import Agent, AMQPOptions, AMQPSpace, BrokerError
-from moothall.company import Company
+from moothall.serving import Company
 from spaces.amqp.conftest import WAIT_S
 
 # One worker starts the broker.

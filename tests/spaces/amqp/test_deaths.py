@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.conftest import Recorder, message
-from moothall.errors import DefinitionError
+from moothall.foundation.errors import DefinitionError
 from spaces.amqp.conftest import Dead, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes
 

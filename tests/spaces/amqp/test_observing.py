@@ -16,7 +16,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from conformance.conftest import Kept, Recorder, message
 from conformance.gate import Holder
 from moothall import Agent, AgentNotFound, AMQPOptions, SpaceClosed
-from moothall.errors import ActionError, DefinitionError
+from moothall.foundation.errors import ActionError, DefinitionError
 from spaces.amqp.conftest import WAIT_S, MakeSpace
 from spaces.amqp.worker import Notes, Worker
 

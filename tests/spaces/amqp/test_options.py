@@ -10,7 +10,7 @@ import pytest
 from benchmarks.broker import Broker
 
 from moothall import Agent, AMQPOptions, AMQPSpace, BrokerError, ConfigError
-from moothall.errors import DefinitionError
+from moothall.foundation.errors import DefinitionError
 from spaces.amqp.conftest import MakeSpace
 
 PLACE = ("HOST", "PORT", "USERNAME", "PASSWORD", "VHOST", "HEARTBEAT")

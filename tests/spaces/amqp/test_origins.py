@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moothall import Agent, CallbackApprover, Context, ReActAgent, ScriptedModel, action
-from moothall.approval import ApprovalRequest
+from moothall.actions.approval import ApprovalRequest
 from spaces.amqp.conftest import WAIT_S, MakeSpace
 
 PAY = {"name": "pay", "args": {"to": "mallory@evil.example"}}

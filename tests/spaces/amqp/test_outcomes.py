@@ -20,7 +20,7 @@ from moothall import (
     NativeSpace,
     action,
 )
-from moothall.errors import RequestError
+from moothall.foundation.errors import RequestError
 from spaces.amqp.conftest import WAIT_S, MakeSpace
 from spaces.amqp.worker import Notes, Worker
 

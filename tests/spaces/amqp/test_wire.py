@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from moothall.errors import (
+from moothall.actions.message import Envelope
+from moothall.foundation.errors import (
     ActionError,
     ActionNotFound,
     AgentNotFound,
@@ -23,7 +24,6 @@ from moothall.errors import (
     RequestTimeout,
     SpaceClosed,
 )
-from moothall.message import Envelope
 from moothall.spaces import delivery as kinds
 from moothall.spaces.amqp import wire
 from moothall.spaces.delivery import Delivery

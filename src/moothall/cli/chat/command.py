@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from moothall.agent import Agent
+from moothall.agents.agent import Agent
 from moothall.cli.chat.console import Console, PlainConsole, TerminalConsole
 from moothall.cli.chat.session import Session
 from moothall.cli.interrupts import interruptible, on_interrupt
@@ -19,7 +19,7 @@ from moothall.cli.own_agents import Company, company_options
 from moothall.cli.serving.broker_commands import Place, place_options
 from moothall.cli.shared_options import journal_option, recorded
 from moothall.cli.values import Given
-from moothall.files.state_folder import state_file
+from moothall.foundation.files.state_folder import state_file
 from moothall.spaces.native import NativeSpace
 from moothall.spaces.space import Space
 

@@ -11,19 +11,19 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from moothall.agent import Agent
-from moothall.agents.you import You
+from moothall.actions.message import BROADCAST
+from moothall.actions.slash import parse_slash
+from moothall.agents.agent import Agent
+from moothall.agents.replies.threaded import Threaded
 from moothall.cli.chat.console import Console
 from moothall.cli.chat.transcript import help_table, shown_message, speaker_prefix
 from moothall.cli.own_agents import add_agent
 from moothall.cli.progress import Warnings
-from moothall.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
-from moothall.message import BROADCAST
-from moothall.reasoning.threaded import Threaded
-from moothall.slash import parse_slash
+from moothall.foundation.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
+from moothall.foundation.text import escaped
 from moothall.spaces.complete import Help, completed_call, completions
 from moothall.spaces.space import Space
-from moothall.text import escaped
+from moothall.spaces.you import You
 
 _HELP = ("/help", "help", "?", "/?")
 _QUIT = ("/quit", "/exit", "quit", "exit")

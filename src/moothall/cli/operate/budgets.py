@@ -18,8 +18,8 @@ from moothall.cli.shared_options import (
     opened,
     usage,
 )
+from moothall.foundation.text import escaped
 from moothall.journal import Outline
-from moothall.text import escaped
 
 _SHOWN = 20
 _BY_NAME = {each.name: each for each in LIMITS}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moothall.cli.shared_options import journal_option, json_data_option, opened
+from moothall.foundation.postgres import is_url
+from moothall.foundation.text import counted, escaped
 from moothall.journal import Deleted, Journal
-from moothall.postgres import is_url
-from moothall.text import counted, escaped
 
 if TYPE_CHECKING:
     from moothall.memory.stored import StoredMemory
@@ -138,7 +138,7 @@ def delete(
     if thread is None and person is None and (memory or inbox):
         raise click.UsageError("--memory and --inbox are for --thread and --person")
     whose = _Whose(thread, person)
-    from moothall.notes import forget_thread  # the agents take long to import
+    from moothall.agents.notes import forget_thread  # the agents take long to import
 
     with opened(journal) as found, ExitStack() as files:
         # A file of another kind is an error before anything is deleted.

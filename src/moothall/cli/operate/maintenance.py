@@ -16,12 +16,12 @@ from moothall.cli.shared_options import (
     usage,
 )
 from moothall.cli.values import Age, FileToWrite, Whole
-from moothall.errors import ConfigError, MoothallError, TelemetryError
+from moothall.foundation.errors import ConfigError, MoothallError, TelemetryError
+from moothall.foundation.postgres import is_url
+from moothall.foundation.text import counted, escaped
 from moothall.journal.stop_reason import ENDED
 from moothall.journal.store.copies import restored
-from moothall.postgres import is_url
-from moothall.telemetry import export_otlp
-from moothall.text import counted, escaped
+from moothall.serving.telemetry import export_otlp
 
 
 @click.command(short_help="Delete old runs.")
@@ -85,7 +85,7 @@ def export(
     """Write the run with this ID to a file of JSON lines, or send its spans.
 
     The first line is about the run; then come its large values and its entries. The spans are
-    those that the run makes while `moothall.telemetry.instrument` is on, with the same ids;
+    those that the run makes while `telemetry.instrument` is on, with the same ids;
     OTEL_EXPORTER_OTLP_HEADERS has what the collector asks for.
 
     \b

@@ -9,7 +9,7 @@ import click
 from moothall.cli.operate.erasing import MemoryPath, compacted, opened_memory
 from moothall.cli.shared_options import json_data_option
 from moothall.cli.values import Age
-from moothall.text import counted, escaped
+from moothall.foundation.text import counted, escaped
 
 
 @click.group()

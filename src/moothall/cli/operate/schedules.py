@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moothall.arguments import none_of
 from moothall.cli.operate.waiting import as_option, user_name
 from moothall.cli.shared_options import json_data_option, made_journal, usage
 from moothall.cli.values import Moment
-from moothall.errors import ConfigError
-from moothall.text import counted, escaped
+from moothall.foundation.arguments import none_of
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import counted, escaped
 
 if TYPE_CHECKING:
-    from moothall.company.schedule import Schedule
     from moothall.journal import Journal
+    from moothall.serving.company.schedule import Schedule
 
 
 def _named(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,7 +33,7 @@ def _named(function: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def _company(file: str, name: str | None = None) -> Iterator[tuple[Journal, dict[str, Schedule]]]:
     """Yield the journal and the schedules of a company's file."""
-    from moothall.company.settings import read_settings
+    from moothall.serving.company.settings import read_settings
 
     with usage():
         settings = read_settings(Path(file))
@@ -70,7 +70,7 @@ def command() -> None:
 @json_data_option
 def list_(file: str, as_json: bool) -> None:
     """List the schedules of FILE: when each fires next, what became of the last firing."""
-    from moothall.company.controls import newest, paused
+    from moothall.serving.company.controls import newest, paused
 
     now, found = datetime.now(UTC), []
     with _company(file) as (journal, schedules):
@@ -100,7 +100,7 @@ def list_(file: str, as_json: bool) -> None:
 @_named
 def pause(file: str, schedule: str, name: str | None) -> None:
     """Have the schedule SCHEDULE not fire until `resume`. Times that pass meanwhile never fire."""
-    from moothall.company import controls
+    from moothall.serving.company import controls
 
     with _company(file, schedule) as (journal, _):
         controls.pause(journal, schedule, user_name(name))
@@ -111,7 +111,7 @@ def pause(file: str, schedule: str, name: str | None) -> None:
 @_named
 def resume(file: str, schedule: str, name: str | None) -> None:
     """Have the schedule SCHEDULE fire again, from its next time on."""
-    from moothall.company import controls
+    from moothall.serving.company import controls
 
     with _company(file, schedule) as (journal, schedules):
         controls.go_on(journal, schedule, user_name(name))
@@ -123,7 +123,7 @@ def resume(file: str, schedule: str, name: str | None) -> None:
 @_named
 def fire(file: str, schedule: str, name: str | None) -> None:
     """Have the schedule SCHEDULE fire once, now, even if it is paused."""
-    from moothall.company import controls
+    from moothall.serving.company import controls
 
     with _company(file, schedule) as (journal, _):
         click.echo(escaped(controls.fire(journal, schedule, user_name(name))))
@@ -135,7 +135,7 @@ def fire(file: str, schedule: str, name: str | None) -> None:
 @click.option("--until", metavar="TIME", type=Moment(), help="Up to this time; now by default.")
 def backfill(file: str, schedule: str, name: str | None, since: float, until: float | None) -> None:
     """Have the schedule SCHEDULE fire for its times since then that have not fired, in order."""
-    from moothall.company import controls
+    from moothall.serving.company import controls
 
     with _company(file, schedule) as (journal, schedules), usage():
         end = datetime.now(UTC) if until is None else datetime.fromtimestamp(until, UTC)

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import click
 
-from moothall.approval import ChangedArgs, Refused
-from moothall.approval.decision import decision_json
+from moothall.actions.approval import ChangedArgs, Refused
+from moothall.actions.approval.decision import decision_json
 from moothall.cli.shared_options import journal_option, json_data_option, opened, usage
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import escaped, escaped_json
 from moothall.journal import Journal, Wait
 from moothall.journal.entry import KINDS
 from moothall.journal.waits import OF_A_PERSON
-from moothall.text import escaped, escaped_json
 
 _SHOWN: Final = 12
 """So many characters of a hash are shown in a list; as few as tell it apart name it."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from moothall.agents import person
-from moothall.agents.sandbox import sandbox_for
+from moothall.agents.ready import person
+from moothall.agents.ready.sandbox import sandbox_for
 from moothall.cli.interrupts import interruptible
 from moothall.cli.recorded_runs import Recorded, execute_order
 from moothall.cli.run.outcome import exit_code
@@ -29,7 +29,8 @@ from moothall.cli.shared_options import (
     usage,
 )
 from moothall.cli.values import Whole
-from moothall.orders.act import (
+from moothall.models.named_models import check_model, chosen_model
+from moothall.studio.orders.act import (
     ITERATIONS,
     act_agent,
     actions_of,
@@ -37,12 +38,11 @@ from moothall.orders.act import (
     check_reviewer,
     keys,
 )
-from moothall.orders.named_models import check_model, chosen_model
-from moothall.orders.order import Order
+from moothall.studio.orders.order import Order
 
 if TYPE_CHECKING:
-    from moothall.reasoning.reply import Reply
-    from moothall.reasoning.reply_request import ReplyRequest
+    from moothall.agents.replies.reply import Reply
+    from moothall.agents.replies.reply_request import ReplyRequest
 
 _NOT_CONFINED: Final = (
     "(not confined: bubblewrap is not installed, or does not work here, so the command can do what "

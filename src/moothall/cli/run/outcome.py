@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from moothall.agents.replies.reply import Reply, Step
+from moothall.foundation.text import shorten
 from moothall.journal.stop_reason import ANSWERED
-from moothall.reasoning.reply import Reply, Step
-from moothall.text import shorten
 
 _COMMANDS: Final = ("run_command", "shell_command")
 _EXIT: Final = re.compile(r"(?:^|\n)\[(exit code \d+|killed by [^\]\n]+)\]\Z")

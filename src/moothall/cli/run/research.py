@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import click
 
+from moothall.agents.replies.events import BlockEnded, BlockStarted, CallEnded, CallStarted
+from moothall.agents.replies.reply import Reply
 from moothall.cli.interrupts import INTERRUPTED, interruptible, raising
 from moothall.cli.progress import Warnings
 from moothall.cli.recorded_runs import Recorded, execute_order
@@ -29,16 +31,14 @@ from moothall.cli.shared_options import (
     usage,
 )
 from moothall.cli.values import Whole
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import counted, one_line
 from moothall.journal.entry import call_line
 from moothall.journal.stop_reason import ENDED
-from moothall.orders.order import ResearchOrder
-from moothall.orders.research import check, researcher, step_models, write
-from moothall.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallStarted
-from moothall.reasoning.reply import Reply
 from moothall.research.report import Report, end_in_words
 from moothall.research.web.catalogues import CATALOGUES
-from moothall.text import counted, one_line
+from moothall.studio.orders.order import ResearchOrder
+from moothall.studio.orders.research import check, researcher, step_models, write
 
 _FOLDERS = logging.getLogger("moothall.research.folder")
 _FILE = click.Path(dir_okay=False, writable=True)

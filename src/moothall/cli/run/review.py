@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from moothall.cli.run.watch import Permission, forget_keys, keyboard
-from moothall.errors import InvalidArguments
-from moothall.threads import WORKERS
+from moothall.foundation.errors import InvalidArguments
+from moothall.foundation.threads import WORKERS
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
     from moothall.research.writing.review import ProposedPlan
 
 _ASKS = "Begin? [Enter: yes, e: edit, n: stop, or say what is to change] "

@@ -7,13 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TextIO
 
-from moothall.cli.recorded_runs import Recorded
-from moothall.cli.run.outcome import exit_code, hint, unsuccessful
-from moothall.cli.screen import Screen
-from moothall.errors import MissingExtra
-from moothall.journal.stop_reason import in_words
-from moothall.jsonvalue import json_text
-from moothall.reasoning.events import (
+from moothall.agents.replies.events import (
     DECISIONS,
     BlockEnded,
     BlockStarted,
@@ -24,8 +18,14 @@ from moothall.reasoning.events import (
     Done,
     Event,
 )
-from moothall.reasoning.reply import Reply
-from moothall.text import counted, escaped, escaped_json
+from moothall.agents.replies.reply import Reply
+from moothall.cli.recorded_runs import Recorded
+from moothall.cli.run.outcome import exit_code, hint, unsuccessful
+from moothall.cli.screen import Screen
+from moothall.foundation.errors import MissingExtra
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import counted, escaped, escaped_json
+from moothall.journal.stop_reason import in_words
 
 MAX_LINES: Final = 12
 """How many lines are shown of a result that is not the answer."""

@@ -18,11 +18,11 @@ from moothall.cli.run.town import run_simulation
 from moothall.cli.run.watch import keyboard, print_line, says_yes
 from moothall.cli.shared_options import folders, is_typed, model_option, recording_options, usage
 from moothall.cli.values import Number, Whole, above_0
-from moothall.errors import ConfigError
-from moothall.jsonvalue import Unreadable, read_json
-from moothall.orders.order import without_keys
-from moothall.orders.simulate import SimulateOrder, check, is_unbounded
-from moothall.text import counted, escaped
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import Unreadable, read_json
+from moothall.foundation.text import counted, escaped
+from moothall.studio.orders.order import without_keys
+from moothall.studio.orders.simulate import SimulateOrder, check, is_unbounded
 
 if TYPE_CHECKING:
     from moothall.society.experiments.results import Results

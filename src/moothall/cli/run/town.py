@@ -23,12 +23,12 @@ from moothall.cli.progress import Progress
 from moothall.cli.recorded_runs import Recorded
 from moothall.cli.run.watch import print_line
 from moothall.cli.shared_options import usage
-from moothall.clock import Clock
-from moothall.errors import MissingExtra
-from moothall.orders.order import record
-from moothall.orders.simulate import SimulateOrder, check, society_of
+from moothall.foundation.errors import MissingExtra
+from moothall.foundation.text import escaped
+from moothall.society.clock import Clock
 from moothall.society.metrics import METRICS
-from moothall.text import escaped
+from moothall.studio.orders.order import record
+from moothall.studio.orders.simulate import SimulateOrder, check, society_of
 
 if TYPE_CHECKING:
     from moothall.society import Society

@@ -11,16 +11,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Final, TextIO, cast
 
-from moothall.approval import ApprovalRequest, Approver, CallbackApprover, TerminalApprover, approve
-from moothall.approval.approval import Decision
+from moothall.actions.approval import (
+    ApprovalRequest,
+    Approver,
+    CallbackApprover,
+    TerminalApprover,
+    approve,
+)
+from moothall.actions.approval.approval import Decision
+from moothall.agents.replies.events import CallEnded, ConclusionReached, DecisionMade, Done, Event
+from moothall.agents.replies.reply import Reply
 from moothall.cli.recorded_runs import Recorded
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.run_display import RunDisplay
-from moothall.jsonvalue import json_text
-from moothall.orders.order import AnyOrder, record
-from moothall.reasoning.events import CallEnded, ConclusionReached, DecisionMade, Done, Event
-from moothall.reasoning.reply import Reply
-from moothall.text import cut
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import cut
+from moothall.studio.orders.order import AnyOrder, record
 
 MAX_CHARS: Final = 10_000
 """The most characters printed of a result and of a message."""

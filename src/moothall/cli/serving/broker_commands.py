@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from moothall.agent import Agent
-from moothall.approval import Waiting
+from moothall.actions.approval import Waiting
+from moothall.agents.agent import Agent
 from moothall.cli.interrupts import stop_on_signals
 from moothall.cli.own_agents import add_agent, named_agent
 from moothall.cli.shared_options import print_text, recorded, usage
 from moothall.cli.values import Given
-from moothall.errors import MissingExtra, MoothallError
+from moothall.foundation.errors import MissingExtra, MoothallError
+from moothall.foundation.text import counted, escaped
 from moothall.spaces.amqp.amqp_options import AMQPOptions
-from moothall.text import counted, escaped
 
 if TYPE_CHECKING:
     from moothall.spaces.amqp.amqp_space import AMQPSpace

@@ -10,7 +10,7 @@ import click
 
 from moothall.cli.exit_codes import FAILED, NotBegun
 from moothall.cli.shared_options import json_data_option, print_text, usage
-from moothall.text import counted, one_line
+from moothall.foundation.text import counted, one_line
 
 _KEPT = {"allow_interspersed_args": False}  # what follows the target's first word is the target's
 
@@ -124,7 +124,7 @@ def lock(
 
     Exit codes: 0 done, 1 not accepted, or with --check changed, 2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    from moothall.mcp.lock import Lock
+    from moothall.serving.mcp.lock import Lock
 
     with usage("PATH"):
         known = Lock(path)
@@ -153,7 +153,7 @@ def _read(
     id: str, target: tuple[str, ...], env: tuple[str, ...], header: tuple[str, ...], timeout: float
 ) -> Any:
     """Return what a server offers."""
-    from moothall.mcp import MCPAgent
+    from moothall.serving.mcp.agent import MCPAgent
 
     given: dict[str, Any] = {}
     for name, texts, sign in (("env", env, "="), ("headers", header, ":")):

@@ -37,12 +37,12 @@ from moothall.cli.shared_options import (
     usage,
 )
 from moothall.cli.values import FileToWrite, Number, OneOf, Whole
-from moothall.errors import MissingExtra
+from moothall.foundation.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from moothall.agent import Agent
-    from moothall.doors.server import HTTPServer
+    from moothall.agents.agent import Agent
     from moothall.journal import Journal
+    from moothall.serving.doors.server import HTTPServer
 
 _OF_CALLERS: Final = {name: limit for name, limit in OF_RUNS.items() if limit.asks}
 _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
@@ -297,9 +297,9 @@ class _Limits:
 
 async def _over_streams(agents: Sequence[Agent], limits: _Limits, books: Journal | None) -> int:
     """Serve MCP at the standard streams until the client closes them."""
-    from moothall.doors.callers import Callers
-    from moothall.doors.mcp import MCPDoor
-    from moothall.doors.served import Served
+    from moothall.serving.doors.callers import Callers
+    from moothall.serving.doors.mcp import MCPDoor
+    from moothall.serving.doors.served import Served
 
     if limits.rate is not None or limits.callers is not None or is_typed("token"):
         raise click.UsageError("--callers, --token and --rate are for --http")
@@ -320,8 +320,8 @@ def _over_http(
     outside: Mapping[str, Any],
 ) -> int:
     """Serve HTTP until SIGINT or SIGTERM."""
-    from moothall.doors import asgi
-    from moothall.doors.server import HTTPServer, needs_token, place_of
+    from moothall.serving.doors.application import asgi
+    from moothall.serving.doors.server import HTTPServer, needs_token, place_of
 
     with usage():
         host, port = place_of(place, "--http")
@@ -332,7 +332,7 @@ def _over_http(
         raise NotBegun(
             f"{where} can be reached from elsewhere: give --token TOKEN, or set MOOTHALL_TOKEN"
         )
-    from moothall.doors.front import Front
+    from moothall.serving.doors.front import Front
 
     with usage():
         Front.of(**outside)

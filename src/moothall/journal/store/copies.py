@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from moothall.database import Database
-from moothall.errors import ConfigError, FileError, JournalError
-from moothall.files import owned_as, permitted_as, written_whole
+from moothall.foundation.database import Database
+from moothall.foundation.errors import ConfigError, FileError, JournalError
+from moothall.foundation.files import owned_as, permitted_as, written_whole
+from moothall.foundation.sqlite import alone
 from moothall.journal.store.holding import named
 from moothall.journal.store.journal_file import JournalFile
 from moothall.journal.store.store import Store
-from moothall.sqlite import alone
 
 
 def faults(file: Store) -> list[str]:

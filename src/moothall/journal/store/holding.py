@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from moothall.database import Database
+from moothall.foundation.database import Database
 from moothall.journal.store.store import Store
 
 AT_ONCE: Final = 100

@@ -16,14 +16,14 @@ from contextlib import (
 from pathlib import Path
 from typing import Final
 
-from moothall.database import ALONE, RUNS, Database, Lock
-from moothall.errors import ConfigError, DefinitionError, JournalError
-from moothall.files import owned_as, written_whole
+from moothall.foundation.database import ALONE, RUNS, Database, Lock
+from moothall.foundation.errors import ConfigError, DefinitionError, JournalError
+from moothall.foundation.files import owned_as, written_whole
+from moothall.foundation.sqlite import SQLiteConnection, SQLiteFile, SQLitePool
 from moothall.journal.store.leases import FileLeases
 from moothall.journal.store.store import Place, Store
 from moothall.journal.store.tables import APPLICATION, MIGRATIONS
 from moothall.journal.store.values import NoFiles
-from moothall.sqlite import SQLiteConnection, SQLiteFile, SQLitePool
 
 _ROOM_BYTES: Final = 2**20
 """So much more room is kept on the disk than the log takes."""

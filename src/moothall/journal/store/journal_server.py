@@ -15,14 +15,14 @@ from typing import Final
 
 import psycopg
 
-from moothall.database import Database
-from moothall.errors import ConfigError, JournalError
+from moothall.foundation.database import Database
+from moothall.foundation.errors import ConfigError, JournalError
+from moothall.foundation.postgres.address import Address
+from moothall.foundation.postgres.pool import Lease, PostgresPool
 from moothall.journal.store.leases import Leases
 from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.store.tables import DURABILITIES, SERVER_MIGRATIONS
 from moothall.journal.store.values import NoFiles
-from moothall.postgres.address import Address
-from moothall.postgres.pool import Lease, PostgresPool
 
 _LAST_RUN: Final = 2**31 - 1
 _AGAIN_S: Final = 1.0

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
-from moothall.errors import JournalError
-from moothall.files import OPEN_FILE_LOCKS, locked, owned_as, set_lock
-from moothall.threads import guard, in_child
+from moothall.foundation.errors import JournalError
+from moothall.foundation.files import OPEN_FILE_LOCKS, locked, owned_as, set_lock
+from moothall.foundation.threads import guard, in_child
 
 
 class Leases(Protocol):

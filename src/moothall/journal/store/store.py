@@ -14,8 +14,9 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.database import ALONE, Database, Lock
-from moothall.errors import ConfigError, JournalError, NoSuchRun
+from moothall.foundation.database import ALONE, Database, Lock
+from moothall.foundation.errors import ConfigError, JournalError, NoSuchRun
+from moothall.foundation.text import escaped
 from moothall.journal.entry import Entry, RunDamaged
 from moothall.journal.shapes import Shapes
 from moothall.journal.stop_reason import OPEN
@@ -30,7 +31,6 @@ from moothall.journal.store.values import (
     set_aside,
 )
 from moothall.journal.tally import Tally, searched
-from moothall.text import escaped
 
 logger: logging.Logger = logging.getLogger("moothall.journal")
 

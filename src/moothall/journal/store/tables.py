@@ -6,8 +6,8 @@ import json
 import sqlite3
 from typing import Final
 
+from moothall.foundation.sqlite import Migration
 from moothall.journal.tally import Tally, searched
-from moothall.sqlite import Migration
 
 APPLICATION: Final = 0x63766A31
 """The application id in the file's header (`cvj1`): no other program's database is changed."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json as plain_json
 
-from moothall.jsonvalue import to_json
+from moothall.foundation.jsonvalue import to_json
 
 MARKED: Final = '{"\\u0000":'
 """The JSON text with which an object that stands for a large text begins."""

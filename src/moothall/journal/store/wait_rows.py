@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from moothall.approval.decision import decision_json
-from moothall.database import Database
-from moothall.errors import ConfigError
+from moothall.actions.approval.decision import decision_json
+from moothall.foundation.database import Database
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.journal.entry import Entry, Wait
 from moothall.journal.store.values import as_text
-from moothall.jsonvalue import NotJSON, to_json
 
 WAITS: Final = "waits"
 """The kind of the entry that says what a call waits for."""

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
-from moothall.jsonvalue import readable
+from moothall.actions.signature.schema import object_schema
+from moothall.foundation.jsonvalue import readable
 from moothall.models.protocol import Call, ModelReply, calls_in
-from moothall.signature.schema import object_schema
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
 
 GUIDANCE: Final = {
     "x-guidance": {

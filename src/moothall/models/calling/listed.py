@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
-from moothall.jsonvalue import readable
+from moothall.foundation.jsonvalue import readable
 from moothall.models.calling.choice import (
     AnswerText,
     OneCall,
@@ -26,7 +26,7 @@ from moothall.models.calling.program import Function
 from moothall.models.protocol import ModelReply
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
 
 _HEAD: Final = """\
 You carry out what the user asks for by calling actions. Answer with JSON: a list of all the calls \

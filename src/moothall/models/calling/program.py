@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
-from moothall.jsonvalue import readable
+from moothall.foundation.jsonvalue import readable
 from moothall.models.calling.choice import GUIDANCE, AnswerText, OneCall, with_calls
 from moothall.models.calling.syntax import ANSWER, Program, Result, WrongProgram
 from moothall.models.protocol import ModelReply
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
 
 _KIND: Final = "program"
 _HEAD = """\

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from moothall.arguments import check_boolean, names_checked
-from moothall.errors import ConfigError
-from moothall.http import Response
+from moothall.foundation.arguments import check_boolean, names_checked
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.http import Response
 from moothall.models.base import Request
 from moothall.models.protocol import ModelReply, StreamPart
 from moothall.models.providers import PROVIDERS, key_of

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
-from moothall.errors import ModelError
-from moothall.http import HTTPError, may_pass, tried
+from moothall.foundation.errors import ModelError
+from moothall.foundation.http import HTTPError, may_pass, tried
 from moothall.models.remote.responses_format import is_response
 
 logger: logging.Logger = logging.getLogger("moothall.models")

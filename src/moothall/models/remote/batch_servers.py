@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from moothall.errors import ModelError
-from moothall.http import Response
+from moothall.foundation.errors import ModelError
+from moothall.foundation.http import Response
 from moothall.models.chat_answer import server_text
 from moothall.models.remote.batch import CANCELLED, EXPIRED, Outcome
 from moothall.models.remote.responses_format import is_response

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from moothall.errors import ModelError
+from moothall.foundation.errors import ModelError
 from moothall.models.answer_parts import as_said
 from moothall.models.chat_answer import KEPT_FIELDS, kind_of
 from moothall.models.protocol import is_seen, kept_for
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 # Keywords that a strict schema may not have; a server refuses a schema with one of these.

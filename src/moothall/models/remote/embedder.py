@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from queue import SimpleQueue
 from typing import Any
 
-from moothall.arguments import check_integer, names_checked
-from moothall.errors import ModelError
-from moothall.http import HTTPError
-from moothall.http.network import check_allowed
+from moothall.foundation.arguments import check_integer, names_checked
+from moothall.foundation.errors import ModelError
+from moothall.foundation.http import HTTPError
+from moothall.foundation.http.network import check_allowed
+from moothall.foundation.text import excerpt
+from moothall.foundation.threads.workers import WORKERS
 from moothall.models.remote.openai import OpenAIModel
 from moothall.models.settings import HeadersLike, KeyLike, joined_url
-from moothall.text import excerpt
-from moothall.threads.workers import WORKERS
 
 _BATCH = 128
 

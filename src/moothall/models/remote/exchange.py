@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from moothall.http import HTTPError, Response
+from moothall.foundation.http import HTTPError, Response
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.protocol import StreamPart
 

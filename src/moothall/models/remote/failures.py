@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from moothall.errors import ContextOverflow, ModelError
-from moothall.http import retry_after_s, tried
-from moothall.memory.bounded import BLOCK_TOKENS
+from moothall.foundation.errors import ContextOverflow, ModelError
+from moothall.foundation.http import retry_after_s, tried
 from moothall.models.chat_answer import is_page, of_the_request, server_text
+from moothall.models.settings import BLOCK_TOKENS
 
 # What a refusal is of, whatever its status, and what to do about it.
 _OF_ACTIONS = re.compile(

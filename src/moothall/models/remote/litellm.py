@@ -12,10 +12,10 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any, ClassVar, TypedDict, Unpack
 
-from moothall.arguments import names_checked
-from moothall.errors import ConfigError, MissingExtra, ModelError, RemoteForbidden
-from moothall.http import Client, Response, error_reason, may_pass
-from moothall.http.network import connections_checked
+from moothall.foundation.arguments import names_checked
+from moothall.foundation.errors import ConfigError, MissingExtra, ModelError, RemoteForbidden
+from moothall.foundation.http import Client, Response, error_reason, may_pass
+from moothall.foundation.http.network import connections_checked
 from moothall.models.base import Request
 from moothall.models.providers import OTHER, PROVIDERS
 from moothall.models.remote.messages_format import tools_called

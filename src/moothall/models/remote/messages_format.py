@@ -8,13 +8,13 @@ from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from moothall.errors import ModelError
+from moothall.foundation.errors import ModelError
 from moothall.models.protocol import is_seen, kept_for
 from moothall.models.remote.adapting import NO_ANSWER
 from moothall.models.remote.chat_format import chat_messages, in_order, tools
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
 
 _DATA_URL = re.compile(r"data:([a-z]+/[a-z0-9+.-]+)(?:;[^;,]*)*?;base64,(.+)", re.S | re.I)
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from moothall.errors import ModelError
-from moothall.jsonvalue import readable
+from moothall.foundation.errors import ModelError
+from moothall.foundation.jsonvalue import readable
 from moothall.models.answer_reader import AnswerReader, listed, token_count
 from moothall.models.chat_answer import add_meta, end_of, wrong_field
 from moothall.models.protocol import ModelReply, StreamPart, Usage

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from moothall.arguments import names_checked
-from moothall.errors import ConfigError
-from moothall.http import HTTPError, Response
-from moothall.http.network import check_allowed
+from moothall.foundation.arguments import names_checked
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.http import HTTPError, Response
+from moothall.foundation.http.network import check_allowed
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import Request
 from moothall.models.chat_stream import AnswerStream

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from moothall.arguments import check_integer
-from moothall.threads import WaitingLine, guard
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.threads import WaitingLine, guard
 
 _MINUTE_S = 60.0
 

@@ -11,10 +11,16 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from moothall.arguments import check_boolean, check_function, check_integer, check_seconds
-from moothall.errors import ConfigError, DefinitionError, ModelError
-from moothall.http import BrokenOff, Client, HTTPError, Response, backoff_s, tried
-from moothall.http.network import check_allowed
+from moothall.foundation.arguments import (
+    check_boolean,
+    check_function,
+    check_integer,
+    check_seconds,
+)
+from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
+from moothall.foundation.http import BrokenOff, Client, HTTPError, Response, backoff_s, tried
+from moothall.foundation.http.network import check_allowed
+from moothall.foundation.threads import awaited
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import Answering, Request
 from moothall.models.chat_answer import KEPT_FIELDS, Passing, RefusedCall, parsed
@@ -39,10 +45,9 @@ from moothall.models.settings import (
     check_named,
     check_sampling,
 )
-from moothall.threads import awaited
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
     from moothall.models.remote.rate_limit import RateLimit
 
 LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")

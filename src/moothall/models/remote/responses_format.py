@@ -9,7 +9,7 @@ from moothall.models.protocol import kept_for
 from moothall.models.remote.chat_format import chat_messages, in_order, tools
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
 
 
 def is_response(content: bytes) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.budget import Budget, Reservation
 from moothall.budget.bill import add_to_bill
-from moothall.errors import (
+from moothall.foundation.errors import (
     BudgetExceeded,
     ConfigError,
     ContextOverflow,
@@ -29,7 +29,7 @@ from moothall.models.wrappers.fallback import FallbackModel
 from moothall.models.wrappers.prices import Prices
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
 
 _PRICES = Prices()
 _MOST_TOKENS = 2**53
@@ -266,7 +266,7 @@ class BudgetedModel(Answering):
             price = price.halved() if half else price
             return price.highest(input, output) if highest else price.cost(input, output, *cached)
         except UnknownPrice:
-            from moothall.models.local import LocalModel
+            from moothall.models.local.local_model import LocalModel
 
             if self.budget.left.usd is None or isinstance(self.model, LocalModel):
                 return Decimal(0)

@@ -10,19 +10,14 @@ from contextlib import aclosing, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
-from moothall.arguments import check_function, check_text
-from moothall.errors import (
-    ContextOverflow,
-    DefinitionError,
-    MissingExtra,
-    ModelError,
-)
+from moothall.foundation.arguments import check_function, check_text
+from moothall.foundation.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
 from moothall.models.base import Answering, Request, prepare, with_options
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, StreamPart
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
 
 logger: logging.Logger = logging.getLogger("moothall.models")
 

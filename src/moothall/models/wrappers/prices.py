@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from moothall.budget.limits import picodollars
-from moothall.errors import ConfigError, DefinitionError, UnknownPrice
-from moothall.http.network import is_loopback
+from moothall.foundation.errors import ConfigError, DefinitionError, UnknownPrice
+from moothall.foundation.http.network import is_loopback
+from moothall.foundation.text import excerpt, shorten
 from moothall.models.providers import listed_price
-from moothall.text import excerpt, shorten
 
 # Models in this process, those of one's own server, and scripted ones.
 _FREE = ("local:", "gguf:", "ollama:", "scripted")

@@ -15,8 +15,10 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from moothall.arguments import check_integer, check_text, is_path
-from moothall.errors import ConfigError, ModelError
+from moothall.foundation.arguments import check_integer, check_text, is_path
+from moothall.foundation.errors import ConfigError, ModelError
+from moothall.foundation.text import one_line
+from moothall.foundation.threads import guard, in_child
 from moothall.models.base import Answering, Closing, Request, in_pieces, prepare
 from moothall.models.names import model as named
 from moothall.models.protocol import (
@@ -27,11 +29,9 @@ from moothall.models.protocol import (
     answer_of_json,
     is_answer,
 )
-from moothall.text import one_line
-from moothall.threads import guard, in_child
 
 if TYPE_CHECKING:
-    from moothall.action import Action
+    from moothall.actions import Action
 
 logger: logging.Logger = logging.getLogger("moothall.models")
 

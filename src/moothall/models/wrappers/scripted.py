@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from moothall.arguments import check_function, check_integer, check_text
-from moothall.errors import ConfigError, DefinitionError, ModelError
+from moothall.foundation.arguments import check_function, check_integer, check_text
+from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
+from moothall.foundation.threads import awaited
 from moothall.models.base import Answering, Request, in_pieces
 from moothall.models.protocol import Call, ModelReply, StreamPart, TextPiece
-from moothall.threads import awaited
 
 _OF_A_FUNCTION = 1000
 

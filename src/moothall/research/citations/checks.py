@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from moothall.foundation.text import shorten
+from moothall.foundation.text.terms import words
 from moothall.research.citations.compared import (
     Passage,
     Sentence,
@@ -13,8 +15,6 @@ from moothall.research.citations.compared import (
     plain,
     sentence_of,
 )
-from moothall.text import shorten
-from moothall.text.terms import words
 
 _QUOTED: Final = re.compile(
     r"“[^”“]+”|„[^„“”]+[“”]|«[^«»]+»|「[^「」]+」|(?<![\w\"])\"[^\"]+\"(?!\w)"

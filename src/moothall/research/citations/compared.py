@@ -6,9 +6,15 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from moothall.research.sentences import FOOTNOTE, sentences
-from moothall.text.terms import STOP_WORDS, WORD, is_stop_word, language_of, normal, terms_of
-from moothall.text.values import (
+from moothall.foundation.text.terms import (
+    STOP_WORDS,
+    WORD,
+    is_stop_word,
+    language_of,
+    normal,
+    terms_of,
+)
+from moothall.foundation.text.values import (
     MONTHS_BY_NAME,
     NUMBER_WORDS,
     Date,
@@ -22,7 +28,8 @@ from moothall.text.values import (
     spelled_out,
     times_in,
 )
-from moothall.text.values.languages import LANGUAGES
+from moothall.foundation.text.values.languages import LANGUAGES
+from moothall.research.sentences import FOOTNOTE, sentences
 
 BETWEEN: Final = "\n\n\0\n\n"
 """What joins passages that are read as one: no quoted span reaches across it."""

@@ -7,17 +7,17 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.errors import BudgetExceeded, JournalError
+from moothall.agents.replies.charging import completed
+from moothall.agents.replies.reply import Stop
+from moothall.agents.replies.state import ANSWER
+from moothall.foundation.errors import BudgetExceeded, JournalError
+from moothall.foundation.text import log_failure, shorten
 from moothall.models.ask import Unusable, ask_json
-from moothall.reasoning.charging import completed
-from moothall.reasoning.reply import Stop
-from moothall.reasoning.state import ANSWER
 from moothall.research.citations.compared import BETWEEN
 from moothall.research.citations.exact import exact
 from moothall.research.citations.footnotes import check
 from moothall.research.citations.support import SCHEMA, is_decided, question, reader
 from moothall.research.findings import Passage, Support
-from moothall.text import log_failure, shorten
 
 if TYPE_CHECKING:
     from moothall.models.ask import Messages

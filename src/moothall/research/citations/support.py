@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from moothall.errors import DefinitionError, ModelError
-from moothall.jsonvalue import json_line
+from moothall.actions.signature.schema import object_schema
+from moothall.agents.replies.checked_parts import check_model
+from moothall.agents.replies.reply_request import AnswerSchema
+from moothall.foundation.errors import DefinitionError, ModelError
+from moothall.foundation.jsonvalue import json_line
+from moothall.foundation.text import cut, marked, shorten
+from moothall.foundation.threads import refuse_on_loop
 from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.names import model as by_name
 from moothall.models.protocol import Model
-from moothall.reasoning.checked_parts import check_model
-from moothall.reasoning.reply_request import AnswerSchema
 from moothall.research.citations.checks import misquoted
 from moothall.research.citations.exact import exact
 from moothall.research.findings import Support
-from moothall.signature.schema import object_schema
-from moothall.text import cut, marked, shorten
-from moothall.threads import refuse_on_loop
 
 SCHEMA: Final = object_schema(
     label={"enum": ["supported", "partly", "unsupported"]},

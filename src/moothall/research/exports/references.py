@@ -7,9 +7,9 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
+from moothall.foundation.text import one_line
 from moothall.research.findings import Publication
 from moothall.research.reading.html import plain
-from moothall.text import one_line
 
 if TYPE_CHECKING:
     from moothall.research.findings import Passage

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.errors import MissingExtra
+from moothall.foundation.errors import MissingExtra
+from moothall.foundation.text import display
 from moothall.research.page import LINKS, NOTE, parts_of, sanitized, title_of
-from moothall.text import display
 
 if TYPE_CHECKING:
     from moothall.research.findings import Passage

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Set
 from itertools import pairwise
 from typing import Final
 
+from moothall.foundation.text.scripts import UNSPACED
+from moothall.foundation.text.terms import listed, stem, subject, terms, terms_of, words
 from moothall.research.extractive.moment import Moment, asked_moment
 from moothall.research.extractive.needed import MADE, VERSION, Needed, asks_for_licence, needed
 from moothall.research.extractive.question import EXACT, STRONG, Kind, kind_of
 from moothall.research.relevance import Index
-from moothall.text.scripts import UNSPACED
-from moothall.text.terms import listed, stem, subject, terms, terms_of, words
 
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
 _NEAR: Final = 10  # words before and after a number, a name or an option that belong to it

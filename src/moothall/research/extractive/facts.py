@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from moothall.foundation.text.terms import terms
 from moothall.research.extractive.asked import Asked
 from moothall.research.extractive.needed import is_contents, is_licence
 from moothall.research.extractive.units import PROPERTY, Unit
@@ -22,7 +23,6 @@ from moothall.research.extractive.windows import (
 )
 from moothall.research.findings import Passage
 from moothall.research.relevance import Index, titled
-from moothall.text.terms import terms
 
 PASSAGES: Final = 30  # the best of an index, whose sentences are looked at
 _OPTIONS: Final = 60  # the same for an option, as a passage explains many

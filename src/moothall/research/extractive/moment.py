@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from moothall.text.values import MONTHS_BY_NAME, fold, keys_in
+from moothall.foundation.text.values import MONTHS_BY_NAME, fold, keys_in
 
 _MONTH: Final = re.compile(
     rf"\b(?:{'|'.join(sorted((each.capitalize() for each in MONTHS_BY_NAME), key=len)[::-1])})\b"

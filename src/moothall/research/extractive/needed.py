@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
+from moothall.foundation.text.terms import terms, terms_of
 from moothall.research.extractive.question import Kind
-from moothall.text.terms import terms, terms_of
 
 # Who wrote it: the verbs of a question, and one of those that must then stand beside a name.
 _WROTE: Final = (

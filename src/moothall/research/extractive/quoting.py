@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from moothall.foundation.text.terms import terms
 from moothall.research.citations import fault
 from moothall.research.extractive.asked import Asked
 from moothall.research.extractive.facts import Candidate
@@ -13,7 +14,6 @@ from moothall.research.extractive.units import Unit
 from moothall.research.extractive.windows import LONGEST
 from moothall.research.findings import Passage
 from moothall.research.writing.safe_markdown import has_html
-from moothall.text.terms import terms
 
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
 # The next line of a comment, or of what a block quote or a mail quotes.

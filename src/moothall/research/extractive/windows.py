@@ -8,9 +8,9 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+from moothall.foundation.text.terms import terms
 from moothall.research.extractive.asked import Asked
 from moothall.research.extractive.units import NUMBERED, Unit, units
-from moothall.text.terms import terms
 
 LONGEST: Final = 400  # characters of a window
 NOTHING: Final[frozenset[str]] = frozenset()

@@ -13,8 +13,8 @@ from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from moothall.agents.folder import Folder
-from moothall.errors import (
+from moothall.agents.ready.folder import Folder
+from moothall.foundation.errors import (
     ConfigError,
     FileError,
     FileTooLarge,
@@ -22,12 +22,12 @@ from moothall.errors import (
     MoothallError,
     UnreadableDocument,
 )
-from moothall.models import weights
+from moothall.foundation.text import error_text, escaped, one_line
+from moothall.models.local import weights
 from moothall.research.reading.documents import PACKED, kind_of, read_document
 from moothall.research.reading.html import Document
 from moothall.research.reading.packed import unpacked
 from moothall.research.reading.process import CutOff
-from moothall.text import error_text, escaped, one_line
 
 MAX_BYTES: Final = 20 * 2**20  # larger files, packed or unpacked, are left out
 

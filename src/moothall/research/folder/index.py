@@ -13,11 +13,15 @@ from fnmatch import fnmatchcase
 from sqlite3 import Connection
 from typing import Any, Final
 
-from moothall import tracing
-from moothall.action import Action
-from moothall.agents.folder import Folder
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError, FolderIndexError, SearchError
+from moothall.actions import Action
+from moothall.agents.ready.folder import Folder
+from moothall.foundation import tracing
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError, FolderIndexError, SearchError
+from moothall.foundation.sqlite import SQLiteFile, SQLitePool
+from moothall.foundation.sqlite.fulltext import indexed
+from moothall.foundation.text import escaped
+from moothall.foundation.threads import renewed
 from moothall.research.findings import Resource, Section, is_place
 from moothall.research.folder.files import (
     MAX_BYTES,
@@ -34,10 +38,6 @@ from moothall.research.folder.ranking import ranked
 from moothall.research.pool import ResourcePool, pieces, with_lines
 from moothall.research.reading.documents import kind_of
 from moothall.research.reading.html import Document
-from moothall.sqlite import SQLiteFile, SQLitePool
-from moothall.sqlite.fulltext import indexed
-from moothall.text import escaped
-from moothall.threads import renewed
 
 logger: logging.Logger = logging.getLogger("moothall.research.folder")
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 from sqlite3 import Connection
 from typing import Final
 
-from moothall.sqlite.fulltext import any_of, distinct, query_words
-from moothall.text.terms import is_stop_word, language_of, other_spelling, subject
+from moothall.foundation.sqlite.fulltext import any_of, distinct, query_words
+from moothall.foundation.text.terms import is_stop_word, language_of, other_spelling, subject
 
 QUERY_WORDS: Final = 32
 """How many different words of a question are used; more would add nothing."""

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 
-from moothall.errors import UnreadableDocument
+from moothall.foundation.errors import UnreadableDocument
+from moothall.foundation.text import error_text
 from moothall.research.findings import Section
 from moothall.research.reading import process
 from moothall.research.reading.html import (
@@ -25,7 +26,6 @@ from moothall.research.reading.html import (
 from moothall.research.reading.manual import read_manual
 from moothall.research.reading.parsers import PARSERS
 from moothall.research.reading.tables import by_lines, table
-from moothall.text import error_text
 
 _KINDS: Final = {
     "text": ".txt .text .log .debian",

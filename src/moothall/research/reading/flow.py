@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final, TypeAlias
 
+from moothall.foundation.text import shorten
 from moothall.research.findings import Section
-from moothall.text import shorten
 
 HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
 SIGNS: Final = "¶#🔗 "  # of links from a heading to itself

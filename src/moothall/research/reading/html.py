@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from unicodedata import normalize
 from urllib.parse import urldefrag, urljoin
 
-from moothall.errors import MissingExtra, UnreadableDocument
+from moothall.foundation.errors import MissingExtra, UnreadableDocument
+from moothall.foundation.text import error_text, shorten
 from moothall.research.findings import Publication, Section
 from moothall.research.reading.flow import HEADINGS, SIGNS, Anchors, flowed
 from moothall.research.reading.hidden import drop_comments, drop_hidden, without_hidden
-from moothall.text import error_text, shorten
 
 LINKS = 300  # links of a page that are taken at most; those of its main part come first
 _LONGEST_URL, _LONGEST_TEXT = 2000, 200

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from moothall.foundation.text.terms import listed
 from moothall.research.reading.roff import BREAK, Lines, Page, paired
-from moothall.text.terms import listed
 
 _CLOSING: Final = frozenset((".", ",", ":", ";", ")", "]", "?", "!"))
 _PAIRS: Final = paired("Op [] Pq () Dq “” Qq \"\" Sq '' Ql '' Aq <> Bq [] Brq {}")

@@ -12,13 +12,13 @@ from email.message import EmailMessage
 from email.policy import default
 from typing import Any, Final
 
-from moothall.errors import MissingExtra, UnreadableDocument
+from moothall.foundation.errors import MissingExtra, UnreadableDocument
+from moothall.foundation.text import counted
 from moothall.research.findings import Section
 from moothall.research.reading.html import Document, decoded, plain, read_html
 from moothall.research.reading.packed import Packed, drawings, outermost
 from moothall.research.reading.sheet_formats import Shown, shown_formats, shown_number
 from moothall.research.reading.tables import table
-from moothall.text import counted
 
 _ROWS: Final = 200_000  # of a spreadsheet
 _MAILS: Final = 10_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from moothall.errors import MissingExtra, UnreadableDocument
+from moothall.foundation.errors import MissingExtra, UnreadableDocument
+from moothall.foundation.text import counted
 from moothall.research.findings import Section
 from moothall.research.reading.html import Document, plain
-from moothall.text import counted
 
 PAGES: Final = 2000
 CHARACTERS: Final = 20_000_000

@@ -19,11 +19,11 @@ import threading
 from contextlib import suppress
 from typing import Any, Final
 
-from moothall.errors import MissingExtra, UnreadableDocument
+from moothall.foundation.errors import MissingExtra, UnreadableDocument
+from moothall.foundation.threads import guard, in_child
 from moothall.research.findings import Section
 from moothall.research.reading.html import Document
 from moothall.research.reading.parsers import PARSERS
-from moothall.threads import guard, in_child
 
 MEMORY: Final = 768 * 2**20
 """Bytes of address space that reading a document may take, the interpreter included."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from moothall.errors import UnreadableDocument
+from moothall.foundation.errors import UnreadableDocument
 from moothall.research.findings import Section
 from moothall.research.reading.html import Document
 

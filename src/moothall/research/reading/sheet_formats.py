@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from moothall.errors import UnreadableDocument
+from moothall.foundation.errors import UnreadableDocument
 from moothall.research.reading.packed import Packed
 
 _CELL: Final = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from moothall.errors import MissingExtra, UnreadableDocument
+from moothall.foundation.errors import MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
 from moothall.research.reading.html import Document, plain
 from moothall.research.reading.packed import FALLBACK, Packed, drawings, outermost

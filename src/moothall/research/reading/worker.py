@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
-from moothall.errors import UnreadableDocument
+from moothall.foundation.errors import UnreadableDocument
 from moothall.research.reading.parsers import PARSERS
 
 _LARGE: Final = 300 * 2**10  # KiB; a process that was as large is not used again

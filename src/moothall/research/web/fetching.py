@@ -14,14 +14,14 @@ from typing import NamedTuple
 from urllib.parse import urldefrag, urljoin, urlsplit
 from weakref import WeakKeyDictionary
 
-from moothall.arguments import check_integer, check_seconds
-from moothall.errors import ConfigError, PageError
-from moothall.http import Client, HTTPError, Response
-from moothall.http.addresses import address_check
+from moothall.foundation.arguments import check_integer, check_seconds
+from moothall.foundation.errors import ConfigError, PageError
+from moothall.foundation.http import Client, HTTPError, Response
+from moothall.foundation.http.addresses import address_check
+from moothall.foundation.text import excerpt, one_line
+from moothall.foundation.threads import guard
 from moothall.research.scope import Scope
 from moothall.research.web.robots import Robots
-from moothall.text import excerpt, one_line
-from moothall.threads import guard
 
 USER_AGENT = "moothall (an agent that researches)"
 REDIRECTS = 10

@@ -9,19 +9,19 @@ from datetime import UTC, date, datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from moothall import tracing
-from moothall.action import Action
-from moothall.arguments import check_integer, check_seconds
-from moothall.errors import DefinitionError, MissingExtra, PageError, SearchError
-from moothall.http import Client, HTTPError
-from moothall.http.addresses import address_check
+from moothall.actions import Action
+from moothall.foundation import tracing
+from moothall.foundation.arguments import check_integer, check_seconds
+from moothall.foundation.errors import DefinitionError, MissingExtra, PageError, SearchError
+from moothall.foundation.http import Client, HTTPError
+from moothall.foundation.http.addresses import address_check
+from moothall.foundation.sqlite.fulltext import distinct, query_words
+from moothall.foundation.text import one_line
+from moothall.foundation.text.terms import is_stop_word
 from moothall.research.findings import Publication, Resource
 from moothall.research.reading.html import plain
 from moothall.research.scope import Scope
 from moothall.research.web.fetching import USER_AGENT, checked, status_text
-from moothall.sqlite.fulltext import distinct, query_words
-from moothall.text import one_line
-from moothall.text.terms import is_stop_word
 
 ARXIV: Final = "https://export.arxiv.org/api/query"
 CROSSREF: Final = "https://api.crossref.org/works"

@@ -11,10 +11,10 @@ from datetime import date
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
-from moothall import tracing
-from moothall.action import Action
-from moothall.arguments import check_integer, check_seconds
-from moothall.errors import (
+from moothall.actions import Action
+from moothall.foundation import tracing
+from moothall.foundation.arguments import check_integer, check_seconds
+from moothall.foundation.errors import (
     ConfigError,
     DefinitionError,
     MissingExtra,
@@ -22,9 +22,11 @@ from moothall.errors import (
     SearchError,
     UnreadableDocument,
 )
-from moothall.http import Client, HTTPError
-from moothall.http.addresses import address_check
-from moothall.http.network import check_allowed
+from moothall.foundation.http import Client, HTTPError
+from moothall.foundation.http.addresses import address_check
+from moothall.foundation.http.network import check_allowed
+from moothall.foundation.text import error_text, one_line
+from moothall.foundation.threads import WORKERS
 from moothall.research.findings import Resource
 from moothall.research.pool import ResourcePool
 from moothall.research.reading.html import Document, decoded, is_binary, plain, read_html
@@ -37,8 +39,6 @@ from moothall.research.web.fetching import (
     checked,
     status_text,
 )
-from moothall.text import error_text, one_line
-from moothall.threads import WORKERS
 
 T = TypeVar("T")
 

@@ -13,13 +13,13 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from moothall.action import Action
-from moothall.errors import InvalidArguments
-from moothall.jsonvalue import Unreadable, json_text
+from moothall.actions import Action
+from moothall.foundation.errors import InvalidArguments
+from moothall.foundation.jsonvalue import Unreadable, json_text
+from moothall.foundation.text import cut, one_line
 from moothall.research.calling import taking
 from moothall.research.findings import ResearchTask
 from moothall.research.writing.json_in_text import is_all_json, values_in, without_thinking
-from moothall.text import cut, one_line
 
 MOST_GENERATED: Final = 10
 """How many smaller objectives an evaluation may name."""

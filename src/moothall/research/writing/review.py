@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
-from moothall.action import Action
-from moothall.errors import InvalidArguments
-from moothall.jsonvalue import Unreadable, json_line
+from moothall.actions import Action
+from moothall.foundation.errors import InvalidArguments
+from moothall.foundation.jsonvalue import Unreadable, json_line
+from moothall.foundation.text import escaped, one_line
 from moothall.research.findings import Heading, ResearchTask
 from moothall.research.writing.answers import tasks_in
-from moothall.text import escaped, one_line
 
 ANSWERS: Final = 'Answer "yes" to begin, "no" to stop, the changed lines, or what is to change.'
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError
-from moothall.text import one_line
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import one_line
 
 LONG: Final = 1500
 """From so many words on, a report has an outline, and is written section by section."""

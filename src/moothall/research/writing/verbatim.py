@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from moothall.foundation.text import one_line
 from moothall.research.findings import Citation
 from moothall.research.writing.safe_markdown import safe_markdown
-from moothall.text import one_line
 
 _ESCAPED: Final = re.compile(r"([\\\[\]<>`*_]|&(?=#?\w+;))")
 _OF_MARKDOWN: Final = re.compile(r"\.(?:md|markdown|ipynb)(?:#|$)", re.IGNORECASE)

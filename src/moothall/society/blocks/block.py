@@ -10,19 +10,19 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
-from moothall.block import Block
-from moothall.clock import DAY_S
+from moothall.agents.block import Block
+from moothall.agents.params import BlockParams
+from moothall.agents.replies.reply_request import AnswerSchema
+from moothall.foundation.text import error_text, one_line
 from moothall.models.ask import Unusable, ask_json
-from moothall.params import BlockParams
-from moothall.reasoning.reply_request import AnswerSchema
 from moothall.society.arrays import np
 from moothall.society.blocks.columns import DOES, code
+from moothall.society.clock import DAY_S
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.mind import told
 from moothall.society.kernel.perception import RULES, Perception, item_of
 from moothall.society.kernel.wants import Want
-from moothall.text import error_text, one_line
 
 Item = dict[str, Any]
 """An item of a plan: `do`, `where` (a place, a kind of place, or None), `from` and `until`."""

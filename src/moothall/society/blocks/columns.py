@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register

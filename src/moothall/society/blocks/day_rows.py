@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.clock import DAY_S
 from moothall.society.arrays import np
 from moothall.society.blocks.columns import (
     ACTS,
@@ -22,6 +21,7 @@ from moothall.society.blocks.columns import (
 from moothall.society.blocks.hours import NONE as NO_DUTY
 from moothall.society.blocks.hours import SLOT, STUDY, WORK, Day, day_of, windows
 from moothall.society.blocks.rules import LEISURE
+from moothall.society.clock import DAY_S
 from moothall.society.columns import town
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows

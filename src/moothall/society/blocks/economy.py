@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from moothall.action import action
-from moothall.clock import DAY_S
-from moothall.params import BlockParams
-from moothall.signature.schema import object_schema
+from moothall.actions import action
+from moothall.actions.signature.schema import object_schema
+from moothall.agents.params import BlockParams
 from moothall.society.arrays import larger, np, smaller
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
 from moothall.society.blocks.columns import ACT, bought, code, set_bought, stay_home
+from moothall.society.clock import DAY_S
 from moothall.society.columns.column import Column
 from moothall.society.columns.rows import Rows
 from moothall.society.columns.town import kind_numbers, kinds_of

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from moothall.action import action
-from moothall.params import BlockParams
-from moothall.signature.schema import object_schema
+from moothall.actions import action
+from moothall.actions.signature.schema import object_schema
+from moothall.agents.params import BlockParams
 from moothall.society.arrays import np, smaller
 from moothall.society.blocks.columns import code
 from moothall.society.blocks.talk import TalkBlock, TalkParams, message_text

@@ -31,10 +31,10 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import Field
 
-from moothall.clock import DAY_S
 from moothall.society.arrays import np
 from moothall.society.blocks.block import CitizenBlockParams
 from moothall.society.blocks.rules import with_item
+from moothall.society.clock import DAY_S
 from moothall.society.kernel.draw import Draws, belows
 
 HOUR: Final = 3600

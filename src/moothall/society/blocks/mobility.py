@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from moothall.action import action
-from moothall.clock import DAY_S
-from moothall.params import BlockParams
-from moothall.signature.schema import object_schema
+from moothall.actions import action
+from moothall.actions.signature.schema import object_schema
+from moothall.agents.params import BlockParams
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, Item
 from moothall.society.blocks.mobility_rows import (
     COLUMNS,
@@ -22,6 +21,7 @@ from moothall.society.blocks.mobility_rows import (
 )
 from moothall.society.blocks.rules import explores, gravity
 from moothall.society.city.places import Near, Places, Routes, needs
+from moothall.society.clock import DAY_S
 from moothall.society.kernel.wants import Move
 
 

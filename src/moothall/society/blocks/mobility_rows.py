@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.clock import DAY_S
 from moothall.society.arrays import np
 from moothall.society.blocks import columns
 from moothall.society.blocks.block import now_of
 from moothall.society.blocks.columns import AVOIDS, CHOSEN, WHERE, code, without
 from moothall.society.blocks.rules import explores, gravity
 from moothall.society.blocks.ties import Ties
+from moothall.society.clock import DAY_S
 from moothall.society.columns import town
 from moothall.society.columns.column import Column, fill
 from moothall.society.columns.register import Register

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from moothall.action import action
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError, DefinitionError
-from moothall.params import BlockParams
+from moothall.actions import action
+from moothall.agents.params import BlockParams
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.society.arrays import np
 from moothall.society.blocks import columns
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of

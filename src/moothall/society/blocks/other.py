@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from moothall.params import BlockParams
+from moothall.agents.params import BlockParams
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.columns import ACT
 from moothall.society.columns.column import Column

@@ -7,11 +7,10 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, field_validator
 
-from moothall.action import action
-from moothall.clock import DAY_S
-from moothall.jsonvalue import Unreadable
-from moothall.params import BlockParams
-from moothall.signature.schema import object_schema
+from moothall.actions import action
+from moothall.actions.signature.schema import object_schema
+from moothall.agents.params import BlockParams
+from moothall.foundation.jsonvalue import Unreadable
 from moothall.society.arrays import np
 from moothall.society.blocks.block import CitizenBlock, Item
 from moothall.society.blocks.columns import (
@@ -45,6 +44,7 @@ from moothall.society.blocks.rules import (
     item_at,
     with_item,
 )
+from moothall.society.clock import DAY_S
 from moothall.society.columns.town import LOOKED_AT
 from moothall.society.kernel.perception import TIME
 from moothall.society.kernel.wants import Move

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.clock import DAY_S
 from moothall.society.arrays import np
 from moothall.society.blocks import day_rows
 from moothall.society.blocks.block import now_of
@@ -24,6 +23,7 @@ from moothall.society.blocks.economy import LATE, buys_after
 from moothall.society.blocks.hours import SLOT
 from moothall.society.blocks.needs import NeedsBlock
 from moothall.society.blocks.rules import ERRANDS, SPARE
+from moothall.society.clock import DAY_S
 from moothall.society.columns import town
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.wants import Move

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from moothall.clock import DAY_S
-from moothall.params import BlockParams
-from moothall.signature.schema import object_schema
+from moothall.actions.signature.schema import object_schema
+from moothall.agents.params import BlockParams
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
+from moothall.society.clock import DAY_S
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.mind import THOUGHT, recalled
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society.blocks.block import CitizenBlock
 from moothall.society.columns.column import Column
 from moothall.society.columns.ledger import definer, in_rows
@@ -57,7 +57,7 @@ def missing_method(block: Any) -> str:
     made = type(block)
     for scalar, rows in HOOKS.items():
         own = definer(made, scalar)
-        if own is None or (own.__module__ == "moothall.block" and scalar != "forward"):
+        if own is None or (own.__module__ == "moothall.agents.block" and scalar != "forward"):
             continue
         # A subclass that overrides one form alone would have two rules.
         if not in_rows(made, scalar, rows):

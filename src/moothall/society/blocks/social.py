@@ -8,17 +8,18 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from moothall.action import action
-from moothall.clock import DAY_S
-from moothall.errors import ConfigError
-from moothall.jsonvalue import Unreadable
-from moothall.params import BlockParams
-from moothall.signature.schema import object_schema
+from moothall.actions import action
+from moothall.actions.signature.schema import object_schema
+from moothall.agents.params import BlockParams
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.text import copied_stretch
 from moothall.society.arrays import np
 from moothall.society.blocks.block import now_of
 from moothall.society.blocks.columns import code
 from moothall.society.blocks.talk import TalkBlock, TalkParams, message_text
 from moothall.society.blocks.ties import KIN, KIND, STRENGTH, Ties, code_of, friend_columns
+from moothall.society.clock import DAY_S
 from moothall.society.columns.column import Column, fill
 from moothall.society.columns.lists import turns
 from moothall.society.columns.register import Register
@@ -27,7 +28,6 @@ from moothall.society.kernel.draw import belows
 from moothall.society.kernel.mind import HEARD, SAID, note_talk, waiting
 from moothall.society.kernel.perception import Perception
 from moothall.society.kernel.wants import WHO
-from moothall.text import copied_stretch
 
 LONGEST: Final = 280  # the characters of a message at most
 _SAME_WORDS: Final = 8  # in a row that were said before make a sentence one that repeats

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from moothall.arguments import check_integer, names_checked
-from moothall.clock import DAY_S
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import check_integer, names_checked
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt
 from moothall.society.arrays import np
 from moothall.society.city.access import Access, connected
 from moothall.society.city.columns import PlaceColumns
@@ -30,7 +30,7 @@ from moothall.society.city.map import (
 from moothall.society.city.nearest import Nearest
 from moothall.society.city.places import Near, NumberedPlaces
 from moothall.society.city.routes import Roads, Route
-from moothall.text import excerpt
+from moothall.society.clock import DAY_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

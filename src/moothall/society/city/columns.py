@@ -8,10 +8,10 @@ from itertools import pairwise
 from operator import eq
 from typing import TYPE_CHECKING, Any
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt
 from moothall.society.arrays import np
 from moothall.society.city.map import Place
-from moothall.text import excerpt
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -34,11 +34,11 @@ from itertools import chain
 from math import isqrt
 from typing import TYPE_CHECKING, Any
 
-from moothall.arguments import check_integer
-from moothall.clock import DAY_S
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.city.map import Place, Road
+from moothall.society.clock import DAY_S
 from moothall.society.kernel.draw import belows, choices, integers
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError
-from moothall.jsonvalue import Unreadable, read_json
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import Unreadable, read_json
+from moothall.foundation.text import error_text, excerpt
 from moothall.society.arrays import np, package
 from moothall.society.city.access import connected
 from moothall.society.city.map import Mode, Place, Road
 from moothall.society.city.tags import KINDS, capacity_of, hours_of, is_road, kind_of, ways_of
-from moothall.text import error_text, excerpt
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt
 from moothall.society.arrays import np
 from moothall.society.city.places import SteppedPlaces, no_mode
-from moothall.text import excerpt
 
 _AROUND = ((-1, 0), (0, -1), (0, 1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1))
 

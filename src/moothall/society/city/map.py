@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from moothall.arguments import check_integer, check_text, unknown_argument
-from moothall.clock import DAY_S
-from moothall.errors import ConfigError
-from moothall.text import error_text, excerpt
+from moothall.foundation.arguments import check_integer, check_text, unknown_argument
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import error_text, excerpt
+from moothall.society.clock import DAY_S
 
 _FARTHEST = 10_000_000
 _LONGEST_ROAD = 1_000_000

@@ -9,14 +9,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.arguments import check_integer, check_text
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import check_integer, check_text
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt
 from moothall.society.arrays import csv_rows, np, package
 from moothall.society.city.places import SteppedPlaces
 from moothall.society.city.routes import dijkstra
 from moothall.society.kernel.draw import Draws, belows, uniforms
 from moothall.society.kernel.wants import id_order
-from moothall.text import excerpt
 
 _SEARCHES: Final = 1024  # the starts whose searches are cached
 

@@ -9,10 +9,10 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt
 from moothall.society.arrays import np
-from moothall.text import excerpt
 
 
 class Near(NamedTuple):

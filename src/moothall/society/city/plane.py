@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt
 from moothall.society.arrays import np, package
-from moothall.text import excerpt
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from moothall.clock import DAY_S
-from moothall.errors import ConfigError
-from moothall.text import excerpt, nearest
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt, nearest
+from moothall.society.clock import DAY_S
 
 KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     "amenity": {

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Final
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt
 from moothall.society.arrays import np
 from moothall.society.kernel.wants import PLACE
-from moothall.text import excerpt
 
 _TYPES: Final = (
     *("bool", "int8", "int16", "int32", "int64"),

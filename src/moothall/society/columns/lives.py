@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt, nearest
 from moothall.society.arrays import np
 from moothall.society.columns.column import SETTLED, Column
 from moothall.society.columns.others import Others
-from moothall.text import excerpt, nearest
 
 _GIVEN = frozenset(SETTLED) - {"place"}
 

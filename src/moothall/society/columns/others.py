@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society import compiled
 from moothall.society.arrays import np, package
 from moothall.society.columns.want_table import Say

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt
 from moothall.society import compiled
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.kernel.wants import INT, PLACE, WHO, WORD
-from moothall.text import excerpt
 
 STRANGER: Final = -(1 << 30)
 

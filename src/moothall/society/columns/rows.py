@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.threads import guard
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.columns.lives import Lives
@@ -17,7 +18,6 @@ from moothall.society.columns.want_table import Table, checked_fields
 from moothall.society.kernel import draw
 from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Want
-from moothall.threads import guard
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

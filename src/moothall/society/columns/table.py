@@ -7,12 +7,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import error_text, excerpt
 from moothall.society.arrays import np, package
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register
 from moothall.society.kernel.wants import PLACE
-from moothall.text import error_text, excerpt
 
 _TABLES: Final = ("tables of a population", "tables")
 

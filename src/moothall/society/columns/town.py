@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.clock import DAY_S
 from moothall.society.arrays import np
+from moothall.society.clock import DAY_S
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, Final
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.register import Register
 from moothall.society.kernel import wants as kernel

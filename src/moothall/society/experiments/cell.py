@@ -26,9 +26,10 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from moothall.clock import seconds_of
-from moothall.errors import ConfigError, FileError, MoothallError, StateError
+from moothall.foundation.errors import ConfigError, FileError, MoothallError, StateError
+from moothall.foundation.text import error_text
 from moothall.journal import Journal
+from moothall.society.clock import seconds_of
 from moothall.society.experiments.models import TOWN, Source, function_of, importable
 from moothall.society.experiments.pictures import draw_map
 from moothall.society.experiments.results import ANSWERS, Measurements, Row, trajectories_path
@@ -40,7 +41,6 @@ from moothall.society.population.population import Population
 from moothall.society.society import Society
 from moothall.society.survey import Respondent, Survey
 from moothall.society.tables import write_whole
-from moothall.text import error_text
 
 BY_RULE: Final = "by rule: "
 """How the totals begin that say how often a rule decided instead of a model, by who asked it."""

@@ -21,10 +21,11 @@ from pydantic import (
     field_validator,
 )
 
-from moothall.block import Block
-from moothall.clock import seconds_of
-from moothall.errors import ConfigError
-from moothall.jsonvalue import NotJSON, copy_json
+from moothall.agents.block import Block
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import NotJSON, copy_json
+from moothall.foundation.text import nearest
+from moothall.society.clock import seconds_of
 from moothall.society.experiments.cell import Cell
 from moothall.society.experiments.fields import faults_of, placed, there
 from moothall.society.experiments.models import (
@@ -55,7 +56,6 @@ from moothall.society.experiments.workflow import (
     surveys_of,
 )
 from moothall.society.people.table import read_people
-from moothall.text import nearest
 
 _NONE: Final = "the society has no such parameter"
 _CELLS: Final = 100_000

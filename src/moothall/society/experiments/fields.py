@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from moothall.files.field_names import in_words, names_at
+from moothall.foundation.files.field_names import in_words, names_at
+from moothall.foundation.text import nearest
 from moothall.society.experiments.workflow import Where
-from moothall.text import nearest
 
 _TAGS: Final = frozenset(("int", "constrained-int", "str", "float", "list[int]", "callable"))
 """The names of a type's alternatives, which pydantic puts into a path."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import display, nearest
 from moothall.society.arrays import np, package
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.points import (
@@ -25,7 +26,6 @@ from moothall.society.experiments.points import (
     run_points,
 )
 from moothall.society.experiments.results import Results
-from moothall.text import display, nearest
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -17,17 +17,19 @@ from weakref import WeakValueDictionary
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model
 
-from moothall.arguments import check_function
-from moothall.block import Block
+from moothall.agents.block import Block
+from moothall.agents.params import BlockParams
 from moothall.budget import Budget
-from moothall.clock import Clock
-from moothall.errors import ConfigError, ModelError
+from moothall.foundation.arguments import check_function
+from moothall.foundation.errors import ConfigError, ModelError
+from moothall.foundation.text import error_text
+from moothall.foundation.threads import is_async
 from moothall.journal import Journal
 from moothall.models.names import check_spelling, model
-from moothall.params import BlockParams
 from moothall.society import blocks as known
 from moothall.society.blocks.block import NAMES
 from moothall.society.city.city import City
+from moothall.society.clock import Clock
 from moothall.society.kernel.citizen import CitizenAgentParams
 from moothall.society.people import drawn
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
@@ -38,8 +40,6 @@ from moothall.society.services.economy import make_economy
 from moothall.society.services.feed import Feed
 from moothall.society.services.labour import LabourMarket
 from moothall.society.society import Society
-from moothall.text import error_text
-from moothall.threads import is_async
 
 _BLOCKS: Final = (*NAMES, "Reflection")
 _PROMPTS: Final = {"citizen": "decision_prompt", "dispatcher": "block_dispatch_prompt"}

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from moothall.clock import DAY_S, seconds_of
+from moothall.foundation.text import counted, one_line
+from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.cell import Cell, maker
 from moothall.society.experiments.models import in_words
 from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.wants import Move, Pay, Want
 from moothall.society.society import Society
-from moothall.text import counted, one_line
 
 _CONCEPTS: Final = {
     "principles": "Basic principles",

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from moothall.clock import seconds_of
+from moothall.society.clock import seconds_of
 from moothall.society.experiments.models import TOWN, Source, is_of_file
 from moothall.society.experiments.workflow import Part
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import package
 from moothall.society.positions import Whereabouts
 from moothall.society.society import Society

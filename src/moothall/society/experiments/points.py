@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import nearest
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.results import Results
-from moothall.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

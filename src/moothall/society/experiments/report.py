@@ -16,8 +16,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.clock import DAY_S, seconds_of
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import counted, error_text
+from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.cell import BY_RULE
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.models import function_of, importable, is_of_file
@@ -25,7 +26,6 @@ from moothall.society.experiments.parts import Chart, Metric, Published
 from moothall.society.experiments.pictures import COLOURS, SHAPES, drawn, figure_of
 from moothall.society.experiments.results import Interval, Results, file_name
 from moothall.society.tables import write_whole
-from moothall.text import counted, error_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
-from moothall.arguments import none_of
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import none_of
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import counted, display, error_text, one_line
 from moothall.society.arrays import package
 from moothall.society.tables import arrow, write_whole, writing_errors
 from moothall.society.trajectories import Trajectories
-from moothall.text import counted, display, error_text, one_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

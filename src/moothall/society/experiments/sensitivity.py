@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import display
 from moothall.society.arrays import np, package
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.points import (
@@ -20,7 +21,6 @@ from moothall.society.experiments.points import (
     run_points,
 )
 from moothall.society.experiments.results import Results
-from moothall.text import display
 
 if TYPE_CHECKING:
     from pandas import DataFrame

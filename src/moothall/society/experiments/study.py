@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from moothall.errors import ConfigError, MissingExtra
-from moothall.files import at_line, read_yaml
+from moothall.foundation.errors import ConfigError, MissingExtra
+from moothall.foundation.files import at_line, read_yaml
+from moothall.foundation.threads import refuse_on_loop
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.parts import Chart, Condition, Metric, Published, SocietyDesign
 from moothall.society.experiments.results import Results
 from moothall.society.experiments.sweep import Progress, sweep
 from moothall.society.experiments.workflow import FieldError
-from moothall.threads import refuse_on_loop
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,15 +24,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from moothall import errors
-from moothall.arguments import check_function, check_integer
-from moothall.errors import ConfigError, FileError, MoothallError, StateError
+from moothall.foundation import errors
+from moothall.foundation.arguments import check_function, check_integer
+from moothall.foundation.errors import ConfigError, FileError, MoothallError, StateError
+from moothall.foundation.threads import side_by_side, to_its_end
 from moothall.society.experiments.cell import Cell, kind_of
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.models import code_of, in_words, is_of_file
 from moothall.society.experiments.results import file_name, join
 from moothall.society.tables import arrow, write_whole
-from moothall.threads import side_by_side, to_its_end
 
 _MANIFEST: Final = "experiment.json"
 _PACKAGES: Final = ("moothall", "numpy", "scipy")

@@ -14,12 +14,12 @@ from pydantic import (
     model_validator,
 )
 
-from moothall.clock import DAY_S, seconds_of
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import render_path
+from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.models import Source, function_of
 from moothall.society.kernel.intervention import CHANGES, Intervention
 from moothall.society.survey import Question, Respondent, Survey
-from moothall.text import render_path
 
 Where = tuple[str | int, ...]
 _SHOWN: Final = 5  # how many faults are shown at once

@@ -13,16 +13,16 @@ from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from moothall import tracing
-from moothall.agent import Agent
+from moothall.agents.agent import Agent
+from moothall.agents.replies.charging import begun, budgeted, charge_spent, spending
+from moothall.agents.replies.record import NULL_RECORD, Record
+from moothall.agents.replies.step import Step
 from moothall.budget import Budget
-from moothall.errors import JournalError, ModelError, MoothallError
+from moothall.foundation import tracing
+from moothall.foundation.errors import JournalError, ModelError, MoothallError
+from moothall.foundation.text import error_text
 from moothall.models.base import answer_of
 from moothall.models.protocol import ModelReply, answer_json, answer_of_json
-from moothall.reasoning.charging import begun, budgeted, charge_spent, spending
-from moothall.reasoning.record import NULL_RECORD, Record
-from moothall.reasoning.step import Step
-from moothall.text import error_text
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 

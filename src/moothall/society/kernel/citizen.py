@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from pydantic import Field
 
-from moothall.action import action
-from moothall.agent import Agent
-from moothall.dispatch import DISPATCHER_PROMPT, named
-from moothall.errors import (
+from moothall.actions import action
+from moothall.agents.agent import Agent
+from moothall.agents.dispatch import DISPATCHER_PROMPT, named
+from moothall.agents.params import AgentParams
+from moothall.foundation.errors import (
     BudgetExceeded,
     ConfigError,
     DefinitionError,
@@ -19,18 +20,17 @@ from moothall.errors import (
     NotInSpace,
     StateError,
 )
+from moothall.foundation.text import one_line
 from moothall.memory.memory import Memory, last
-from moothall.params import AgentParams
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.mind import told
 from moothall.society.kernel.perception import RULES, SCALES, Perception, View
 from moothall.society.kernel.wants import Want
-from moothall.text import one_line
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.workflow import AgentSettings
+    from moothall.agents.workflow import AgentSettings
 
 STREAM: Final = 50  # the events that a citizen remembers
 LED: Final = 200  # the events that a citizen led by a model remembers

@@ -16,12 +16,12 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
-from moothall.arguments import check_integer
-from moothall.clock import Clock
-from moothall.errors import ConfigError, DefinitionError, StateError
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError, DefinitionError, StateError
+from moothall.foundation.text import error_text, log_failure
+from moothall.society.clock import Clock
 from moothall.society.kernel.intervention import has_values, set_values, unknown
 from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn
-from moothall.text import error_text, log_failure
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 

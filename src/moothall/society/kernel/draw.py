@@ -17,10 +17,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt
 from moothall.society import compiled
 from moothall.society.arrays import np
-from moothall.text import excerpt
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from moothall.arguments import check_integer, check_text
-from moothall.clock import Clock
-from moothall.errors import ConfigError
-from moothall.jsonvalue import NotJSON, copy_json
+from moothall.foundation.arguments import check_integer, check_text
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import NotJSON, copy_json
+from moothall.society.clock import Clock
 from moothall.society.kernel.draw import Draws
 
 

@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 from itertools import chain, product
 from typing import Any, Final
 
-from moothall.arguments import check_integer
-from moothall.clock import Clock
-from moothall.errors import ConfigError
-from moothall.jsonvalue import NotJSON, copy_json
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import NotJSON, copy_json
+from moothall.foundation.text import excerpt, shorten
+from moothall.society.clock import Clock
 from moothall.society.kernel.facts import Facts
 from moothall.society.kernel.mind import HEARD
 from moothall.society.kernel.wants import id_order
-from moothall.text import excerpt, shorten
 
 _LONGEST: Final = 2_000  # characters of a text that citizens are told
 _SETTLED: Final = ("money", "place", "moving")

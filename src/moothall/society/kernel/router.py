@@ -13,9 +13,15 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, Final, NamedTuple
 
-from moothall.agent import CURRENT, Agent, overrides
-from moothall.errors import InvalidMessage, RequestCancelled, RequestError, VirtualTimeError
-from moothall.message import Envelope, address, check_message, is_one
+from moothall.actions.message import Envelope, address, check_message, is_one
+from moothall.agents.agent import CURRENT, Agent, overrides
+from moothall.foundation.errors import (
+    InvalidMessage,
+    RequestCancelled,
+    RequestError,
+    VirtualTimeError,
+)
+from moothall.foundation.text import log_failure
 from moothall.society.kernel.variables import unwritten
 from moothall.society.kernel.wants import Answer, Want, id_order
 from moothall.spaces.delivery import (
@@ -35,7 +41,6 @@ from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.outcomes import Outcomes
 from moothall.spaces.request import Request
 from moothall.spaces.router import Router
-from moothall.text import log_failure
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from moothall.errors import StateError
+from moothall.foundation.errors import StateError
 from moothall.society.arrays import np
 
 _OF_EVERY: Final = frozenset(("agent", "actions", "_llm", "environment", "params"))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Final, get_type_hints
 
-from moothall.errors import ConfigError, InvalidArguments
+from moothall.foundation.errors import ConfigError, InvalidArguments
 
 WHO: Final = "who"  # a citizen's row; −1, −2, … a service, in id order; `STRANGER` down: others
 PLACE: Final = "place"  # the number of a place, −1 for none

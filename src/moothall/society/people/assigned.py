@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns import town
 from moothall.society.columns.lists import turn_of

@@ -10,12 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError, MoothallError
-from moothall.message import address
+from moothall.actions.message import address
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError, MoothallError
+from moothall.foundation.text import error_text, excerpt
 from moothall.society.arrays import csv_rows, package
 from moothall.society.blocks.needs import NEEDS
-from moothall.text import error_text, excerpt
 
 IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
 """The columns that stand in a citizen's `profile`."""

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
-from moothall.arguments import check_boolean, check_integer
+from moothall.foundation.arguments import check_boolean, check_integer
+from moothall.foundation.threads import WORKERS
 from moothall.society.columns.rows import Moment
 from moothall.society.kernel.router import SocietyMailbox, SocietyRouter
 from moothall.society.population.population import Population
 from moothall.society.population.step import Wants, in_threads
-from moothall.threads import WORKERS
 
 _AT_ONCE: Final = 100  # after this many turns the loop runs the waiting ones
 

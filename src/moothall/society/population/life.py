@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any
 
-from moothall.clock import Clock
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.blocks.row_block import missing_method
 from moothall.society.city.network import Network
+from moothall.society.clock import Clock
 from moothall.society.columns.column import SETTLED
 from moothall.society.columns.rows import Moment
 from moothall.society.columns.want_table import Table

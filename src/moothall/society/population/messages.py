@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moothall.errors import MailboxFull
-from moothall.message import BROADCAST, Envelope
+from moothall.actions.message import BROADCAST, Envelope
+from moothall.foundation.errors import MailboxFull
 from moothall.society.arrays import np
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.want_table import Say, Table

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.arguments import check_function, check_integer
-from moothall.errors import ConfigError, DefinitionError
+from moothall.foundation.arguments import check_function, check_integer
+from moothall.foundation.errors import ConfigError, DefinitionError
+from moothall.foundation.text import excerpt
 from moothall.memory.memory_config import first_status
 from moothall.society.arrays import np, sha256_of
 from moothall.society.blocks import all_blocks
@@ -26,12 +27,11 @@ from moothall.society.metrics import METRICS
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.population.step import begin
 from moothall.society.services.firm import Firm
-from moothall.text import excerpt
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.workflow import AgentOptions
+    from moothall.agents.workflow import AgentOptions
 
 MOST: Final = 2**31 - 1
 _PART: Final = 1 << 16

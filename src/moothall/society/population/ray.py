@@ -12,15 +12,15 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Final
 
-from moothall.arguments import check_integer
-from moothall.errors import ConfigError, StateError
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError, StateError
+from moothall.foundation.text import error_text
 from moothall.society.arrays import np, package
 from moothall.society.columns.column import SETTLED
 from moothall.society.columns.rows import Moment
 from moothall.society.population.engine import LocalEngine
 from moothall.society.population.population import Population
 from moothall.society.population.step import Wants, in_threads
-from moothall.text import error_text
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, MutableMapping
 from typing import Any, ClassVar, Final
 
-from moothall.arguments import check_integer
-from moothall.clock import DAY_S
-from moothall.errors import ConfigError
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
 from moothall.society.city.places import Places, needs
+from moothall.society.clock import DAY_S
 from moothall.society.columns.ledger import BRACKETS, ByRow, credited, shares, withheld
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import Draws

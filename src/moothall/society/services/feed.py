@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from moothall.arguments import check_integer
+from moothall.foundation.arguments import check_integer
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.wants import Answer, Follow, Like, Post, Want, id_order
 from moothall.society.services.feed_rows import RowFeed

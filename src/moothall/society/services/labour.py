@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.arguments import check_integer
-from moothall.clock import DAY_S
+from moothall.foundation.arguments import check_integer
 from moothall.society.arrays import np
+from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import belows, hashed
 from moothall.society.kernel.wants import id_order

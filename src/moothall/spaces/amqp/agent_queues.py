@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pika.exceptions import AMQPError
 
-from moothall.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
+from moothall.foundation.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import NOT_FOUND, LinkLost, Refused
 from moothall.spaces.amqp.link.consumer import Consumption, Tag

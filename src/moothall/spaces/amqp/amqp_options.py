@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from moothall.arguments import check_boolean, check_integer
-from moothall.errors import ConfigError
-from moothall.message import BROADCAST
+from moothall.actions.message import BROADCAST
+from moothall.foundation.arguments import check_boolean, check_integer
+from moothall.foundation.errors import ConfigError
 
 _VARIABLES = {
     "hostname": "AMQP_HOST",

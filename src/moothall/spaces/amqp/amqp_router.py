@@ -12,15 +12,15 @@ from typing import Any, Final
 
 from pika.exceptions import AMQPError
 
-from moothall.agent import CURRENT
-from moothall.errors import (
+from moothall.actions.message import Envelope, is_one
+from moothall.agents.agent import CURRENT
+from moothall.foundation.errors import (
     ActionError,
     InboxError,
     MailboxFull,
     RequestCancelled,
     RequestError,
 )
-from moothall.message import Envelope, is_one
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.agent_queues import AgentQueues
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Limits, Names

@@ -10,15 +10,17 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from moothall.approval import Approver
-from moothall.arguments import (
+from moothall.actions.approval import Approver
+from moothall.foundation.arguments import (
     check_boolean,
     check_function,
     check_integer,
     check_seconds,
     names_checked,
 )
-from moothall.errors import ConfigError, MissingExtra, RequestError
+from moothall.foundation.errors import ConfigError, MissingExtra, RequestError
+from moothall.foundation.text import log_failure
+from moothall.foundation.threads import is_async, loop_is_running
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Limits, Names
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.delivery import Delivery
@@ -26,8 +28,6 @@ from moothall.spaces.loop import on_a_space
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 from moothall.spaces.space import MAILBOX, MAILBOX_BYTES, Space
-from moothall.text import log_failure
-from moothall.threads import is_async, loop_is_running
 
 if TYPE_CHECKING:
     from moothall.spaces.amqp.amqp_router import AMQPRouter

@@ -16,8 +16,8 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
 from pika.exceptions import AMQPError, ChannelClosedByBroker, ConnectionBlockedTimeout, NackError
 
-from moothall.errors import BrokerError, InvalidId
-from moothall.message import address, is_one
+from moothall.actions.message import address, is_one
+from moothall.foundation.errors import BrokerError, InvalidId
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Names, each_node
 from moothall.spaces.amqp.link.broker import Broker

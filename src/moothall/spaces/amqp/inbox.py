@@ -11,9 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
-from moothall.errors import InboxError
-from moothall.files import OPEN_FILE_LOCKS
-from moothall.sqlite import SQLiteConnection, SQLiteFile
+from moothall.foundation.errors import InboxError
+from moothall.foundation.files import OPEN_FILE_LOCKS
+from moothall.foundation.sqlite import SQLiteConnection, SQLiteFile
 
 # The states of a message.
 ACCEPTED: Final = 0  # stored and acknowledged, not started

@@ -12,12 +12,12 @@ from typing import Any, Final
 from pika.channel import Channel
 from pika.exceptions import AMQPError
 
+from moothall.foundation.threads import failing
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost
 from moothall.spaces.amqp.link.consumer import Tag
 from moothall.spaces.amqp.wire import Unreadable
-from moothall.threads import failing
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 

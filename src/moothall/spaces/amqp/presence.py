@@ -11,7 +11,7 @@ from typing import Final
 
 from pika.exceptions import AMQPError
 
-from moothall.errors import AgentNotFound, BrokerError
+from moothall.foundation.errors import AgentNotFound, BrokerError
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost

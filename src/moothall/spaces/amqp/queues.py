@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from pika.channel import Channel
 from pika.exceptions import AMQPError
 
-from moothall.errors import BrokerError, DuplicateAgent
+from moothall.foundation.errors import BrokerError, DuplicateAgent
 from moothall.spaces.amqp.link.broker import CLASSIC, Broker
 from moothall.spaces.amqp.link.connection import LOCKED, NOT_FOUND, LinkLost, Refused
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from moothall.action import ACCESS_REQUESTED
-from moothall.errors import InboxError, InDoubt, RequestCancelled
-from moothall.message import is_one
+from moothall.actions import ACCESS_REQUESTED
+from moothall.actions.message import is_one
+from moothall.foundation.errors import InboxError, InDoubt, RequestCancelled
 from moothall.spaces import delivery as kinds
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.dead_letters import publish_dead_letter

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
-from moothall.errors import ActionError, InboxError, SpaceClosed
-from moothall.message import Envelope
+from moothall.actions.message import Envelope
+from moothall.foundation.errors import ActionError, InboxError, SpaceClosed
 from moothall.spaces import delivery as kinds
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.inbox import Inbox

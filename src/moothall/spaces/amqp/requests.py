@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from moothall.errors import RequestError
-from moothall.message import BROADCAST as EVERYONE
-from moothall.message import Envelope
+from moothall.actions.message import BROADCAST as EVERYONE
+from moothall.actions.message import Envelope
+from moothall.foundation.errors import RequestError
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.consumer import Tag

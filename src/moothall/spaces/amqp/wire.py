@@ -13,8 +13,9 @@ import pika
 from pika.data import encode_table
 from pydantic_core import from_json, to_json
 
-from moothall import errors
-from moothall.errors import (
+from moothall.actions.message import Envelope, address, check_message
+from moothall.foundation import errors
+from moothall.foundation.errors import (
     ActionError,
     Deadlock,
     HopLimitExceeded,
@@ -24,7 +25,6 @@ from moothall.errors import (
     RequestError,
     RunWaiting,
 )
-from moothall.message import Envelope, address, check_message
 from moothall.spaces.delivery import Delivery
 
 # The kind of a message; AMQP's `type`.

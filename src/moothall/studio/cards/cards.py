@@ -16,21 +16,27 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from moothall.agents.person import DECIDE
-from moothall.approval import Always, ApprovalRequest, ChangedArgs, Later, Question, Refused
-from moothall.approval.decision import Decision
-from moothall.errors import CardGone, ConfigError, InvalidArguments, NoSuchRun, StateError
+from moothall.actions.approval import Always, ApprovalRequest, ChangedArgs, Later, Question, Refused
+from moothall.actions.approval.decision import Decision
+from moothall.actions.signature import Signature
+from moothall.agents.dualact.dual_act_state import Progress
+from moothall.agents.ready.person import DECIDE
+from moothall.agents.replies.events import DECISIONS, HumanDecision
+from moothall.agents.replies.read_record import ReadRecord
+from moothall.foundation.errors import (
+    CardGone,
+    ConfigError,
+    InvalidArguments,
+    NoSuchRun,
+    StateError,
+)
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.threads import guard
 from moothall.journal.entry import Wait, call_line
 from moothall.journal.journal import Journal
 from moothall.journal.run_parts import ReadPart
 from moothall.journal.waits import OF_A_PERSON
-from moothall.jsonvalue import json_text
-from moothall.reasoning.dualact.dual_act_state import Progress
-from moothall.reasoning.events import DECISIONS, HumanDecision
-from moothall.reasoning.read_record import ReadRecord
-from moothall.signature import Signature
 from moothall.studio.feed import Feed
-from moothall.threads import guard
 
 _ALWAYS: Final = "always"
 _REASON: Final = 2_000

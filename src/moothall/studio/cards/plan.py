@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from moothall.action import Action
-from moothall.errors import ConfigError, InvalidArguments
+from moothall.actions import Action
+from moothall.foundation.errors import ConfigError, InvalidArguments
 from moothall.research.findings import Heading, ResearchTask
 from moothall.studio.cards.cards import Cards
 

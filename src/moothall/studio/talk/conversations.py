@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall.actions.message import BROADCAST
+from moothall.agents.replies.thread import thread_of_sender
 from moothall.journal.stop_reason import in_words
-from moothall.message import BROADCAST
-from moothall.reasoning.thread import thread_of_sender
 from moothall.studio.talk.messages import Messages, Seen
 
 if TYPE_CHECKING:
-    from moothall.agents.you import You
     from moothall.journal.entry import Outline
     from moothall.journal.journal import Journal
+    from moothall.spaces.you import You
 
 ANSWERS: Final = {"say": "content", "response": "data", "error": "error"}
 """The actions that answer, each with the argument that has what it says."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from moothall.message import BROADCAST
-from moothall.threads import guard
+from moothall.actions.message import BROADCAST
+from moothall.foundation.threads import guard
 
 if TYPE_CHECKING:
     from moothall.studio.growing import Growth

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict
 from pydantic import Field as Checked
 
-from moothall.errors import ConfigError
+from moothall.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
     from moothall.society.society import Society

@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.errors import ConfigError, MoothallError
-from moothall.orders.simulate import is_unbounded
+from moothall.foundation.errors import ConfigError, MoothallError
+from moothall.foundation.text import error_text
+from moothall.foundation.threads import guard
 from moothall.studio.hub import in_thread
+from moothall.studio.orders.simulate import is_unbounded
 from moothall.studio.page import Field, Form, report_page
-from moothall.text import error_text
-from moothall.threads import guard
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, Response

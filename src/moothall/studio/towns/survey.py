@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import BaseModel
 from pydantic import Field as Checked
 
-from moothall.errors import ConfigError
-from moothall.orders.named_models import made_model
+from moothall.foundation.errors import ConfigError
+from moothall.models.named_models import made_model
 from moothall.studio.towns.town import MOST
 
 if TYPE_CHECKING:

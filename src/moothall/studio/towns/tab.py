@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import BaseModel
 from pydantic import Field as Checked
 
-from moothall.errors import ConfigError
-from moothall.orders.named_models import made_model
-from moothall.orders.order import order_of, without_keys
-from moothall.orders.simulate import SimulateOrder, check
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.threads import guard
+from moothall.models.named_models import made_model
+from moothall.studio.orders.order import order_of, without_keys
+from moothall.studio.orders.simulate import SimulateOrder, check
 from moothall.studio.page import Field, Form, Tab, WouldEnd
 from moothall.studio.towns.changes import Change
 from moothall.studio.towns.experiments import Experiments
 from moothall.studio.towns.survey import Asked, AskedAll
 from moothall.studio.towns.town import MOST, Town, with_head
-from moothall.threads import guard
 
 if TYPE_CHECKING:
     from fastapi import APIRouter

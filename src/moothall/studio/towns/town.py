@@ -13,11 +13,11 @@ from contextlib import suppress
 from os import environ
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.errors import ConfigError, MoothallError
-from moothall.orders.order import record
-from moothall.orders.simulate import SimulateOrder, society_of
+from moothall.foundation.errors import ConfigError, MoothallError
+from moothall.foundation.text import error_text
 from moothall.society.metrics import METRICS, charts
-from moothall.text import error_text
+from moothall.studio.orders.order import record
+from moothall.studio.orders.simulate import SimulateOrder, society_of
 
 if TYPE_CHECKING:
     from moothall.journal.journal import Journal

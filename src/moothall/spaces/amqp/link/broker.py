@@ -15,7 +15,7 @@ from typing import Any, Final
 from pika.channel import Channel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
-from moothall.errors import BrokerError
+from moothall.foundation.errors import BrokerError
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Limits, Names, each_node
 from moothall.spaces.amqp.link.connection import (
     NO_PERMISSION,

@@ -16,7 +16,7 @@ from pika.exceptions import (
     StreamLostError,
 )
 
-from moothall.errors import BrokerError
+from moothall.foundation.errors import BrokerError
 from moothall.spaces.amqp.amqp_options import AMQPOptions
 from moothall.spaces.amqp.link.connection import OTHER_SETTINGS, LinkLost, Refused
 

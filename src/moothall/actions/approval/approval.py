@@ -1,0 +1,385 @@
+"""Approval: approvers permit actions that ask first, and answer their questions.
+
+There is one approval system. A space, an agent or a run has an `Approver`; an action of policy
+`ACCESS_REQUESTED` runs only after the approver returned `True`, for exactly the arguments shown.
+An approver with a person behind it also has `answer(question)`, for actions that ask in words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import logging
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, NamedTuple, Protocol, TextIO, runtime_checkable
+
+from moothall.actions.approval.asking import asking_person
+from moothall.actions.approval.decision import ANSWERS, Check, changed_or_refused
+from moothall.actions.approval.decision import Always as Always
+from moothall.actions.approval.decision import ChangedArgs as ChangedArgs
+from moothall.actions.approval.decision import Decision as Decision
+from moothall.actions.approval.decision import Refused as Refused
+from moothall.actions.approval.decision import not_permitted as not_permitted
+from moothall.actions.approval.later import Later, names_of, seconds_of
+from moothall.actions.slash import format_slash
+from moothall.foundation.arguments import check_function
+from moothall.foundation.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
+from moothall.foundation.text import escaped, escaped_json, log_failure
+from moothall.foundation.threads import called, renewed
+
+logger: logging.Logger = logging.getLogger("moothall.approval")
+
+
+class CallToApprove(NamedTuple):
+    """A call of a run, with what its approval request has beside the message."""
+
+    action: str
+    args: dict[str, Any]
+    note: str = ""  # which of the arguments come from outside
+    outside: tuple[str, ...] = ()  # these, as `action.parameter=value`
+    check: Check | None = None  # checks other arguments, for `ChangedArgs`
+    waits_in: str | None = None  # the run, in a journal, that can wait for the decision
+
+
+CALL_TO_APPROVE: ContextVar[CallToApprove | None] = ContextVar("moothall_asked", default=None)
+"""The call that the run of this context asks an approval for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A request to approve a call of an action.
+
+    Attributes:
+        agent: the id of the agent whose action is called
+        action: the action's name
+        args: its exact arguments
+        sender: the id of the calling agent
+        message: the whole proposed message
+        run_id: the id of the run that the call belongs to, or None
+        thread: the conversation that the call belongs to: in a space its sender's; None for the
+            agent's own
+        note: what the approver must know besides, such as how the definition of a server's tool
+            has changed, or which value was read where; an empty text for nothing. No `Rule`
+            permits a request with a note.
+        outside: the guarded values that come from outside, as `action.parameter=value`; an
+            approver that returns `Always()` permits these for the thread
+        check: checks arguments for `ChangedArgs`; None where the arguments cannot be changed
+        waits_in: the id of the run, in a journal, that can wait for the decision: there an approver
+            may return `Later()`; None where nothing can wait
+    """
+
+    agent: str
+    action: str
+    args: dict[str, Any]
+    sender: str
+    message: dict[str, Any]
+    run_id: str | None = None
+    thread: str | None = None
+    note: str = ""
+    outside: tuple[str, ...] = ()
+    check: Check | None = field(default=None, repr=False, compare=False)
+    waits_in: str | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        message: Mapping[str, Any],
+        run_id: str | None = None,
+        thread: str | None = None,
+        note: str = "",
+    ) -> ApprovalRequest:
+        """Return the request for a proposed message of a run and a thread."""
+        action = message["action"]
+        name, args = action["name"], dict(action.get("args", {}))
+        asked = CALL_TO_APPROVE.get()
+        if asked is None or asked[:2] != (name, args):
+            asked = CallToApprove(name, args)
+        note = "; ".join(filter(None, (asked.note, note)))
+        to, sender = str(message["to"]), str(message.get("from", ""))
+        about = (run_id, thread, note, asked.outside, asked.check, asked.waits_in)
+        return cls(to, name, args, sender, dict(message), *about)
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of agent, action, arguments and note, to which an approval is bound."""
+        parts: list[Any] = [self.agent, self.action, self.args]
+        if self.note:
+            parts.append(self.note)
+        exact = json.dumps(parts, sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(exact.encode()).hexdigest()
+
+    def __str__(self) -> str:
+        line = self._line()
+        return f"{line} [{escaped(self.note)}]" if self.note else line
+
+    def _line(self) -> str:
+        """Return the call as a line of the slash syntax."""
+        action = {"name": self.action, "args": self.args}
+        try:
+            # Quoted if needed, so that no id looks like another id followed by an action.
+            return format_slash({"to": self.agent, "action": action})
+        except (InvalidMessage, SlashError):  # not a valid message, or longer than a line
+            args = " ".join(
+                f"{escaped_json(name)}:{escaped_json(value)}" for name, value in self.args.items()
+            )
+            return f"/{escaped_json(self.agent)}.{escaped_json(self.action)} {args}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question of an action to a person.
+
+    Attributes:
+        agent: the id of the agent whose action asks
+        text: the question
+        run: the id of the run that the question belongs to, or None
+        waits_in: the id of the run, in a journal, that can wait for the answer: there an approver
+            may return `Later()`; None where nothing can wait
+    """
+
+    agent: str
+    text: str
+    run: str | None = None
+    waits_in: str | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"{escaped(self.agent)} asks: {escaped(self.text)}"
+
+
+@runtime_checkable
+class Approver(Protocol):
+    """Answers approval requests; may be sync or async. Sync ones are called in a worker thread."""
+
+    def approve(self, request: ApprovalRequest, /) -> Decision | Awaitable[Decision]:
+        """Return True to permit; anything else refuses, `Refused("…")` with a reason.
+
+        With `Later()`, the decision comes by `journal.answer`.
+        """
+
+
+def check_approver(approver: object, whose: str, name: str = "approver") -> None:
+    """Raise unless the value is an approver: otherwise every request would be refused later."""
+    if isinstance(approver, type) or not callable(getattr(approver, "approve", None)):
+        given = f"the class {approver.__name__}" if isinstance(approver, type) else repr(approver)
+        raise DefinitionError(
+            f"{whose}: {name}= needs an object with a method approve(request), such as "
+            f"TerminalApprover() or CallbackApprover(function), not {given:.80}"
+        )
+
+
+async def approve(approver: Approver | None, request: ApprovalRequest) -> Decision:
+    """Ask an approver. No approver, an exception and what is not a permission refuse.
+
+    `Later` is returned: a caller that cannot wait for it refuses.
+    """
+    if approver is None:
+        return False
+    try:
+        with asking_person():
+            answer = await called(approver.approve, request)
+    except Exception as error:
+        log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
+        return False
+    if isinstance(answer, Later):
+        return answer
+    if isinstance(answer, Always):
+        return answer if request.outside else True
+    if isinstance(answer, ChangedArgs):
+        return changed_or_refused(answer, request.args, request.check)
+    if not isinstance(answer, bool | Refused):
+        template = "approver %r: an answer must be %s, got %.80r: %s is refused"
+        logger.warning(template, approver, ANSWERS, answer, request)
+    return answer if isinstance(answer, Refused) else answer is True
+
+
+async def answer(approver: Approver | None, question: Question) -> str:
+    """Ask the person behind an approver, whose `answer` may be sync or async, or NobodyToAsk.
+
+    If the answer comes later, `Later` is raised.
+    """
+    method: Any = getattr(approver, "answer", None)
+    if not callable(method):
+        who = (
+            "it has no approver" if approver is None else f"its approver {approver!r} answers none"
+        )
+        raise NobodyToAsk(
+            f"agent {question.agent!r} has a question and nobody to ask, since {who}; give it or "
+            "its space an approver= such as TerminalApprover()"
+        )
+    with asking_person():
+        given = await called(method, question)
+    if isinstance(given, Later):
+        raise given
+    if not isinstance(given, str):
+        raise TypeError(
+            f"the answer to a question of agent {question.agent!r} must be text, got {given!r:.80}"
+        )
+    return given
+
+
+class RefuseAll:
+    """Refuses everything."""
+
+    def approve(self, request: ApprovalRequest) -> bool:
+        """Return False."""
+        return False
+
+
+class CallbackApprover:
+    """Asks a function, sync or async.
+
+    Args:
+        function: decides about a request; only `True` permits, and `Refused("…")` refuses with a
+            reason
+        answer: answers the questions of actions; without it, questions raise `NobodyToAsk`
+
+    Raises:
+        DefinitionError: `function` or `answer` is not a function
+    """
+
+    def __init__(
+        self,
+        function: Callable[[ApprovalRequest], Decision | Awaitable[Decision]],
+        answer: Callable[[Question], str | Awaitable[str]] | None = None,
+    ) -> None:
+        if not callable(function):
+            raise DefinitionError(f"CallbackApprover takes a function, got {function!r:.80}")
+        if answer is not None and not callable(answer):
+            raise DefinitionError(f"CallbackApprover: answer= takes a function, got {answer!r:.80}")
+        check_function("CallbackApprover: function", function, "request")
+        check_function("CallbackApprover: answer=", answer, "question", optional=True)
+        self.function = function
+        self.answer = answer
+
+    async def approve(self, request: ApprovalRequest) -> Decision:
+        """Return the function's decision."""
+        decision: Decision = await called(self.function, request)
+        return decision
+
+
+class Waiting:
+    """An approver for people who answer later: the run waits in its journal until they do.
+
+    They answer by `journal.answer`, `moothall approvals` or `moothall answer`, in any process.
+    Without a journal, it refuses.
+
+    Args:
+        until: how long a request waits before it counts as refused: seconds or a timedelta; None
+            for ever
+        remind: how often somebody is reminded: seconds or a timedelta; None never
+        who: the names of those who may answer; empty for anybody
+
+    Raises:
+        ConfigError: an argument is not valid
+    """
+
+    def __init__(
+        self,
+        *,
+        until: float | timedelta | None = None,
+        remind: float | timedelta | None = None,
+        who: str | Iterable[str] = (),
+    ) -> None:
+        self.until: float | None = None if until is None else seconds_of(until, "until")
+        self.remind: float | None = None if remind is None else seconds_of(remind, "remind")
+        self.who: tuple[str, ...] = names_of(who)
+
+    def approve(self, request: ApprovalRequest) -> Later:
+        """Have the run wait for the decision."""
+        return Later(until=self.until, remind=self.remind, who=self.who)
+
+    def answer(self, question: Question) -> Later:
+        """Have the run wait for the answer."""
+        return Later(until=self.until, remind=self.remind, who=self.who)
+
+
+class TerminalApprover:
+    """Asks the person at the terminal, one question at a time; `y` or `yes` permits.
+
+    `a` and `always` also permit, and exactly this call (the same agent, action and arguments in the
+    same thread) is not asked about again while the approver lives. Values from outside that were
+    asked about are permitted for the thread. A line answers a question of an action.
+
+    A question at the process's own terminal begins on a new line, and what the program prints to
+    `sys.stdout` meanwhile, such as a streamed answer, is printed after the person's
+    answer.
+
+    Args:
+        stdin: the input for answers; default: the process's
+        stdout: the output for questions; default: the process's
+    """
+
+    def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+        self._one_at_a_time = renewed(threading.Lock())
+        self._always: set[tuple[str | None, str]] = set()
+
+    def approve(self, request: ApprovalRequest) -> bool | Always:
+        """Return whether the person said yes. A closed terminal refuses."""
+        with self._one_at_a_time:
+            exact = (request.thread, request.fingerprint)
+            if exact in self._always:
+                return True
+            does = "propose" if request.sender == "You" else "proposes"
+            text = f"{escaped(request.sender)} {does}: {request}\nPermit this? [y/N/always] "
+            line = self._ask(text, "\n(no answer: refused)\n")
+            said = line.strip().lower()
+            if said in ("a", "always"):
+                self._always.add(exact)
+                return Always() if request.outside else True
+            return said in ("y", "yes")
+
+    def answer(self, question: Question) -> str:
+        """Return the line that the person writes.
+
+        Raises:
+            NobodyToAsk: the terminal is closed
+        """
+        with self._one_at_a_time:
+            line = self._ask(f"{question}\n> ")
+        if not line:
+            raise NobodyToAsk(f"agent {question.agent!r} asked at the terminal, which is closed")
+        return line.strip()
+
+    def _ask(self, text: str, unanswered: str = "") -> str:
+        """Write a question, and read the person's line; empty if the terminal is closed."""
+        with _alone(self._stdout) as stdout:
+            print(text, end="", file=stdout, flush=True)
+            line = read_line(self._stdin)
+            if not line and unanswered:
+                print(unanswered, end="", file=stdout, flush=True)
+        return line
+
+
+def read_line(given: TextIO | None) -> str:
+    """Return a line of the input, by default the process's; empty if that is closed."""
+    stdin = given or sys.stdin
+    try:
+        return stdin.readline() if stdin is not None else ""
+    except (OSError, ValueError):
+        return ""
+
+
+@contextlib.contextmanager
+def _alone(given: TextIO | None) -> Iterator[TextIO]:
+    """Yield the output for a question; other output to `sys.stdout` waits for its end."""
+    stdout = given or sys.stdout
+    if given is not None or not stdout.isatty():
+        yield stdout
+        return
+    print(file=stdout)  # the program may have written a partial line
+    held = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(held):
+            yield stdout
+    finally:
+        stdout.write(held.getvalue())
+        stdout.flush()

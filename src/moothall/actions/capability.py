@@ -1,0 +1,283 @@
+"""An action: a function, and what a caller must know about it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Unpack
+
+from moothall.actions.marking import (
+    ActionOptions,
+    MarkedOptions,
+    Options,
+    check_guard,
+    check_name,
+    check_options,
+)
+from moothall.actions.retry import retried
+from moothall.actions.signature import Signature, check_parameters, check_returns
+from moothall.actions.signature.schema import SchemaValidator, WrongSchema
+from moothall.foundation.arguments import unknown_argument
+from moothall.foundation.errors import ConfigError, DefinitionError, InvalidArguments
+from moothall.foundation.jsonvalue import copy_json
+from moothall.foundation.text import shorten
+from moothall.foundation.threads import is_async
+
+_PARTS = ("name", "function", "description", "parameters")
+
+
+class Action(Options):
+    """One capability: a name, a function, and what a caller must know about them.
+
+    Args:
+        name: the name by which callers call it
+        function: what it does; plain or `async`
+        description: what it does, in words
+        parameters: the JSON schema of its arguments, an object schema
+        terminal: a successful call ends a model's run; its result is the reply
+        options: the other options of `@action`
+
+    If `description` or `parameters` is left out, the docstring and the signature supply it.
+
+    Raises:
+        DefinitionError: an argument is not one of its values, or `parameters` is no object schema
+    """
+
+    name: str
+    function: Callable[..., Any]
+    _help: Any = None
+    _note: str = ""  # a note for the approver of a call
+    _named_values: bool = False  # whether it takes only values that its description lists
+    _unbound: bool = False  # whether it is the method of a class, which an agent can only ask for
+    _resumes: Any = None  # the agent that it asks, whose own record goes on with a call cut off
+    _gives_back: bool = True  # whether a result may be made of the arguments
+    _finds: bool = False  # whether a result adds actions that the model can call next
+    _server: str = ""  # the server, or the agent elsewhere, that it is of
+    _described_by: str = ""  # who wrote its description and schema, if that is not the program
+    _description: str | None = None
+    _parameters: dict[str, Any] | None = None
+    _signature: Signature | None = None
+    _validator: Any = None
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        description: str | None = None,
+        parameters: dict[str, Any] | None = None,
+        terminal: bool = False,
+        **options: Unpack[ActionOptions],
+    ) -> None:
+        if wrong := [each for each in options if each not in ActionOptions.__annotations__]:
+            unknown = unknown_argument(type(self), wrong, ActionOptions.__annotations__)
+            raise unknown or TypeError(f"unexpected {wrong}")
+        check_name(name, "Action")
+        where = f"action {name!r}"
+        if not isinstance(description, str | None):
+            raise ConfigError(f"{where}: description must be a text, got {description!r:.80}")
+        if not callable(function):
+            raise ConfigError(f"{where}: function must be callable, not {function!r}")
+        check_returns(function, where)
+        given: dict[str, Any] = {"terminal": terminal, **options}
+        check_options(where, given)
+        self._take(name, function, given)
+        self._description = description
+        self._parameters = parameters
+        if parameters is None:
+            named = check_parameters(function, bound_to_self=False, where=where)
+            self._unbound = bool(named) and named[0].name == "self"
+            check_guard(where, given, [each.name for each in named])
+        else:
+            self._check_parameters(parameters)
+            check_guard(where, given, list(parameters.get("properties", ())))
+
+    @classmethod
+    def _described(
+        cls,
+        name: str,
+        function: Callable[..., Any],
+        description: str,
+        parameters: dict[str, Any],
+        **options: Any,
+    ) -> Action:
+        """Return an action with a schema that moothall made itself, and need not check."""
+        guard, addresses = options.pop("guard", None), options.pop("addresses", None)
+        made = cls(name, function, description, {}, **options)
+        made._parameters, made.guard, made.addresses = parameters, guard, addresses
+        return made
+
+    def _check_parameters(self, parameters: object) -> None:
+        where = f"action {self.name!r}: parameters"
+        if not isinstance(parameters, dict):
+            raise ConfigError(f"{where} must be a JSON schema (a dict), not {parameters!r}")
+        try:
+            self._validator = SchemaValidator(parameters) if parameters else None
+        except WrongSchema as error:
+            raise DefinitionError(f"{where} is not a JSON schema: {error}") from None
+        if (kind := parameters.get("type", "object")) != "object":
+            raise ConfigError(f'{where} must be of type "object", got {kind!r:.80}')
+
+    @classmethod
+    def of(cls, source: Action | Callable[..., Any]) -> Action:
+        """Return the action of a function or `@action` method, made once; an Action stays as it is.
+
+        An object of another class also counts as an action if it has `name`, `function`,
+        `description`, `parameters`, and perhaps `terminal`.
+
+        Raises:
+            DefinitionError: `source` is not an action, or a parameter cannot be given by name
+        """
+        if isinstance(source, Action):
+            return source
+        if isinstance(source, types.FunctionType):
+            made: Action | None = source.__dict__.get("__moothall_made__")
+            if made is not None and made.function is source:
+                return made
+        if not callable(source):
+            if all(hasattr(source, part) for part in _PARTS):
+                terminal = getattr(source, "terminal", False)
+                return cls(*(getattr(source, part) for part in _PARTS), terminal)
+            text = f"an action must be a function, an @action method or an Action, got {source!r}"
+            raise DefinitionError(text)
+        options: Any = {**getattr(source, "__moothall_action__", {})}
+        plain: Any = source
+        while isinstance(plain, functools.partial):
+            plain = plain.func
+        named = options.pop("name", None) or getattr(plain, "__name__", None)
+        made = cls(named or type(source).__name__, source, **options)
+        if isinstance(source, types.FunctionType):
+            source.__dict__["__moothall_made__"] = made
+        return made
+
+    @classmethod
+    def marked(cls, name: str, function: Callable[..., Any], options: MarkedOptions) -> Action:
+        """Return the action of a method that `@action` has marked and checked."""
+        check_name(name, "Action")
+        made = cls.__new__(cls)
+        made._take(name, function, options)
+        return made
+
+    def _take(self, name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        for option, given in options.items():
+            if option != "access_policy" or given is not None:  # None states none
+                setattr(self, "_help" if option == "help" else option, given)
+        self.name = name
+        self.function = function
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """Return its name and its options, for an action that differs in the rest."""
+        return {option: getattr(self, option) for option in MarkedOptions.__annotations__}
+
+    @property
+    def signature(self) -> Signature:
+        """The function's signature; raises DefinitionError if a type in it has no JSON form."""
+        if self._signature is None:
+            self._signature = Signature.of(self.function, bound_to_self=False)
+        return self._signature
+
+    @property
+    def description(self) -> str:
+        """What the action does, in words, with its examples."""
+        said = self.signature.description if self._description is None else self._description
+        return f"{said}\n\n{self._shown_examples}" if self.examples else said
+
+    @description.setter
+    def description(self, text: str) -> None:
+        self._description = text
+
+    @functools.cached_property
+    def _shown_examples(self) -> str:
+        """Its examples as a model reads them; DefinitionError if one does not fit."""
+        for number, each in enumerate(self.examples):
+            try:
+                self.check(copy_json({**each}))
+            except InvalidArguments as error:
+                raise DefinitionError(f"examples[{number}] does not fit: {error}") from None
+        lines = [json.dumps({**each}, ensure_ascii=False) for each in self.examples]
+        return "\n".join(("Examples of its arguments:", *lines))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of the arguments."""
+        return self.signature.parameters if self._parameters is None else self._parameters
+
+    @parameters.setter
+    def parameters(self, schema: dict[str, Any]) -> None:
+        self._check_parameters(schema)
+        self._parameters = schema
+
+    @property
+    def returned(self) -> dict[str, Any] | None:
+        """The JSON schema of what it returns; None if the function's annotation does not say it."""
+        try:
+            return self.signature.returned
+        except DefinitionError:  # a type of its parameters, for which a schema is given
+            return None
+
+    @property
+    def help(self) -> Any:
+        """What `help` shows of the action."""
+        if self._help is not None:
+            return self._help
+        if self._parameters is None:
+            more = {"examples": [copy_json({**each}) for each in self.examples]}
+            said = {} if self._description is None else {"description": self._description}
+            return self.signature.help | said | (more if self.examples else {})
+        return {"description": self.description, "args": self._parameters.get("properties", {})}
+
+    @functools.cached_property
+    def is_async(self) -> bool:
+        """Whether `execute` returns a coroutine."""
+        return is_async(self.function)
+
+    def check(self, args: dict[str, Any], where: str | None = None) -> dict[str, Any]:
+        """Return the keyword arguments for a call with `args`, converted to the annotated types.
+
+        Args:
+            args: JSON values by parameter name
+            where: how an error names the action; its name if left out
+
+        Raises:
+            InvalidArguments: one is missing, unexpected or of the wrong type
+        """
+        if self._parameters is None:
+            return self.signature.check(args, where or self.name)
+        if not self._parameters:
+            return args
+        if self._validator is None:
+            self._validator = SchemaValidator(self._parameters)
+        wrong = self._validator.wrong(args)
+        if wrong is None:
+            return args
+        path = ".".join(map(str, wrong[0]))
+        at = f' argument "{path}"' if path else ""
+        raise InvalidArguments(f'"{where or self.name}"{at}: {shorten(wrong[1], 200)}')
+
+    @property
+    def guarded(self) -> Sequence[str] | None:
+        """The parameters whose values are guarded; None for all of them."""
+        return () if self.guard is None and self.idempotent else self.guard
+
+    @property
+    def addressed(self) -> Sequence[str] | None:
+        """The parameters whose addresses are guarded; None for all that are not `guarded`."""
+        if self.addresses is None:
+            return None if self.guard and not self.idempotent else ()
+        return self.addresses
+
+    def execute(self, /, **args: Any) -> Any:
+        """Call the function; return a coroutine if it is `async`."""
+        return self.with_retries(**args)
+
+    @functools.cached_property
+    def with_retries(self) -> Callable[..., Any]:
+        """The function, with its retries."""
+        if self.retries is None:
+            return self.function
+        return retried(self.function, self.retries, self.name)
+
+    def __repr__(self) -> str:
+        return f"<Action {self.name!r}>"

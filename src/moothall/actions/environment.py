@@ -1,0 +1,229 @@
+"""Environments: where actions are executed."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import inspect
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Iterator
+from dataclasses import dataclass
+from types import CoroutineType
+from typing import Any, Protocol
+
+from moothall.actions import Action
+from moothall.actions.approval import Later
+from moothall.foundation.text import error_message
+from moothall.foundation.threads import (
+    DATA,
+    WORKERS,
+    awaited,
+    is_async,
+    is_cancelled,
+    loop_is_running,
+)
+
+
+class AnyEnvironment(Protocol):
+    """What an agent needs of an environment; `aexecute_action` is optional."""
+
+    def execute_action(self, action: Action, args: dict[str, Any], /) -> Any:
+        """Execute an action and return the result, or an awaitable of it."""
+
+
+class Environment:
+    """Executes actions, and turns every value and exception into a result.
+
+    A result is a dict: `{"tool_executed": True, "result": …, "timestamp": …}`, or
+    `{"tool_executed": False, "error": …, "traceback": …}`.
+
+    A subclass may override `execute_action` or `format_result` alone: `aexecute_action`, which a
+    loop awaits, goes through them.
+    """
+
+    def execute_action(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
+        """Execute an action and return the result; an exception is a result too.
+
+        An `async` action runs to its end: on the loop that awaits `aexecute_action`, or on a loop
+        of its own in a script. On the thread of a running loop that is an error, since waiting
+        there would stop the loop: await `aexecute_action` instead.
+        """
+        try:
+            result = action.execute(**args)
+            if inspect.isawaitable(result):
+                result = _run_to_end(action, result)
+            return self.format_result(result)
+        except Exception as error:
+            return failed(error)
+
+    async def aexecute_action(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
+        """Execute an action on behalf of a loop.
+
+        An `async` action is awaited here. A plain action, or a subclass's own `execute_action`,
+        runs in a worker thread. Cancelling reaches an `async` action at its next await; a thread
+        cannot be stopped, so its result is dropped. An action that takes longer than its `timeout`
+        is cancelled in the same way, and the result is an error, which says that its effect is not
+        known.
+        """
+        if action.timeout is None:
+            return await self._execute(action, args)
+        try:
+            result: dict[str, Any] = await _in_time(action, self._execute(action, args))
+            return result
+        except TimeoutError as error:
+            return failed(error)
+
+    def format_result(self, result: Any) -> dict[str, Any]:
+        """Format the result with metadata; what can be read only once is an error."""
+        if result.__class__ not in DATA and isinstance(result, Iterator):
+            kind = type(result).__name__
+            return failed(TypeError(f"the action returned a {kind}, not a value: return a list"))
+        return {"tool_executed": True, "result": result, "timestamp": _stamp(int(time.time()))}
+
+    async def _execute(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
+        if not action.is_async or _is_overridden(self):
+            return await execute_in_thread(self, action, args)
+        try:
+            value = action.execute(**args)
+            if type(value) is CoroutineType:  # the faster way
+                value = await value
+            if value.__class__ not in DATA:
+                value = await awaited(value)
+            return self.format_result(value)
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            # Something that the action awaited was cancelled, not the action itself.
+            return failed(error)
+        except (Exception, SystemExit) as error:
+            return failed(error)
+
+
+def _is_overridden(environment: Environment) -> bool:
+    return (
+        type(environment).execute_action is not Environment.execute_action
+        or "execute_action" in environment.__dict__
+    )
+
+
+def _told(error: BaseException) -> str:
+    """Return an error as a model reads it; a key alone would not say what is wrong."""
+    text, kind = error_message(error), type(error)
+    is_bare = kind.__str__ is KeyError.__str__
+    return f"{kind.__name__}: {text}" if text and is_bare else text or kind.__name__
+
+
+def failed(error: BaseException) -> dict[str, Any]:
+    """Return the result of an action that raised."""
+    return {
+        "tool_executed": False,
+        "error": _told(error),
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+
+
+# -- threads ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """A call of `execute_action` in a worker thread, and the loop that awaits it."""
+
+    loop: asyncio.AbstractEventLoop
+    over: bool = False
+    future: concurrent.futures.Future[Any] | None = None
+
+
+class _Here(threading.local):
+    flight: _Flight | None = None
+
+
+_HERE = _Here()
+
+
+async def execute_in_thread(
+    environment: Any, action: Action, args: dict[str, Any]
+) -> dict[str, Any]:
+    """Call `execute_action` in a worker thread; async actions run on this loop."""
+    loop = asyncio.get_running_loop()
+    result: dict[str, Any]
+    if _is_overridden(environment) and is_async(environment.execute_action):
+        result = await environment.execute_action(action, args)
+        return result
+    flight = _Flight(loop)
+    try:
+        result = await WORKERS.run(loop, _fly, flight, environment, action, args)
+        return result
+    except asyncio.CancelledError:
+        # At least one side sees the other: this one sets `over` before it reads `future`, and
+        # the thread sets `future` before it reads `over`.
+        flight.over = True
+        if flight.future is not None:
+            flight.future.cancel()
+        raise
+
+
+def _fly(flight: _Flight, environment: Any, action: Action, args: dict[str, Any]) -> Any:
+    _HERE.flight = flight
+    try:
+        return environment.execute_action(action, args)
+    except Later:
+        raise
+    except BaseException as error:  # sys.exit() in an action is no reason to end a loop
+        return failed(error)
+    finally:
+        _HERE.flight = None
+
+
+def _run_to_end(action: Action, awaitable: Awaitable[Any]) -> Any:
+    """Wait for an async action's value, in a thread that may wait."""
+    if loop_is_running():
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()
+        raise RuntimeError(
+            f'the async action "{action.name}" cannot be executed synchronously on the thread of a '
+            "running event loop: await aexecute_action(action, args)"
+        )
+    flight = _HERE.flight
+    if flight is not None and flight.loop.is_running():
+        future = asyncio.run_coroutine_threadsafe(_await(awaitable), flight.loop)
+        flight.future = future
+        if flight.over:
+            future.cancel()
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise RuntimeError(f'"{action.name}" was cancelled') from None
+        finally:
+            flight.future = None
+    return asyncio.run(_in_time(action, awaitable))
+
+
+async def _await(awaitable: Awaitable[Any]) -> Any:
+    try:
+        return await awaited(awaitable)
+    except SystemExit as error:  # it would end the loop, not the action
+        raise RuntimeError(f"SystemExit: {error}") from error
+
+
+async def _in_time(action: Action, awaitable: Awaitable[Any]) -> Any:
+    limit = asyncio.timeout(action.timeout)
+    try:
+        async with limit:
+            return await awaited(awaitable)
+    except TimeoutError as error:
+        if limit.expired():
+            text = f'"{action.name}" took longer than {action.timeout:g} s'
+            raise TimeoutError(f"{text}; whether it had an effect is not known") from error
+        raise
+
+
+# -- time ------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1)  # strftime takes longer than the rest of a turn's bookkeeping
+def _stamp(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(second))

@@ -1,0 +1,111 @@
+"""The addresses within a text: of web and mail, accounts, telephones and files."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NamedTuple
+
+from moothall.actions.provenance.values import texts_in
+from moothall.foundation.text.values import narrow
+
+MOST: Final = 200
+"""How many different addresses of one value are looked at; one more is traced to nothing."""
+
+_REST: Final = r"[^\s<>\"'`|\\^{}\[\]“”«»]{0,2000}"
+_SCHEMES: Final = "data|file|intent|javascript|magnet|mailto|skype|sms|tel|tg|vbscript|whatsapp"
+# Programs make links of names that end so, even without `www.`; endings of files are left out.
+_TOP: Final = (
+    "com|org|net|edu|gov|mil|int|info|biz|io|ai|app|dev|co|uk|de|fr|ch|at|eu|us|ca|au|jp|cn|ru|"
+    "nl|es|it|se|no|fi|dk|be|cz|me|tv|cc|ws|top|xyz|site|online|club|shop|store|live|link|click|"
+    "icu|tk|ml|ga|cf|gq|test|example|invalid"
+)
+_HOST: Final = r"(?:[\w-]{1,63}\.){1,8}"
+
+_WEB: Final = re.compile(
+    rf"(?<![\w@])(?:[a-z][a-z0-9+.-]{{1,15}}://|(?:{_SCHEMES}):(?=\S)|www\.){_REST}", re.I
+)
+_MAIL: Final = re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
+_SITE: Final = re.compile(
+    # `Thanks.It` is no name of a host, and EVIL.COM is one.
+    rf"(?<![\w@.-])(?<![\w@.:-]/)(?:{_HOST}(?:{_TOP}|{_TOP.upper()}|xn--[\w-]{{1,59}})(?![\w@-])"
+    rf"(?:(?=[/:?#]){_REST})?"
+    rf"|{_HOST}[^\W\d_]{{2,24}}(?::\d{{1,5}})?/(?=\w){_REST}"
+    rf"|\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d{{1,5}}|/){_REST})"
+)
+_FILE: Final = re.compile(
+    r"(?<![\w/:.<~-])(?:~|(?=/\w))(?:/[\w.@%+-]{1,255}){2,40}|(?<!\w)[a-zA-Z]:\\[^\s\"<>|]{1,500}"
+    r"|(?<![\\\w])\\\\[\w.-]{1,63}\\[^\s\"<>|]{1,500}"
+)
+_IBAN: Final = re.compile(
+    r"(?<!\w)(?:[A-Za-z]{2}\d{2}(?=[A-Za-z]{0,6}\d)[A-Za-z0-9]{10,30}"
+    r"|[A-Z]{2}\d{2}(?:[ -][A-Z0-9]{4}){2,7}(?:[ -][A-Z0-9]{1,4})?)(?!\w)"
+)
+_COIN: Final = re.compile(
+    r"(?<!\w)(?:0x[0-9a-fA-F]{40}|(?:bc|tb|ltc)1[a-z0-9]{25,87}"
+    r"|(?=\w{0,33}\d)(?=\w{0,33}[A-Z])[13LT][1-9A-HJ-NP-Za-km-z]{25,33})(?!\w)"
+)
+"""An account of a currency without a bank."""
+_NUMBER: Final = re.compile(
+    r"(?<![\w.,+/-])(?:\d{9,30}|\d{4}([ -])\d{4}\1\d{4}\1\d{1,7}|\d{4}([ -])\d{6}\2\d{4,5})"
+    r"(?![\w]|[.,]\d)"
+)
+_PHONE: Final = re.compile(
+    r"(?<![\w.,/-])(?:(?:\+|00)[1-9]\d{0,3}(?:[ ./()-]{1,2}\d{1,12}){1,6}|\+\d{7,15}"
+    r"|\(0?\d{2,5}\)[ -]?\d{3,5}(?:[ -]?\d{2,5}){0,3}|\d{3}([ .-])\d{3}\1\d{4})(?!\w|[.,]\d)"
+)
+
+
+_SCHEME: Final = re.compile(rf"(?:{_SCHEMES}):")
+_POINT: Final = re.compile(r"\.\w")
+_DIGITS: Final = re.compile(r"\d\d")
+
+
+class Address(NamedTuple):
+    """An address as it stands in a text, and whether it is the number of an account or a card."""
+
+    text: str
+    account: bool
+
+
+def addresses_in(value: Any) -> list[Address]:
+    """Return the addresses within the texts of a value, each once, at most one more than `MOST`."""
+    found: dict[Address, None] = {}
+    for text in map(narrow, texts_in(value)):
+        for pattern in _patterns_for(text):
+            account, any_found = pattern in (_COIN, _IBAN, _NUMBER), False
+            for each in pattern.finditer(text):
+                found[Address(_bare(each[0]), account)] = None
+                any_found = True
+                if len(found) > MOST:
+                    return [*found]
+            if any_found and (account or pattern is _WEB):  # what is within it is no other address
+                text = pattern.sub(" ", text)
+    return [*found]
+
+
+def _patterns_for(text: str) -> list[re.Pattern[str]]:
+    """Return the patterns that may match in a text, in order: most texts have few signs of any."""
+    lower = text.lower()
+    made = []
+    if "://" in lower or "www." in lower or _SCHEME.search(lower):
+        made.append(_WEB)
+    if "@" in lower:
+        made.append(_MAIL)
+    if _POINT.search(lower):
+        made.append(_SITE)
+    if "/" in lower or "\\" in lower:
+        made.append(_FILE)
+    if _DIGITS.search(lower):
+        made += [_IBAN, _NUMBER, _PHONE]
+    if _COIN.search(text):
+        made.append(_COIN)
+    return made
+
+
+def _bare(text: str) -> str:
+    """Return a link without what ends the sentence around it."""
+    while text and text[-1] in ".,;:!?*_)’”":
+        if text[-1] == ")" and text.count("(") >= text.count(")"):
+            break
+        text = text[:-1]
+    return text

@@ -1,0 +1,85 @@
+"""The marks of a chat message: where its text comes from. Models and hooks are not shown them.
+
+A memory keeps them in one field of the message; the loop and a journal keep them beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from itertools import chain
+from typing import Any
+
+from moothall.actions.provenance.origin import FIELD as FIELD
+from moothall.actions.provenance.origin import OUTSIDE, sources_of
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The marks of a message; each list is read-only.
+
+    Attributes:
+        sources: what it comes from, if from outside, or what its writer had read
+        always: values from outside that a person permitted for the thread
+        said: what a person answered to the questions of the action
+        fault: whether the call was not executed, since its arguments were wrong
+        own: values of a result from outside that are the program's
+        wrote: the parameters by which the action was given something from outside, which it may
+            have kept
+    """
+
+    sources: list[str] | tuple[str, ...] = ()
+    always: list[str] | tuple[str, ...] = ()
+    said: list[str] | tuple[str, ...] = ()
+    fault: bool = False
+    own: list[Any] | tuple[Any, ...] = ()
+    wrote: list[str] | tuple[str, ...] = ()
+
+    def json(self) -> dict[str, Any]:
+        """Return them as JSON data, without those that it does not have."""
+        given = {name: getattr(self, name) for name in _NAMES}
+        return {
+            name: value if value is True else [*value] for name, value in given.items() if value
+        }
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in _NAMES)
+
+
+_NAMES = tuple(each.name for each in fields(Marks))
+_EARLIER = frozenset((OUTSIDE, *_NAMES)) - {"sources"}
+"""The keys of a message that versions before this one kept its marks in."""
+_KEYS = _EARLIER | {FIELD, "result"}  # the last one has the number of a long result
+NO_MARKS = Marks()
+
+
+def has_marks(message: Mapping[str, Any]) -> bool:
+    """Return whether a message from a memory has marks, or the number of its result."""
+    return not _KEYS.isdisjoint(message)
+
+
+def any_marked(messages: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether one of the messages has marks."""
+    return not _KEYS.isdisjoint(chain.from_iterable(messages))
+
+
+def marks_of(message: Mapping[str, Any]) -> Marks:
+    """Return the marks of a message from a memory, also of an earlier version."""
+    if _KEYS.isdisjoint(message):
+        return NO_MARKS
+    kept = message.get(FIELD)
+    given: Mapping[str, Any] = kept if isinstance(kept, dict) else message
+    lists = {name: given[name] for name in _NAMES if isinstance(given.get(name), list)}
+    return Marks(**{**lists, "sources": sources_of(message), "fault": bool(given.get("fault"))})
+
+
+def stored(message: dict[str, Any], marks: Marks | None) -> dict[str, Any]:
+    """Return a message as a memory keeps it."""
+    return {**message, FIELD: marks.json()} if marks else message
+
+
+def bare(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without marks: the same one, if it has none."""
+    if _KEYS.isdisjoint(message):
+        return message
+    return {key: value for key, value in message.items() if key not in _KEYS}

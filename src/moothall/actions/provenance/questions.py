@@ -1,0 +1,39 @@
+"""The question to a person about a value from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from unicodedata import name as name_of
+
+from moothall.actions.provenance.origin import Origin
+from moothall.foundation.text import cut, escaped
+
+
+def mixed(value: str) -> str:
+    """Return the letters of a value from another alphabet than the rest; empty for none."""
+    strange = []
+    for word in value.split():
+        if any(each.isascii() and each.isalpha() for each in word):
+            strange += [each for each in word if not each.isascii()]
+    names = [name_of(each, f"U+{ord(each):04X}") for each in dict.fromkeys(strange)]
+    strange_names = [each for each in names if not each.startswith("LATIN")]
+    return ", ".join(strange_names[:3])
+
+
+def question_on(
+    parameter: str, value: str, origin: Origin, sources: Sequence[str], within: bool = False
+) -> str:
+    """Return the question to a person about a guarded value, or about one `within` a text."""
+    said = f"`{parameter}` {'has' if within else '='} {escaped(cut(value, 200))}"
+    if strange := mixed(value):
+        said += f" (written with {strange})"
+    if origin.source:
+        where = escaped(cut(origin.source, 120)) + (f", line {origin.line}" if origin.line else "")
+        passage = f': "{escaped(origin.passage)}"' if origin.passage else ""
+        was = ", which was" if within else " was"
+        return f"{said}{was} read in {where}; you never named it{passage}"
+    read = ", ".join(escaped(cut(each, 80)) for each in sources[:3])
+    if len(sources) > 3:
+        read += f" and {len(sources) - 3} more"
+    which = ", which is" if within else " is"
+    return f"{said}{which} in none of your texts and cannot be traced, after {read} was read"

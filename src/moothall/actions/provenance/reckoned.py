@@ -1,0 +1,128 @@
+"""Days and times that a user named in another form: tomorrow, next Friday, an hour after ten."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import date
+from typing import Final
+
+from moothall.foundation.text.values import Key, keys_in
+from moothall.foundation.text.values.languages import either, in_order, words_of
+
+_DAYS: Final = {
+    "today": 0,
+    "tonight": 0,
+    "this morning": 0,
+    "this afternoon": 0,
+    "this evening": 0,
+    "heute": 0,
+    "tomorrow": 1,
+    "morgen": 1,
+    "the day after tomorrow": 2,
+    "übermorgen": 2,
+    "yesterday": -1,
+    "gestern": -1,
+    "the day before yesterday": -2,
+    "vorgestern": -2,
+}
+_WEEKDAYS: Final = in_order("weekdays", 0)
+_NUMBERS: Final = {
+    **dict.fromkeys(words_of("articles"), 1),
+    **in_order("ones", 1),
+    **{word: 10 for word, number in in_order("teens", 10).items() if number == 10},
+}
+_COUNT: Final = rf"\d{{1,3}}|{either(_NUMBERS)}"
+_DAY: Final = re.compile(
+    rf"(?<!\w)(?:(?P<word>{either(_DAYS)})"
+    rf"|in (?P<count>{_COUNT}) (?P<weeks>weeks?|wochen?)?(?P<days>days?|tage?n?)?"
+    r"|(?P<which>(?:next|last|nächste[nrs]?|letzte[nrs]?) )?"
+    rf"(?P<weekday>{either(_WEEKDAYS)})s?)(?!\w)"
+)
+_LENGTH: Final = re.compile(
+    rf"(?<![\w.,])(?:(?P<half>half an?|eine halbe)|(?P<count>{_COUNT}|\d[.,]5))(?: |-)?"
+    r"(?P<unit>hours?|hrs?|h|stunden?|minutes?|mins?|minuten?)(?!\w)"
+)
+_BETWEEN: Final = re.compile(r"(?:[ ,.]|and|und)*")
+_NOW: Final = re.compile(r"(?<!\w)(?:today|current (?:date|day)|heute)(?!\w)")
+_NEAR: Final = 40
+_MOST: Final = 50
+
+
+def days_named(text: str) -> set[int]:
+    """Return the days that a folded text names, each as the number of days from today."""
+    found: set[int] = set()
+    for each in _DAY.finditer(text):
+        if (word := each["word"]) is not None:
+            found.add(_DAYS[word])
+        elif (count := each["count"]) is not None and (each["weeks"] or each["days"]):
+            found.add(int(_number(count)) * (7 if each["weeks"] else 1))
+    return found
+
+
+def weekdays_named(text: str) -> set[tuple[int, int, int]]:
+    """Return the weekdays that a folded text names, each with the first and last day from today."""
+    found: set[tuple[int, int, int]] = set()
+    for each in _DAY.finditer(text):
+        if (name := each["weekday"]) is not None:
+            day = _WEEKDAYS[name]
+            which = (each["which"] or "").split(" ")[0][:2]
+            first, last = {"ne": (1, 14), "nä": (1, 14), "la": (-14, -1), "le": (-14, -1)}.get(
+                which, (-7, 7)
+            )
+            found.add((day, first, last))
+    return found
+
+
+def todays_in(text: str, is_result: bool) -> list[date]:
+    """Return the day that a folded text says is today, or that a result consists of."""
+    places = [text[found.end() :][:_NEAR] for found in _NOW.finditer(text)]
+    if not places and is_result and len(text) <= _NEAR:
+        places = [text]
+    dates = [key for each in places for key in keys_in(each) if key[0] == "date"]
+    return [date(*key[1:]) for key in dates[:_MOST] if key[1] is not None]
+
+
+def is_named(key: Key, texts: Iterable[str], todays: Iterable[date]) -> bool:
+    """Whether one of the user's folded texts names a day, counted from what is today."""
+    said = [(days_named(text), weekdays_named(text)) for text in texts]
+    for today in todays:
+        try:
+            day = date(key[1] or today.year, *key[2:])
+        except ValueError:  # the 29th of February is in no such year
+            continue
+        away = (day - today).days
+        for days, weekdays in said:
+            if away in days or any(
+                day.weekday() == each and first <= away <= last for each, first, last in weekdays
+            ):
+                return True
+    return False
+
+
+def ends_at(time: Key, texts: Iterable[str]) -> bool:
+    """Whether a time is as long after one that a folded text names as the text says it takes."""
+    for text in texts:
+        lengths = [_seconds(each) for each in _LENGTH.finditer(text)][:_MOST]
+        if lengths:
+            starts = {key[1] for key in keys_in(text) if key[0] == "time"}
+            if any((time[1] - each) % 86400 in starts for each in lengths):
+                return True
+    return False
+
+
+def length_of(text: str) -> int | None:
+    """Return how many seconds a folded text lasts that is a length of time and nothing else."""
+    found = [*_LENGTH.finditer(text)][:_MOST]
+    if not found or not _BETWEEN.fullmatch(_LENGTH.sub("", text)):
+        return None
+    return sum(map(_seconds, found))
+
+
+def _seconds(found: re.Match[str]) -> int:
+    unit = 3600 if found["unit"][0] in "hs" else 60
+    return unit // 2 if found["half"] else round(_number(found["count"]) * unit)
+
+
+def _number(text: str) -> float:
+    return _NUMBERS[text] if text in _NUMBERS else float(text.replace(",", "."))

@@ -1,0 +1,118 @@
+"""Actions by name, as an agent's model may call them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, Protocol
+
+from moothall.actions.capability import Action
+from moothall.foundation.errors import DefinitionError
+
+
+class Offering(Protocol):
+    """What registers all actions that it offers, such as an agent or `Skills`."""
+
+    @property
+    def offers(self) -> dict[str, Action]:
+        """Its actions, by name."""
+        ...
+
+
+class _Joining(Offering, Protocol):
+    @property
+    def guidance(self) -> str: ...
+
+    def joined(self, other: Any) -> _Joining: ...
+
+
+class _Source(Protocol):
+    id: str | int
+
+    def _tools(self) -> dict[str, Action]: ...
+
+    async def _get_ready(self) -> None: ...
+
+
+class ActionRegistry:
+    """Actions by name."""
+
+    guidance: Sequence[str] = ()  # what the prompt of a model says of them
+    blocks: Sequence[Any] = ()  # what takes part in a loop, besides the actions that it offers
+    _sources: tuple[_Source, ...] = ()  # agents whose actions come and go, such as a server's
+    _joining: tuple[_Joining, ...] = ()  # what takes in more of its kind, such as `Skills`
+
+    def __init__(self) -> None:
+        self.actions: dict[str, Action] = {}
+
+    def register(self, action: Action | Callable[..., Any] | Offering) -> None:
+        """Add an action; it replaces one of the same name.
+
+        Args:
+            action: what `Action.of` takes, or an agent or `Skills`, which register all they offer
+
+        Raises:
+            DefinitionError: the argument is not an action, or an agent's action has a taken name
+        """
+        source: Any = action
+        if callable(getattr(source, "_tools", None)):
+            self._sources = (*self._sources, source)
+            return
+        offers = getattr(action, "offers", None)
+        if isinstance(offers, dict):
+            if callable(getattr(source, "joined", None)):
+                source = self._join(source)
+                offers = source.offers
+            taken = sorted(offers.keys() & self.actions.keys())
+            if taken:
+                raise DefinitionError(
+                    f"{action!r} offers {', '.join(taken)}, which the registry has already: "
+                    "register its actions under other names, or give agent.as_action(name)"
+                )
+            self.actions.update(offers)
+            said = getattr(source, "guidance", "")  # a block's may be a method, for each run
+            if isinstance(said, str) and said:
+                self.guidance = (*self.guidance, said)
+            elif callable(said):
+                self.blocks = (*self.blocks, source)
+        else:
+            made = Action.of(action)  # type: ignore[arg-type]
+            if made._unbound:
+                text = f"self is missing: give the method of an object, such as thing.{made.name}"
+                raise DefinitionError(f"action {made.name!r}: {text}")
+            self.actions[made.name] = made
+
+    def _join(self, new: _Joining) -> _Joining:
+        """Return what takes the place of what is registered of the same class, and of `new`."""
+        for known in self._joining:
+            if type(known) is type(new):
+                new = known.joined(new)
+                for name, each in known.offers.items():
+                    if self.actions.get(name) is each:
+                        del self.actions[name]
+                self.guidance = [each for each in self.guidance if each != known.guidance]
+                self._joining = tuple(each for each in self._joining if each is not known)
+        self._joining = (*self._joining, new)
+        return new
+
+    def get_action(self, name: str) -> Action | None:
+        """Return the action of that name, or None."""
+        found = self.actions.get(name)
+        return self._every().get(name) if found is None and self._sources else found
+
+    def get_actions(self) -> list[Action]:
+        """Return all registered actions."""
+        return list((self._every() if self._sources else self.actions).values())
+
+    def _every(self) -> dict[str, Action]:
+        """Return the actions with those of the sources, each under a name of its own."""
+        every = dict(self.actions)
+        for source in self._sources:
+            for name, each in source._tools().items():
+                if name in every:  # `a_b` and `c` make the same name as `a` and `b_c`
+                    each = copy(each)
+                    digest = hashlib.sha256(f"{source.id}\0{name}".encode()).hexdigest()
+                    each.name = name = f"{name[:240]}_{digest[:8]}"
+                every[name] = each
+        return every

@@ -1,0 +1,104 @@
+"""Arguments that mean what the schema wants and are spelled otherwise, as models spell them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from moothall.actions.capability import Action
+from moothall.foundation.errors import InvalidArguments
+from moothall.foundation.jsonvalue import Unreadable, read_json
+
+_INTEGER = re.compile(r"(-?(?:0|[1-9]\d{0,17}))(?:\.0+)?")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?")
+_BOOLEANS = {"true": True, "false": False}
+_KINDS = {"array": list, "object": dict}
+_DEPTH = 8
+
+
+def repaired(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Return arguments as the schema has them, those for the function, and what was changed.
+
+    A number, a truth value or null may come as a text, a list or an object as JSON text, and all
+    of them within one object. A guarded parameter is never changed.
+
+    Raises:
+        InvalidArguments: they do not fit the schema then, either
+    """
+    properties: Mapping[str, Any] = action.parameters.get("properties") or {}
+    made, changes = args, list[str]()
+    if len(args) == 1 and not action.guard:
+        (name, inner), *_ = args.items()
+        inner = _parsed(inner, {"object"}) if isinstance(inner, str) else inner
+        fits = isinstance(inner, dict) and inner and inner.keys() <= properties.keys()
+        if fits and name not in properties:
+            made = inner
+            changes.append(f"taken out of {name!r:.80}")
+    made = dict(made)
+    for name, schema in properties.items():
+        if name in made and name not in (action.guard or ()):
+            value = _as(schema, made[name], action.parameters, _DEPTH)
+            if value is not made[name]:
+                made[name] = value
+                changes.append(f"{name} given as text")
+    if not changes:
+        raise InvalidArguments("nothing to repair")
+    return made, action.check(made), "; ".join(changes)
+
+
+def _as(schema: Any, value: Any, root: Mapping[str, Any], depth: int) -> Any:
+    """Return a value in the form that a schema wants; the same object if nothing is to change."""
+    if not depth or not isinstance(schema, Mapping):
+        return value
+    wanted = list(_forms(schema, root, depth))
+    kinds = {kind for form in wanted for kind in _listed(form.get("type"))}
+    if isinstance(value, str) and "string" not in kinds and not any("enum" in f for f in wanted):
+        value = _parsed(value, kinds)
+    for form in wanted:
+        if isinstance(value, list) and "items" in form:
+            made = [_as(form["items"], each, root, depth - 1) for each in value]
+            value = made if any(a is not b for a, b in zip(made, value, strict=True)) else value
+        elif isinstance(value, dict):
+            inner, others = form.get("properties") or {}, form.get("additionalProperties")
+            changed = {
+                name: new
+                for name, each in value.items()
+                if (new := _as(inner.get(name, others), each, root, depth - 1)) is not each
+            }
+            value = {**value, **changed} if changed else value
+    return value
+
+
+def _parsed(text: str, kinds: set[Any]) -> Any:
+    given = text.strip()
+    if ("integer" in kinds or "number" in kinds) and (found := _INTEGER.fullmatch(given)):
+        return int(found[1])
+    if "number" in kinds and _NUMBER.fullmatch(given):
+        return float(given)
+    if "boolean" in kinds and given.lower() in _BOOLEANS:
+        return _BOOLEANS[given.lower()]
+    if "null" in kinds and given == "null":
+        return None
+    if wanted := tuple(_KINDS[kind] for kind in _KINDS.keys() & kinds):
+        try:
+            value = read_json(given)
+        except Unreadable:
+            return text
+        return value if isinstance(value, wanted) else text
+    return text
+
+
+def _forms(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterable[Any]:
+    """Yield the forms that a schema allows."""
+    name = schema.get("$ref")
+    if isinstance(name, str) and name.startswith("#/$defs/"):
+        schema = (root.get("$defs") or {}).get(name.removeprefix("#/$defs/")) or {}
+    yield schema
+    for each in (*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())) if depth else ():
+        if isinstance(each, Mapping):
+            yield from _forms(each, root, depth - 1)
+
+
+def _listed(kind: Any) -> list[Any]:
+    return kind if isinstance(kind, list) else [kind]

@@ -1,0 +1,255 @@
+"""JSON schemas written by hand: check that they can be used, and check values by them.
+
+Importing jsonschema_rs takes as long as many of our own modules, so it is imported for the first
+such schema. Nothing is ever fetched: a reference must lead to a place in the schema itself. The
+work of each schema and of each check is bounded (`work.py`), and its regular expressions give up
+after some steps, so a schema of a stranger's cannot hang the program.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from moothall.actions.signature.work import BACKTRACKS, MAX_STEPS, Work, parts
+from moothall.foundation.jsonvalue import NotJSON, copy_json
+from moothall.foundation.text import excerpt, json_type, render_path, shorten
+
+_MAX_TOLD = 200
+_EXPRESSION: Final = 1 << 22
+"""The largest compiled regular expression, in bytes."""
+_EXPRESSIONS: Final = 1 << 23
+"""The size of all of a schema."""
+_UNIONS = ("anyOf", "oneOf")
+_PART: Final = re.compile(r"(-?)(\\.|[\[\]])", re.DOTALL)
+_ASCII: Final = {r"\w": "_0-9A-Za-z", r"\d": "0-9"}
+
+
+class WrongSchema(ValueError):
+    """A schema cannot be used; the text says why."""
+
+
+def object_schema(**properties: Any) -> dict[str, Any]:
+    """Return the schema of an object with exactly these properties, all required."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+class SchemaValidator:
+    """Checks values by a JSON schema, of the draft that it states, else 2020-12.
+
+    Raises:
+        WrongSchema: the schema, or a reference in it, is wrong
+    """
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        try:
+            self.schema: dict[str, Any] = copy_json(schema)
+        except NotJSON as error:
+            raise WrongSchema(str(error)) from None
+        self._work = Work(self.schema)
+        if self._work.fault:
+            raise WrongSchema(self._work.fault)
+        self._checks = _compiled(self.schema, self._work.expressions)
+
+    def __reduce__(self) -> Any:
+        return SchemaValidator, (self.schema,)
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value is valid."""
+        return self.wrong(value) is None
+
+    def measures(self, value: Any) -> bool:
+        """Whether a check of a value is little enough work; `wrong` refuses any other."""
+        return self._work.allows(value)
+
+    def wrong(self, value: Any) -> tuple[list[str | int], str] | None:
+        """Return the path of the first thing that is wrong in a value, and what; else None.
+
+        Of a union it tells what the one member says that the value is meant for, or which members
+        there are.
+        """
+        try:
+            # A value that is nested too deep would end the process, not the check.
+            value = copy_json(value)
+        except NotJSON as error:
+            return [error.path] if error.path else [], error.reason
+        if not self.measures(value):
+            return [], f"it takes more than {MAX_STEPS:,} steps to check it by the schema"
+        if self._checks.is_valid(value):
+            return None
+        if not self._work.tells(value):
+            return [], "it does not follow the schema, and has too many parts to tell where"
+        errors = self._checks.iter_errors(value)
+        # A union's own error says little, so what is wrong beside it comes first.
+        wrong = min(errors, key=lambda e: (len(e.instance_path), _is_union(e)), default=None)
+        while wrong is not None and _is_union(wrong) and any(wrong.kind.context):
+            at = len(wrong.instance_path)
+            members = wrong.kind.context
+            of_type = [next((e for e in m if _is_of_type(e, at)), None) for m in members]
+            if None not in of_type:
+                return wrong.instance_path, self._must_be(wrong.instance, of_type)
+            if of_type.count(None) > 1:
+                break
+            wrong = min(members[of_type.index(None)], key=lambda e: len(e.instance_path))
+        if wrong is None:
+            return None
+        if wrong.kind.name == "type" and len(wrong.kind.types) > 1:
+            return wrong.instance_path, self._must_be(wrong.instance, [wrong])
+        return wrong.instance_path, _message(wrong)
+
+    def _must_be(self, value: Any, errors: list[Any]) -> str:
+        """Return that a value is of no type that these errors name."""
+        kinds = dict.fromkeys(kind for error in errors for kind in self._kinds(error))
+        return f"must be {' or '.join(kinds)}, not {json_type(value)}"
+
+    def _kinds(self, error: Any) -> list[str]:
+        """Return the types that the schema of an error takes, in words."""
+        at: Any = self.schema
+        for part in error.schema_path[:-1]:
+            try:
+                at = at[part]
+            except (LookupError, TypeError):  # the path begins at an $id of its own
+                at = {}
+        given, items = (at.get("type"), at.get("items")) if isinstance(at, dict) else (None, None)
+        of = items.get("type") if isinstance(items, dict) else None
+        return [
+            f"array of {of}" if kind == "array" and isinstance(of, str) else kind
+            for kind in (given if isinstance(given, list) else error.kind.types)
+        ]
+
+
+def _is_union(error: Any) -> bool:
+    return error.kind.name in _UNIONS and hasattr(error.kind, "context")
+
+
+def _is_of_type(error: Any, depth: int) -> bool:
+    """Whether an error of a union's member says that the value itself is of another type."""
+    return error.kind.name == "type" and len(error.instance_path) == depth
+
+
+def _message(error: Any) -> str:
+    """Return what an error says, with values as Python writes them."""
+    kind = error.kind
+    if kind.name == "type":
+        return f"{error.instance!r} is not of type {', '.join(map(repr, kind.types))}"
+    if kind.name == "enum":
+        return f"{error.instance!r} is not one of {kind.options!r}"
+    if kind.name == "required":
+        return f"{kind.property!r} is a required property"
+    if kind.name == "anyOf":
+        return f"{error.instance!r} is not valid under any of the given schemas"
+    if kind.name == "const":
+        return f"{kind.expected_value!r} was expected"
+    if kind.name == "pattern" and hasattr(kind, "pattern"):  # else it took too many steps
+        return f"{error.instance!r} does not match {kind.pattern!r}"
+    return str(error.message)
+
+
+def _compiled(schema: dict[str, Any], expressions: int) -> Any:
+    """Return the library's validator of a schema, or raise WrongSchema."""
+    from jsonschema_rs import FancyRegexOptions, ValidationError, validator_cls_for
+
+    most = min(_EXPRESSION, _EXPRESSIONS // max(expressions, 1))
+    bounds = FancyRegexOptions(backtrack_limit=BACKTRACKS, size_limit=most)
+    try:
+        made = validator_cls_for(schema)
+        return made(_ecma(schema), validate_formats=False, offline=True, pattern_options=bounds)
+    except ValidationError as error:
+        if error.kind.name != "$ref":
+            at = render_path(error.instance_path)
+            told = shorten(_message(error), _MAX_TOLD)
+            if error.kind.name == "format":
+                told = (
+                    f"{excerpt(error.instance)} is not a regular expression of ECMA 262, or it is "
+                    f"too large: compiled, it may have {most // 1024:,} KiB"
+                )
+            raise WrongSchema(f"{at}: {told}" if at else told) from None
+        # The library tells the end of a reference, without the schema that has it.
+        lost = next((ref for ref in _references(schema) if ref.lstrip("#") in error.message), "")
+        raise WrongSchema(
+            f"its reference {excerpt(lost)} leads nowhere in it (nothing is fetched): put what it "
+            'names under "$defs"'
+            if lost
+            else f"an $id or a reference in it cannot be read: {error.message}"
+        ) from None
+    except ValueError as error:
+        raise WrongSchema(shorten(str(error), _MAX_TOLD)) from None
+
+
+def _ecma(schema: Any) -> Any:
+    r"""Return a schema whose `\w` and `\d` are ASCII, as ECMA 262 has them.
+
+    Where an expression looks around, the library takes them for all alphabets, which are large.
+    """
+    if isinstance(schema, list):
+        return [_ecma(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: each if key in _VALUES else _ecma(each) for key, each in schema.items()}
+    if isinstance(pattern := made.get("pattern"), str):
+        made["pattern"] = _in_ascii(pattern)
+    if isinstance(named := made.get("patternProperties"), dict):
+        made["patternProperties"] = {_in_ascii(key): each for key, each in named.items()}
+    return made
+
+
+def _in_ascii(pattern: str) -> str:
+    inside = False  # a class of characters
+
+    def plain(found: re.Match[str]) -> str:
+        nonlocal inside
+        hyphen, part = found.groups()
+        if part in _ASCII and not (inside and hyphen):  # a hyphen would make a range of it
+            return f"{hyphen}{_ASCII[part] if inside else f'[{_ASCII[part]}]'}"
+        inside = part == "[" or (inside and part != "]")
+        return found[0]
+
+    return _PART.sub(plain, pattern) if parts(pattern) > 1 else pattern
+
+
+def _references(schema: Any) -> Iterator[str]:
+    """Yield what seems to be a reference in a schema."""
+    for key, inner in schema.items() if isinstance(schema, dict) else enumerate(schema):
+        if key in ("$ref", "$dynamicRef") and isinstance(inner, str):
+            yield inner
+        elif isinstance(inner, dict | list):
+            yield from _references(inner)
+
+
+@lru_cache(maxsize=64)
+def checked(schema: str) -> SchemaValidator:
+    """Return the validator of a schema given as JSON; WrongSchema if it cannot be used."""
+    # A service or a dual act is given the same schema each time.
+    return SchemaValidator(json.loads(schema))
+
+
+_VALUES: Final = frozenset(("const", "default", "enum", "examples"))
+_OF_SCHEMAS: Final = frozenset(("$defs", "properties"))
+_ZONED: Final = frozenset(("date-time", "time"))
+
+
+def opened(schema: Any) -> Any:
+    """Return a schema of values given out: they may have more keys, and times without a zone."""
+    if isinstance(schema, list):
+        return [opened(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made: dict[str, Any] = {}
+    for key, item in schema.items():
+        if key in _VALUES:
+            made[key] = item
+        elif key in _OF_SCHEMAS:
+            made[key] = {name: opened(each) for name, each in item.items()}
+        elif (key, item) != ("additionalProperties", False) and (
+            key != "format" or item not in _ZONED
+        ):
+            made[key] = opened(item)
+    return made

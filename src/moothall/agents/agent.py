@@ -1,0 +1,328 @@
+"""Agents: identity, actions, callbacks and messaging.
+
+An agent is a class with `@action` methods.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
+
+from moothall.actions import Action, MarkedOptions, action
+from moothall.actions.approval import ApprovalRequest, Approver, approve, check_approver
+from moothall.actions.approval.approval import Decision
+from moothall.actions.message import address
+from moothall.agents.dispatch import AgentToolbox
+from moothall.agents.messaging import Messaging
+from moothall.agents.workflow import block_actions, not_found, note_on, own_actions
+from moothall.foundation.arguments import check_boolean, check_integer, unknown_argument
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.threads import plain_or_async
+
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+
+logger: logging.Logger = logging.getLogger("moothall.agent")
+
+A = TypeVar("A", bound="Agent")
+
+SPECIAL = frozenset(("help", "response", "error"))
+"""The actions that every agent has; `help` leaves them out."""
+
+
+class Handling(Protocol):
+    """A message that an agent handles."""
+
+    @property
+    def parent(self) -> Handling | None:
+        """The message during whose handling the sender made this request, or None."""
+
+    @property
+    def agent(self) -> Agent | None:
+        """The receiver."""
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The message's idempotency key, if it came over a broker."""
+
+    @property
+    def answered_thread(self) -> str | None:
+        """For an answer: the thread that sent the request; empty for the agent's own."""
+
+    @property
+    def heard(self) -> Callable[[dict[str, Any]], None] | None:
+        """Takes what its handler streams, if the sender of a request listens."""
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """The outside sources that its sender, or who had it sent, had read."""
+
+    @property
+    def within(self) -> str | None:
+        """For a `say` sent within a reply: the thread of that reply."""
+
+    def message(self) -> dict[str, Any] | None:
+        """Return the message; None in a callback of the agent's own."""
+
+
+CURRENT: ContextVar[Handling | None] = ContextVar("moothall_handling", default=None)
+"""The message being handled, in the task or thread that handles it and those that these start."""
+
+
+def leads_to(outer: Handling, handling: Handling | None) -> bool:
+    """Return whether `outer` is earlier in the call chain of `handling`."""
+    while handling is not None:
+        handling = handling.parent
+        if handling is outer:
+            return True
+    return False
+
+
+class AnySpace(Protocol):
+    """What an agent's program may do with the agent's space; `Space` documents it."""
+
+    def add(self, agent: A, *, shared: bool = False, groups: Iterable[str] = ()) -> A:
+        """Add an agent."""
+
+    def remove(self, agent: Agent | str | int) -> None:
+        """Remove an agent."""
+
+    def ids(self, group: str | None = None) -> list[str]:
+        """Return the ids of the agents, or of those in a group."""
+
+    def close(self) -> None:
+        """Close the space."""
+
+
+class Agent(Messaging):
+    """An identity with actions, and a step, `run()`, to which its blocks belong.
+
+    Args:
+        id: 1–255 characters, not `*`, not starting with `amq.`; an int is sent as its decimal text
+        name: what people call it; its id if left out
+        type: what kind of agent it is, such as an `AgentType`
+        toolbox: its model and its environment
+        memory: what it remembers
+        agent_params: its parameters; those of `ParamsType` by default, which checks a dict
+        blocks: plugins: they prepare before each step of `run()`, clean up after it, and give the
+            agent actions
+        receive_own_broadcasts: whether it receives what it sends to `*` itself
+        concurrency: how many messages without a lane, and how many lanes, it handles at a time
+        approver: the approver that the default `request_permission` asks; default: the space's
+        deps: anything; actions find it in their `Context`
+        description: what it is good for, as others are told: its card of A2A, and what a model
+            reads of `say` and `as_action`
+
+    Raises:
+        InvalidId: the id is not valid
+        DefinitionError: an action's signature cannot be described, or an argument is wrong
+    """
+
+    receive_own_broadcasts: bool = True
+    concurrency: int = 1
+    approver: Approver | None = None
+    deps: Any = None
+    description: str | None = None
+    budget: Budget | None = None
+    _lanes: int = 16
+    """How many lanes are handled side by side."""
+    _moothall_actions: ClassVar[dict[str, tuple[str, MarkedOptions]]]
+
+    def __init__(
+        self,
+        id: str | int,
+        name: str | None = None,
+        type: Any = None,
+        toolbox: AgentToolbox | None = None,
+        memory: Any = None,
+        agent_params: Any = None,
+        blocks: Iterable[Any] | None = None,
+        *,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
+        description: str | None = None,
+        **others: Never,
+    ) -> None:
+        if others:
+            raise unknown_argument(self.__class__, others) or TypeError(f"unexpected {[*others]}")
+        address(id)
+        check_boolean(f"agent {id!r}: receive_own_broadcasts=", receive_own_broadcasts)
+        self.id = id
+        # Only what differs from the class is stored: a city holds very many agents.
+        if not receive_own_broadcasts:
+            self.receive_own_broadcasts = False
+        if concurrency is not None:
+            check_integer(f"agent {id!r}: concurrency=", concurrency)
+            if overrides(self, "_lane") or concurrency != self.concurrency:
+                self.concurrency = self._lanes = concurrency
+        if approver is not None:
+            check_approver(approver, f"agent {id!r}")
+            self.approver = approver
+        if deps is not None:
+            self.deps = deps
+        if description is not None:
+            if not isinstance(description, str) or not description.strip():
+                raise ConfigError(
+                    f"agent {id!r}: description= must be a text, got {description!r:.80}"
+                )
+            self.description = description
+        given = not (name is type is toolbox is memory is agent_params is blocks is None)
+        if given or self.memory_config:
+            self._take_parts(name, type, toolbox, memory, agent_params, blocks)
+
+    # -- what others may call ----------------------------------------------------------------------
+
+    @property
+    def offers(self) -> dict[str, Action]:
+        """Return what others may call: its `@action` methods, and its blocks' that state a policy.
+
+        Help, response and error, which every agent has, are left out.
+        """
+        every = self._offered().items()
+        return {name: each for name, each in every if name not in SPECIAL}
+
+    def _offered(self) -> dict[str, Action]:
+        """Return what `offers` returns, plus help, response and error."""
+        made = own_actions(self)
+        if self.description is not None and "say" in made:
+            made["say"].description = self.description
+        if self.blocks:
+            every = block_actions(self.blocks).items()
+            made |= {name: each for name, each in every if "access_policy" in vars(each)}
+        return made
+
+    @action(idempotent=True)
+    @plain_or_async
+    async def help(self, action_name: str | None = None) -> dict[str, Any]:
+        """Describe the actions of this agent.
+
+        Args:
+            action_name: describe only this one
+
+        Returns:
+            the description of each action by its name
+        """
+        if action_name is None:
+            return {name: action.help for name, action in self.offers.items()}
+        if action_name not in (known := self._offered()):
+            raise not_found(self, action_name)
+        return {action_name: known[action_name].help}
+
+    @action(idempotent=True)
+    @plain_or_async
+    async def response(self, data: Any, original_message_id: str | None = None) -> None:
+        """Receive the value that an action returned. Override it to use the value.
+
+        Args:
+            data: the value
+            original_message_id: the id of the message that asked for it
+        """
+
+    @action(idempotent=True)
+    @plain_or_async
+    async def error(self, error: str, original_message_id: str | None = None) -> None:
+        """Receive what went wrong with a message that this agent sent; by default it is logged.
+
+        Args:
+            error: what went wrong
+            original_message_id: the id of the message
+        """
+        message = self._current_message or {}
+        of = "" if original_message_id is None else f" (message {original_message_id!r})"
+        text = "agent %r got an error from %r%s: %s"
+        logger.warning(text, self.id, message.get("from"), of, error)
+
+    # -- messaging ---------------------------------------------------------------------------------
+
+    @property
+    def space(self) -> AnySpace | None:
+        """The space that the agent is in, or None."""
+        return None if self._mailbox is None else self._mailbox.space
+
+    @property
+    def _current_message(self) -> dict[str, Any] | None:
+        """The message being handled, in the task or thread that handles it."""
+        handling = CURRENT.get()
+        return None if handling is None or handling.agent is not self else handling.message()
+
+    def _idempotency_key(self, action: str) -> str | None:
+        """Return the idempotency key of the `action` call being handled, if a broker brought it."""
+        handling, message = CURRENT.get(), self._current_message
+        if handling is None or message is None or message["action"]["name"] != action:
+            return None
+        return handling.idempotency_key
+
+    def _lane(self, message: dict[str, Any], handling: Handling) -> str | None:
+        """Return the lane of a message to this agent, or None; called on the loop when it arrives.
+
+        The messages of one lane are handled one at a time, in order. Up to `_lanes` lanes run side
+        by side; more lanes take turns, message by message. Messages without a lane are handled
+        beside them, as many at a time as `concurrency` says.
+        """
+        return None
+
+    def _resumes(self, action: str) -> bool:
+        """Return whether an action that a killed process had begun resumes when called again."""
+        return False
+
+    # -- callbacks ---------------------------------------------------------------------------------
+    # Each may be `def` or `async def`; `def` ones run in a worker thread.
+
+    def before_action(self, message: dict[str, Any]) -> Awaitable[object] | None:
+        """Called before each action; an exception prevents the action and goes to the sender."""
+
+    def after_action(
+        self, message: dict[str, Any], return_value: Any, error: BaseException | None
+    ) -> Awaitable[object] | None:
+        """Called after each action, even if it raised or was cancelled."""
+
+    def after_add(self) -> Awaitable[object] | None:
+        """Called when the agent is in a space and may send; an exception undoes `add`."""
+
+    def before_remove(self) -> Awaitable[object] | None:
+        """Called before the agent leaves its space; it may still send and request."""
+
+    @plain_or_async
+    async def request_permission(self, proposed_message: dict[str, Any]) -> Decision:
+        """Return whether an `ACCESS_REQUESTED` action may run; the default asks the approver.
+
+        Without an approver it is refused. Only `True` permits; `Refused("…")` states a reason.
+        """
+        approver = self._approver()
+        note = note_on(self, proposed_message)
+        asked = ApprovalRequest.of(proposed_message, *self._asked_by(proposed_message), note)
+        if approver is None:
+            locked = ": the definition of the action is new or has changed (`moothall mcp lock`)"
+            why = locked if note else ": a value of the call is from outside" if asked.note else ""
+            text = "agent %r has no approver, so it refuses%s; give it or its space an approver="
+            logger.warning(text, self.id, why)
+        # A broadcast is to *: it is this agent whose action is called.
+        return await approve(approver, replace(asked, agent=str(self.id)))
+
+    def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
+        """Return a proposed message's run and thread; default: no run, and the sender's thread."""
+        return None, message.get("from")
+
+    def _before_add(self) -> None:
+        """Refuse to be added to a space, by raising `DefinitionError`."""
+
+    def _approver(self) -> Approver | None:
+        """Return its own approver, or its space's."""
+        if self.approver is None and self._mailbox is not None:
+            return self._mailbox.approver
+        return self.approver
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {getattr(self, 'id', 'without an id')!r}>"
+
+
+def overrides(agent: Agent, callback: str) -> bool:
+    """Return whether an agent overrides a callback."""
+    return getattr(type(agent), callback) is not getattr(Agent, callback) or (
+        callback in getattr(agent, "__dict__", ())
+    )

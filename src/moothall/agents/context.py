@@ -1,0 +1,215 @@
+"""The context of an action's call: agent, run, thread, budget, and the way to ask a person."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from concurrent.futures import Future
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
+
+from typing_extensions import TypeVar
+
+from moothall.actions.approval import Later, Question, answer
+from moothall.foundation.arguments import check_function
+from moothall.foundation.errors import ConfigError, DefinitionError, NobodyToAsk
+from moothall.foundation.threads import awaited, loop_is_running
+
+if TYPE_CHECKING:
+    from moothall.actions import Action
+    from moothall.agents.agent import Agent
+    from moothall.budget import Budget
+
+T = TypeVar("T", default=Any)
+_NO_DEPS: Any = None
+_Ask: TypeAlias = Callable[[Question], Awaitable[str]]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Context(Generic[T]):
+    """What an action may know about its call; a parameter of this type is filled in.
+
+    `Context[Shop]` tells type checkers that `deps` is a `Shop`; nothing checks it at run time.
+
+    Attributes:
+        agent: the agent whose action is running
+        message: the message being handled, or None if the agent's own loop called the action
+        run_id: the id of the run that the call belongs to, or None
+        thread: the id of the conversation that the call belongs to; None for the agent's own
+        sender: the id of the agent whose message led to the call, or None without one
+        budget: what may be spent, or None without a limit
+        deps: the `deps=` of the reply, else of the agent
+    """
+
+    __moothall_injected__ = True
+
+    agent: Agent
+    _: KW_ONLY
+    message: dict[str, Any] | None = None
+    run_id: str | None = None
+    thread: str | None = None
+    sender: str | None = None
+    budget: Budget | None = None
+    deps: T = _NO_DEPS
+    _loop: asyncio.AbstractEventLoop | None = field(init=False)
+    _heard: Callable[[str], None] | None = None  # told what the person answers
+    _told: Callable[[str], None] | None = None  # told the progress, on the loop
+    _seen: Callable[[], Awaitable[None]] | None = None  # waits until a reader has seen the call
+    # Answers a question from the journal, or by calling what asks; None without a journal.
+    _from_journal: Callable[[Question, _Ask], Awaitable[str]] | None = None
+    _waited: set[Future[str]] = field(init=False, default_factory=set)  # what threads wait for
+    _cut_off: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        if self.sender is None and self.message is not None:
+            self.sender = self.message["from"]
+        self._loop = asyncio._get_running_loop()
+
+    def progress(self, text: str) -> None:
+        """Tell the observers of the reply how far the action is: the event `call_progress`.
+
+        A client of the MCP door that calls an agent's action is told, too. The model does not read
+        it, and a journal does not keep it. If nobody watches, or after the call has ended, it is
+        dropped. Any thread may call it.
+
+        Args:
+            text: how far, in words, such as "page 3 of 10"
+
+        Raises:
+            ConfigError: it is not a text
+        """
+        if not isinstance(text, str):
+            raise ConfigError(f"progress takes a text, got {type(text).__name__}")
+        if self._told is None or self._loop is None:
+            return
+        if asyncio._get_running_loop() is self._loop:
+            self._told(text)
+        else:
+            try:
+                self._loop.call_soon_threadsafe(self._told, text)
+            except RuntimeError:
+                pass  # the loop is closed: the call has ended
+
+    def ask_person(self, question: str) -> PendingQuestion:
+        """Ask the person behind the agent's approver, or its space's.
+
+        Args:
+            question: the question's text
+
+        Returns:
+            An object to await in an `async` action, or to wait for in a plain one with `.result()`;
+            it returns the answer, or raises `NobodyToAsk`.
+
+        Raises:
+            ConfigError: the question is not a text
+        """
+        if not isinstance(question, str):
+            raise ConfigError(f"ask_person takes a text, got {type(question).__name__}")
+        asked = Question(str(self.agent.id), question, self.run_id)
+        return PendingQuestion(self, asked)
+
+    def _withdraw(self) -> None:
+        """Withdraw the questions for whose answers threads wait: the call was cut off."""
+        # At least one side sees the other: a thread adds its question before it reads `_cut_off`.
+        self._cut_off = True
+        for each in tuple(self._waited):
+            each.cancel()
+
+
+SystemPrompt: TypeAlias = (
+    "str | Callable[[Context[Any]], str | None] | Callable[[Context[Any]], Awaitable[str | None]]"
+)
+"""A system prompt, or a function that gives one for a reply."""
+
+
+def check_system_prompt(given: object, agent: object) -> None:
+    """Check `system_prompt=` of an agent."""
+    if given is not None and not isinstance(given, str) and not callable(given):
+        raise ConfigError(
+            f"agent {agent!r}: system_prompt= must be a text or a function of the Context, got "
+            f"{given!r:.80}"
+        )
+    if callable(given):
+        check_function(f"agent {agent!r}: system_prompt=", given, "context")
+
+
+async def prompt_for(given: SystemPrompt | None, context: Context[Any]) -> str:
+    """Return the text of a system prompt; empty for none."""
+    return checked_prompt(await awaited(given(context)) if callable(given) else given)
+
+
+def checked_prompt(text: Any) -> str:
+    """Return the text of a prompt that a function has returned."""
+    if text is not None and not isinstance(text, str):
+        raise TypeError(f"it must return a text, got {text!r:.80}")
+    return text or ""
+
+
+def injected(action: Action) -> Mapping[str, type]:
+    """Return the parameters of an action that the callee's side fills in, with their classes."""
+    try:
+        return action.signature.injected
+    except DefinitionError:
+        return {}  # its parameters were given explicitly: the signature is unusable
+
+
+def filled(
+    kinds: Mapping[str, type], kwargs: dict[str, Any], context: Context[Any]
+) -> dict[str, Any]:
+    """Return arguments with values for injected parameters: the context, or a new object."""
+    given = {n: context if issubclass(kind, Context) else kind() for n, kind in kinds.items()}
+    return {**kwargs, **given}
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PendingQuestion:
+    """A question to a person, asked when the caller waits for the answer."""
+
+    _context: Context[Any]
+    _question: Question
+
+    def __await__(self) -> Generator[Any, None, str]:
+        return self._answer().__await__()
+
+    async def _answer(self) -> str:
+        context = self._context
+        recall = context._from_journal
+        try:
+            asked = self._question
+            said = await (self._asked(asked) if recall is None else recall(asked, self._asked))
+        except Later as later:
+            if later.question is not None:
+                raise
+            raise NobodyToAsk(
+                f"agent {self._question.agent!r} has a question whose answer would come later: "
+                "that needs a reply of an agent with a journal="
+            ) from None
+        if context._heard is not None:
+            context._heard(said)
+        return said
+
+    async def _asked(self, question: Question) -> str:
+        context = self._context
+        if context._seen is not None:
+            await context._seen()  # a display shows the call before its question
+        return await answer(context.agent._approver(), question)
+
+    def result(self) -> str:
+        """Wait for the answer in a thread."""
+        if loop_is_running():
+            raise RuntimeError(
+                "ask_person(…).result() was called where an event loop is running, which would "
+                "stop until somebody answers: await it instead"
+            )
+        context = self._context
+        if context._loop is None or not context._loop.is_running():
+            return asyncio.run(self._answer())
+        # The loop of the action's agent: an async approver may belong to it.
+        answered = asyncio.run_coroutine_threadsafe(self._answer(), context._loop)
+        context._waited.add(answered)
+        if context._cut_off:
+            answered.cancel()
+        try:
+            return answered.result()
+        finally:
+            context._waited.discard(answered)

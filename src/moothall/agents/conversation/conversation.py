@@ -1,0 +1,316 @@
+"""Conversations: agents that speak in turn, or several at once, until a condition ends it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
+
+from moothall.actions.message import REPLYING
+from moothall.actions.provenance import sources_of
+from moothall.agents.agent import CURRENT, leads_to
+from moothall.agents.conversation.conversation_record import at_end, prepare, resumed
+from moothall.agents.conversation.conversation_state import ConversationState
+from moothall.agents.conversation.exchange import Exchange
+from moothall.agents.conversation.participants import KIND, Participants, Setup, restore
+from moothall.agents.conversation.speaking_order import Order
+from moothall.agents.conversation.termination import Condition
+from moothall.agents.loop.recording import mark_known
+from moothall.agents.replies.charging import budget_of
+from moothall.agents.replies.checked_parts import Participant
+from moothall.agents.replies.group import Group
+from moothall.agents.replies.record import Record, dumped, loaded
+from moothall.agents.replies.reply import GIVEN, Content, Reply
+from moothall.agents.replies.reply_context import note_sources, own_reply
+from moothall.agents.replies.reply_request import ReplyRequest, checked_content
+from moothall.agents.replies.resume import end_of, ended, guarded
+from moothall.agents.replies.thread import Interruption, Thread, steer
+from moothall.foundation.errors import NotPermitted, StateError
+from moothall.journal.stop_reason import ENDED
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm, Unpack
+
+    from moothall.agents.replies.stream import T
+    from moothall.agents.workflow import ReplyingOptions
+    from moothall.budget import Budget
+    from moothall.journal import Journal, Part
+
+
+class Conversation(Group):
+    """Agents that talk with each other; a conversation is itself an agent.
+
+    For each reply, its participants speak in turn until it is over; the last utterance is the
+    reply. Each participant hears everything that the others say, once, in order: before its turn
+    it observes the utterances since its last turn, and the newest becomes its prompt.
+
+    If several spoke at once in the last turn, the reply's text joins their texts, and its value is
+    a dict of their values by id. With a schema, the last speaker is asked for the value at the end.
+    The reply's messages are the utterances; its steps and tokens are those of all participants.
+    Cancelling it cancels the speakers; `resume` continues with the next turn. A participant that
+    asks the conversation in which it speaks gets `NotPermitted`.
+
+    Each thread is a conversation of its own, with a transcript; the participants reply and observe
+    in the same thread. Replies of one thread wait for each other, others run side by side.
+
+    A participant is anything with `id`, `reply` and `observe`; see `Conversational`. It may be in
+    a space, in another conversation too, or be a conversation. Without `stream`, its only event is
+    `Done`; without `interrupt`, it hears an interruption after its turn; without `state_dict`, its
+    memory is not saved with the conversation.
+
+    With a `journal`, or as part of a recorded run, a run resumes after a crash from the state after
+    the last turn and repeats the interrupted turn. The speaker stays the same, and steps that ended
+    in that turn are not done again. A participant without a record of its own is asked again
+    unless its reply was recorded; it observes no message twice.
+
+    Args:
+        agents: the participants, with different ids
+        next: who speaks next: `RoundRobin()`, `ChosenBy(model)`, `HandOver()`, or a function of the
+            `ConversationState`, plain or `async`, that returns a participant or its id, a list of
+            these to speak at once, `ChosenBy(model)` to have it choose, or None to end
+        until: when it is over: a condition, or a function of the `ConversationState`; checked after
+            every turn. Without one it is over when nobody is next.
+        id: its id
+        max_turns: how many turns one reply may have; several speakers at once count one each.
+            Defaults to the limit that `MaxTurns` in `until` sets, or 20.
+        stop_if_failed: when a failed turn ends the reply: `all` if all its speakers failed, `any`
+            if one failed, or `none`. A spent budget and a deadline always end it.
+        budget: what the participants, and a model that chooses them, may spend together
+        journal: a `Journal`, or the path of one, that records its replies and what the participants
+            do in them, so that they can be resumed after a crash
+        **options: the options of `Agent`, and `shared=`
+
+    Attributes:
+        agents: the participants by their ids
+
+    Raises:
+        DefinitionError: an argument is not valid
+    """
+
+    _kind = KIND
+    _called = "conversation"
+    _state_type = ConversationState
+
+    def __init__(
+        self,
+        agents: Iterable[Participant],
+        next: Order | Callable[[ConversationState], Any] | None = None,
+        until: Condition | Callable[[ConversationState], Any] | None = None,
+        *,
+        id: str | int = "conversation",
+        max_turns: int | None = None,
+        stop_if_failed: Literal["all", "any", "none"] = "all",
+        budget: Budget | None = None,
+        journal: Journal | str | os.PathLike[str] | None = None,
+        **options: Unpack[ReplyingOptions],
+    ) -> None:
+        super().__init__(id, **options)
+        setup = Setup(str(self.id), agents, next, until, max_turns, stop_if_failed)
+        self.agents: Final[dict[str, Any]] = setup.agents
+        self.next: Final[Order] = setup.next
+        self.until: Final[Condition | None] = setup.until
+        self._setup = setup
+        if max_turns is not None:  # then that many turns are an answer, as by `MaxTurns`
+            self._gives = GIVEN | {"max_iterations"}
+        self.journal = journal
+        if budget is not None:
+            self.budget = budget
+
+    @property
+    def state(self) -> ConversationState:
+        """Return the state of its own thread: utterances, last speaker. Read-only."""
+        return self._state_of(self._kept.default)
+
+    def _state_of(self, thread: Thread) -> ConversationState:
+        if thread.own is None:
+            thread.own = ConversationState(tuple(self.agents))
+        return thread.own  # type: ignore[no-any-return]
+
+    @property
+    def _member_agents(self) -> list[Any]:
+        return list(self.agents.values())
+
+    # -- asking it ---------------------------------------------------------------------------------
+
+    @overload
+    async def resume(
+        self, schema: dict[str, Any] | None = None, *, thread: str | int | None = None
+    ) -> Reply[Any]: ...
+    @overload
+    async def resume(self, schema: TypeForm[T], *, thread: str | int | None = None) -> Reply[T]: ...
+    async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> Reply[Any]:
+        """Resume a reply that was cancelled, or saved between two turns and loaded.
+
+        With a journal, a cancelled reply resumes in its run and repeats the interrupted turn.
+
+        Text, value, messages and usage are of the whole reply; steps are only those from now on.
+
+        Args:
+            schema: the schema of the reply's value; it is not saved
+            thread: the id of the thread; the conversation's own by default
+
+        Raises:
+            StateError: there is no unfinished reply
+        """
+        request = ReplyRequest("", schema, thread)
+        request.resumed = True
+        return await self._reply_on_loop(request)
+
+    def interrupt(self, text: Content, thread: str | int | None = None) -> Interruption:
+        """Send a text to a reply under way; callable in any thread of the process.
+
+        The speakers are interrupted; the others, and a speaker that cannot be interrupted, hear the
+        text when the turn is over. With no reply under way, the next one of the thread begins with
+        it. A participant's own `interrupt` is called on the loop that the reply runs on, and must
+        not wait for it; if it returns False, it has not taken the text.
+
+        Args:
+            text: the text
+            thread: the id of the thread, an empty text for the conversation's own; defaults to that
+                of the reply under way, or else to the conversation's own
+
+        Raises:
+            MailboxFull: a hundred interruptions and observations wait already
+        """
+        content = checked_content(text, "interrupt")
+        return steer(self._thread_to_steer(thread), content, self._keep_for_all)
+
+    def _keep_for_all(self, content: Content, thread: Thread) -> None:
+        """Keep a text for everyone to hear in the reply under way, or in the next one."""
+        self._keep((content, ()), thread)
+
+    def _as_observed(self, message: Any) -> dict[str, Any]:
+        item = super()._as_observed(message)
+        checked_content(item.get("content"), "observe")
+        return item
+
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        """Let every participant observe a message; while one speaks, after the turn."""
+        content = checked_content(message.get("content"), "observe")
+        # A reply that leads here, of any thread, holds the turn until this returns.
+        if thread.underway is not None or own_reply(self) is not None:
+            self._keep_for_all(content, thread)
+            return
+        await thread.turns.take()
+        try:
+            now = self._state_of(thread)
+            if now.run is not None:  # heard when that run resumes, or in the next
+                self._keep_for_all(content, thread)
+                return
+            now.add(None, content, outside=sources_of(message))
+            participants = Participants(self._setup, now, thread.id, self._as_once())
+            # In an unfinished reply, the last message becomes the next speaker's prompt.
+            await participants.deliver(now.agents, leave=1 if now.open else 0)
+        finally:
+            thread.turns.end()
+
+    def _check_request(self, request: ReplyRequest) -> None:
+        now = self._state_of(request.state)
+        if self._leads_here(request.state):
+            raise NotPermitted(
+                f"conversation {self.id!r} is asked by a participant that is speaking in it, and "
+                "would wait for itself"
+            )
+        if request.resumed:
+            if not now.open:
+                raise StateError(
+                    f"conversation {self.id!r} has no reply to resume: it has ended, or none "
+                    "was begun"
+                )
+            if now.run is not None:
+                request.run_id = now.run
+        super()._check_request(request)
+
+    def _leads_here(self, thread: Thread) -> bool:
+        """Return whether a reply of its own, of any thread, waits for this one."""
+        if thread.underway is not None or any(each.agent is self for each in REPLYING.get()[:-1]):
+            return True
+        handling = CURRENT.get()
+        others = [each.turns.handling for each in self._kept.under_way()]
+        return any(each is not None and leads_to(each, handling) for each in others)
+
+    async def _work(self, request: ReplyRequest, record: Record[ConversationState]) -> Reply:
+        thread, now = request.state, self._state_of(request.state)
+        budget = self.budget if request.budget is None else request.budget
+        if request.recorded is not None:
+            model = getattr(self.next, "model", None)
+            if model is not None:
+                record.at_end = partial(mark_known, record, model, budget)
+            if record.state is not None:
+                note_sources(request, record.state.outside)
+                given = budget_of(self, request.budget)
+                known = await resumed(self._setup, record, request, given)
+                if known is not None:
+                    if ended(record):
+                        self._set_state(thread, record.state)
+                    return known
+                thread.own = now = record.state
+            now.run = record.run_id
+        now.budget = budget
+        if record.state is None and request.resumed:
+            now.steps.clear()
+        elif record.state is None:
+            now.begin()
+            for content, known_to in (*thread.hear(), (request.content, ())):
+                now.add(None, content, known_to=known_to)
+        if self.until is not None:
+            self.until.begin(now.kept, "u")
+        thread.underway = exchange = Exchange(self._setup, now, request, record, self._keep)
+        try:
+            over = partial(end_of, record, now, "saved")
+            reply: Reply = await guarded(record, exchange.run, over, exchange.stopped)
+        finally:
+            thread.underway = None
+            now.end_record()
+        if reply.stop_reason in ENDED:
+            now.run = None
+        return reply
+
+    def _set_state(self, thread: Thread, state: ConversationState) -> None:
+        """Set a thread to the state at a reply's end, unless the thread is further."""
+        state.end_record()
+        if state.count > self._state_of(thread).count:
+            thread.own = state
+
+    def _program(self) -> dict[str, Any]:
+        return self._setup.program()
+
+    async def _restore(self, part: Part, budget: Budget | None) -> None:
+        record = Record(part, ConversationState)
+        if record.begun is None or record.state is None:
+            return
+        await restore(self._setup, record, budget_of(self, budget))
+        now = at_end(record)
+        prepare(now, record, self._setup)
+        now.run = None if ended(record) else record.run_id
+        self._set_state(self._kept.get(record.begun["thread"]), now)
+
+    # -- saved and loaded --------------------------------------------------------------------------
+
+    @property
+    def _saved_members(self) -> dict[str, Any]:
+        return self.agents
+
+    def _check_still(self, *, loads: bool) -> None:
+        under_way: list[Any] = [each.underway for each in self._kept.under_way()]
+        if loads and under_way:
+            raise RuntimeError(
+                f"conversation {self.id!r} is replying: load its state before or after"
+            )
+        if not all(each.between for each in under_way):
+            raise RuntimeError(
+                f"conversation {self.id!r} is in a turn: take its state between two turns, "
+                "such as at a TurnEnded of its stream"
+            )
+        for each in under_way:
+            each.hear()
+
+    def _saved(self, own: ConversationState) -> dict[str, Any]:
+        # This reply's steps and values are not saved.
+        return {**dumped(own), "steps": [], "values": {}}
+
+    def _loaded(self, given: Any, whose: str) -> ConversationState:
+        now = loaded(ConversationState, given, whose)
+        now.check(self.agents, whose)
+        return now

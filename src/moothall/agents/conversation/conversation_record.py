@@ -1,0 +1,86 @@
+"""The record of a conversation: restoring it in another process, and replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from moothall.agents.conversation.conversation_state import MAX_STEPS, ConversationState
+from moothall.agents.conversation.participants import Setup, restore
+from moothall.agents.replies.events import TurnEnded, TurnStarted
+from moothall.agents.replies.read_record import ReadRecord
+from moothall.agents.replies.record import Record, loaded
+from moothall.agents.replies.reply import Reply, Stop
+from moothall.agents.replies.reply_request import AnswerSchema
+from moothall.agents.replies.resume import ended, reply_at_end
+from moothall.models.protocol import Usage
+
+if TYPE_CHECKING:
+    from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.budget import Budget
+    from moothall.journal.run_parts import RecordedPart
+
+
+def prepare(state: ConversationState, record: Record[ConversationState], setup: Setup) -> None:
+    """Prepare a recorded state for this process, and add what was heard after it."""
+    state.record = record
+    state.check(setup.agents, f"run {record.run_id!r}")
+    if state is record.state:
+        for each in record.heard:
+            state.add(None, each["content"], known_to=each["known_to"])
+
+
+async def resumed(
+    setup: Setup, record: Record[ConversationState], request: ReplyRequest, budget: Budget | None
+) -> Reply | None:
+    """Restore a resumed run; return its reply if it ends here, else None."""
+    assert record.state is not None
+    try:
+        await restore(setup, record, budget)
+    except Stop as stop:
+        if not ended(record):
+            why = (stop.reason, stop.detail, stop.error, request.run_id)
+            return Reply("", "", [], [], Usage(), *why)
+    tell_past(setup, record, request)
+    prepare(record.state, record, setup)
+    return as_it_ended(record, request.answer) if ended(record) else None
+
+
+def at_end(record: ReadRecord[ConversationState]) -> ConversationState:
+    """Return the state at the end of a run; of one that was cut off, after its last turn."""
+    if record.over is not None and "saved" in record.over:
+        return loaded(ConversationState, record.over["saved"], f"run {record.run_id!r}")
+    return record.state or ConversationState()
+
+
+def tell_past(setup: Setup, record: Record[ConversationState], request: ReplyRequest) -> None:
+    """Emit the recorded turns as past events."""
+    emit = request.emit
+    if emit is None:
+        return
+    past: dict[str, Any] = {"past": True, **request.of_run}
+    emitted: int | None = None  # the number of the last utterance; None before the first state
+    for entry in record.entries():
+        if entry.kind != "state":
+            continue
+        state = loaded(ConversationState, entry.data["state"], f"run {record.run_id!r}")
+        new = [
+            each
+            for each in state.said
+            if emitted is not None and each.number > emitted and each.speaker is not None
+        ]
+        emitted = state.said[-1].number if state.said else emitted or 0
+        for number, utterance in enumerate(new, state.turns - len(new) + 1):
+            of = (setup.id, utterance.speaker or "", number)
+            emit(TurnStarted(*of, **past))
+            emit(TurnEnded(*of, utterance, **past))
+
+
+def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | None = None) -> Reply:
+    """Return the reply that a run ended with, its value as the requested type."""
+    state = at_end(record)
+    return reply_at_end(record, schema, state.messages, state.steps[-MAX_STEPS:], state.usage)
+
+
+def replayed(part: RecordedPart) -> Reply:
+    """Return the reply that a run ended with."""
+    return as_it_ended(ReadRecord(part, ConversationState))

@@ -1,0 +1,277 @@
+"""One reply of a conversation, from the request to the stop reason."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.agents.conversation.conversation_state import MAX_STEPS, ConversationState
+from moothall.agents.conversation.participants import MAX_ERROR, Participants, Setup, Turn
+from moothall.agents.conversation.speaking_order import Choice, NoChoice, chosen
+from moothall.agents.loop.prompt_record import FEW, keep_list
+from moothall.agents.replies.events import TurnEnded
+from moothall.agents.replies.group import in_thread, in_time
+from moothall.agents.replies.record import Record
+from moothall.agents.replies.reply import Content, Reply, Stop, Utterance, shown
+from moothall.agents.replies.reply_context import note_sources, sources_of_thread
+from moothall.foundation.errors import BudgetExceeded, ModelError
+from moothall.foundation.jsonvalue import readable
+from moothall.foundation.text import counted, error_text, log_failure
+from moothall.journal.stop_reason import ENDED, StopReason
+from moothall.models.protocol import Usage
+
+if TYPE_CHECKING:
+    from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.agents.replies.thread import Thread
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+# Reasons that hold for all participants: no other is asked after one of them.
+_FINAL: Final = frozenset(("budget", "deadline", "in_doubt", "waiting"))
+
+
+class Exchange:
+    """One reply of a conversation under way; `between` two turns its state can be saved."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        state: ConversationState,
+        request: ReplyRequest,
+        record: Record[ConversationState],
+        later: Callable[[Any, Thread], None],
+    ) -> None:
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.between: bool = True
+        self._setup = setup
+        self._state = state
+        self._record = state.record = record
+        self._request = request
+        self._later = later  # keeps what the participants hear after the turn
+        self._participants = Participants(setup, state, request.thread)
+        self._error: BaseException | None = None
+        note_sources(request, state.outside)
+        if record.state is None:
+            kept = [each for each in state.transcript if each.number < state.begun]
+            if request.recorded is None or len(kept) <= FEW:
+                record.save(state)
+            else:
+                record.save(state, transcript=(len(kept), keep_list(record, request.state, kept)))
+
+    # -- the loop ----------------------------------------------------------------------------------
+
+    async def run(self) -> Reply:
+        """Run turns until there is a reason to stop."""
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task is not None else 0
+        try:
+            while self._state.stop is None:
+                if task is not None and task.cancelling() > cancelled:
+                    raise asyncio.CancelledError  # swallowed by a participant
+                self.hear()
+                try:
+                    await self._take_turn(await self._chosen())
+                except Stop as stop:
+                    self._stop(stop)
+            return await self._end()
+        finally:
+            self.hear()
+
+    def _stop(self, stop: Stop) -> None:
+        self._error = stop.error
+        self._state.stop = (stop.reason, stop.detail)
+
+    async def _chosen(self) -> tuple[str, ...]:
+        state, most = self._state, self._setup.max_turns
+        try:
+            if state.budget is not None:
+                state.budget.start()
+                state.budget.check()
+            key = f"choose.{state.turns + 1}"
+            choose = partial(chosen, self._setup.next, state)
+            choice = await self._record.step(key, choose, of=Choice)
+        except NoChoice as error:
+            state.usage = state.usage + error.usage
+            raise Stop("unreadable", str(error)) from error
+        except Exception as error:
+            raise self._choice_failed("choosing the next speaker", error) from error
+        state.usage = state.usage + choice.usage
+        if not choice.ids:
+            raise Stop("done", choice.detail or "no next speaker")
+        left = most - state.turns
+        if len(choice.ids) > left:
+            wanted = f"{len(choice.ids)} speakers were chosen at once"
+            raise Stop("max_iterations", f"{wanted}, and {left} of {most} turns were left")
+        return choice.ids
+
+    async def _take_turn(self, ids: tuple[str, ...]) -> None:
+        """Let participants speak, concurrently if there are several, and keep what they said."""
+        state = self._state
+        before = state.turns
+        self.between = False
+        try:
+            turns = await self._participants.take_turn(ids, self._request)
+            self.hear()
+            said = [self._keep(turn) for turn in turns]
+            state.last, state.said = ids, tuple(said)
+            state.handed_to = turns[-1].handed_to
+            state.outside = sources_of_thread(self._request)
+            try:
+                await self._judge(turns)
+            except Stop as stop:
+                self._stop(stop)
+            if state.stop is None or state.stop[0] in ENDED:
+                # Else the turn is repeated when the run is resumed.
+                self._record.save(state)
+                await self._record.commit()
+        finally:
+            self.between = True
+        request = self._request
+        for number, utterance in enumerate(said, before + 1):
+            request.tell(TurnEnded, self._setup.id, utterance.speaker, number, utterance)
+            if request.seen is not None:
+                await request.seen()  # wait for the reader, who may save the state here
+
+    def _keep(self, turn: Turn) -> Utterance:
+        """Add a turn's outcome to the state, for the others to hear; return the utterance."""
+        state, reply = self._state, turn.reply
+        state.turns += 1
+        text = ""
+        if reply is not None:
+            text = readable(reply.text)
+            if isinstance(reply.usage, Usage):
+                state.usage = state.usage + reply.usage
+            state.steps.extend(reply.steps)
+        fault = None if turn.fault is None else readable(turn.fault)
+        return state.add(turn.id, text, fault)
+
+    # -- stopping ----------------------------------------------------------------------------------
+
+    async def _judge(self, turns: list[Turn]) -> None:
+        """Raise Stop with the reason if the turn just taken is the last."""
+        setup, state = self._setup, self._state
+        state.values = {
+            turn.id: turn.reply.value for turn in turns if turn.reply and turn.fault is None
+        }
+        failed = [turn for turn in turns if turn.fault is not None]
+        for turn in failed:
+            met = reason_of(turn.error) if turn.reply is None else turn.reply.stop_reason
+            if met in _FINAL:
+                raise Stop(met, f"agent {turn.id!r}: {turn.fault}", turn.error)
+        all_failed = len(failed) == len(turns)
+        if failed and (
+            setup.stop_if_failed == "any" or (setup.stop_if_failed == "all" and all_failed)
+        ):
+            names = " and ".join(repr(turn.id) for turn in failed)
+            detail = f"agent {names} gave no answer: {'; '.join(t.fault or '' for t in failed)}"
+            error = next((turn.error for turn in failed if turn.error is not None), None)
+            raise Stop(reason_of(error), detail, error)
+        if setup.until is not None:
+            try:
+                checking = setup.until.check(state, "u")
+                reason = await in_time(checking, state.budget, "until= was checked")
+            except Exception as fault:
+                raise self._choice_failed("the until= condition", fault) from fault
+            if reason is not None:
+                raise Stop("done", reason)
+        reason = setup.next.over(state)
+        if reason is not None and all_failed:
+            last = failed[-1]
+            raise Stop(reason_of(last.error), f"{reason}: {last.fault}", last.error)
+        if reason is not None:
+            raise Stop("done", reason)
+        if state.turns >= setup.max_turns:
+            detail = f"the conversation had not ended after {counted(state.turns, 'turn')}"
+            raise Stop("max_iterations", detail)
+
+    def _choice_failed(self, what: str, error: Exception) -> Stop:
+        """Return the Stop for a function or a model that failed to answer."""
+        if isinstance(error, BudgetExceeded):
+            return Stop(reason_of(error), str(error), error)
+        log_failure(logger, f"conversation {self._setup.id!r}: {what} failed", error)
+        return Stop("error", f"{what} failed: {error_text(error, MAX_ERROR)}", error)
+
+    async def _end(self) -> Reply:
+        """Deliver the last utterances to everyone, and return the reply."""
+        state = self._state
+        assert state.stop is not None
+        reason, detail = state.stop
+        text, value = self._outcome()
+        self.between = False
+        try:
+            if self._request.schema is not None:
+                value = None
+                if reason == "done" and state.last:
+                    turn = await self._participants.conclude(state.last[-1], self._request)
+                    self._keep(turn)
+                    if turn.fault is None and turn.reply is not None:
+                        text, value = readable(turn.reply.text), turn.reply.value
+                    else:
+                        self._error = turn.error
+                        reason = "error" if turn.reply is None else turn.reply.stop_reason
+                        detail = f"agent {turn.id!r} gave no outcome: {turn.fault}"
+            self.hear()
+            if self._request.recorded is None or reason in ENDED:
+                # Else the turn is repeated, and nobody hears this one's outcome.
+                await self._participants.deliver(state.agents)
+        finally:
+            self.between = True
+        state.open = False
+        error = self._error
+        if reason == "error" and error is None:
+            error = ModelError(f"conversation {self._setup.id!r}: {detail}")
+        return self.stopped(Stop(reason, detail, error), text, value)
+
+    def stopped(self, stop: Stop, *outcome: Any) -> Reply:
+        """Return the reply as it stands, with the last turn's outcome by default."""
+        state = self._state
+        text, value = outcome or self._outcome()
+        messages: Any = state.messages
+        said = (text, value, messages, state.steps[-MAX_STEPS:], state.usage)
+        return Reply(*said, stop.reason, stop.detail, stop.error, self._request.run_id)
+
+    def _outcome(self) -> tuple[str, Any]:
+        """Return the text and the value of the last turn."""
+        state = self._state
+        said = [each for each in state.said if each.error is None]
+        if not said:
+            given = (each for each in reversed(state.own) if each.speaker and each.error is None)
+            text = next((each.text for each in given), "")
+            return text, text
+        # Values are not saved: after loading, the texts take their place.
+        values = {each.speaker: state.values.get(each.speaker or "", each.text) for each in said}
+        if len(said) == 1:
+            return said[0].text, values[said[0].speaker]
+        text = "\n\n".join(f"{shown(each.speaker or '')}: {each.text}" for each in said)
+        return text, values
+
+    # -- what is said while somebody speaks --------------------------------------------------------
+
+    def interrupt(self, content: Content) -> None:
+        """Interrupt the speakers with this text; everyone else hears it after this turn."""
+        marked = Utterance(1, None, content).heard(self._state.agents)
+        heard: list[str] = []
+        self._later((content, heard), self._request.state)  # raises MailboxFull if too many wait
+        for id in self._participants.speaking:
+            interrupt = getattr(self._setup.agents[id], "interrupt", None)
+            if interrupt is not None:
+                try:
+                    there = in_thread(interrupt, self._request.thread)
+                    if interrupt(marked, **there) is not False:
+                        heard.append(id)
+                except Exception as error:
+                    log_failure(logger, f"agent {id!r} could not be interrupted", error)
+
+    def hear(self) -> None:
+        """Add the texts that came during the turn to the transcript."""
+        for content, known_to in self._request.state.hear():
+            self._state.add(None, content, known_to=known_to)
+            self._record.hear({"content": content, "known_to": list(known_to)})
+
+
+def reason_of(error: BaseException | None) -> StopReason:
+    """Return the stop reason for this error."""
+    return Stop.at_limit(error).reason if isinstance(error, BudgetExceeded) else "error"

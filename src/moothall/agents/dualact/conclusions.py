@@ -1,0 +1,140 @@
+"""R's conclusions and H's decisions in a dual act."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final
+
+from moothall.agents.replies.events import (
+    PARTS_OF_CONCLUSION,
+    Conclusion,
+    DecisionAction,
+    HumanDecision,
+)
+from moothall.agents.replies.reply import Reply, Step
+from moothall.agents.replies.reply_request import AnswerSchema
+from moothall.foundation.errors import DefinitionError
+from moothall.foundation.jsonvalue import (
+    NotJSON,
+    Unreadable,
+    copy_json,
+    json_text,
+    read_json,
+    readable,
+)
+from moothall.foundation.text import cut
+from moothall.journal.stop_reason import ANSWERED
+
+MAX_EVIDENCE_CHARS: Final = 1000
+"""How much of the arguments and of the result of one call H is shown."""
+MAX_EVIDENCE: Final = 50
+"""How many calls of one conclusion H is shown, the last ones."""
+
+
+MAX_SHORT_CHARS: Final = 300
+"""How long a short text of H's may be."""
+_MAX_INSTRUCTION_CHARS: Final = 4000
+_TEXTS: Final = ("reasoning", "new_instruction")
+
+DECISION_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "reasoning": {"type": "string", "maxLength": 2000},
+        "action": {"type": "string", "enum": [action.value for action in DecisionAction]},
+        "new_instruction": {"type": "string", "maxLength": _MAX_INSTRUCTION_CHARS},
+    },
+    "required": ["action", "new_instruction"],
+    "additionalProperties": False,
+}
+"""What H's model writes: the reason comes before what it decides."""
+
+
+def read_decision(text: str, instructions: int = 1) -> HumanDecision:
+    """Read a decision from an answer, which must be exactly one object."""
+    value = _decision(instructions).parse(text)
+    return HumanDecision(**{**value, "action": DecisionAction(value["action"])})
+
+
+@cache
+def _decision(instructions: int) -> AnswerSchema:
+    """Return the schema of a decision; with several R, it allows an instruction for each."""
+    # A person may write as much as it takes.
+    parts = {**DECISION_SCHEMA["properties"], **{key: {"type": "string"} for key in _TEXTS}}
+    if instructions > 1:
+        size = {"minItems": instructions, "maxItems": instructions}
+        each = {"type": "array", "items": {"type": "string"}, **size}
+        parts["new_instruction"] = {"anyOf": [{"type": "string"}, each]}
+    return AnswerSchema({**DECISION_SCHEMA, "properties": parts})
+
+
+def read_conclusion(text: str) -> Conclusion:
+    """Read a conclusion: a JSON object with its parts, or any other text as its summary."""
+    try:
+        value = copy_json(read_json(text))
+    except (Unreadable, NotJSON):
+        return Conclusion(text)
+    if (
+        not isinstance(value, dict)
+        or "summary" not in value
+        or value.keys() - PARTS_OF_CONCLUSION.keys()
+    ):
+        return Conclusion(text)
+    try:
+        return Conclusion(**value)
+    except DefinitionError as error:
+        raise Unreadable(f"is not a conclusion: {readable(str(error))}") from None
+
+
+def conclusion_of(reply: Reply) -> Conclusion:
+    """Return the conclusion in R's reply, with its evidence."""
+    evidence = evidence_of(reply)
+    if reply.stop_reason not in ANSWERED:
+        error = f"{reply.stop_reason}: {reply.detail}" if reply.detail else reply.stop_reason
+        return Conclusion(reply.text, evidence=evidence, error=error)
+    return replace(read_conclusion(reply.text), evidence=evidence)
+
+
+def merged(conclusions: Mapping[str, Conclusion]) -> Conclusion:
+    """Merge the conclusions of several R into one, each marked with its R's id."""
+    if len(conclusions) == 1:
+        return next(iter(conclusions.values()))
+    known = [each.confidence for each in conclusions.values() if each.confidence is not None]
+    errors = [f"{id}: {each.error}" for id, each in conclusions.items() if each.error is not None]
+    return Conclusion(
+        "\n".join(f"{id}: {each.summary}" for id, each in conclusions.items()),
+        [f"{id}: {step}" for id, each in conclusions.items() for step in each.steps],
+        "\n".join(
+            f"{id}: {each.suggested_next_action}"
+            for id, each in conclusions.items()
+            if each.suggested_next_action
+        ),
+        min(known, default=None),
+        {id: each.artifacts for id, each in conclusions.items() if each.artifacts},
+        [{**item, "agent": id} for id, each in conclusions.items() for item in each.evidence],
+        "; ".join(errors) or None,
+    )
+
+
+def evidence_of(reply: Reply) -> list[dict[str, Any]]:
+    """Return the last calls of a reply, up to a limit, with arguments and results."""
+    return [_evidence(step) for step in reply.steps[-MAX_EVIDENCE:]]
+
+
+def _evidence(step: Step) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "action": step.action,
+        "args": cut(json_text(step.args), MAX_EVIDENCE_CHARS),
+    }
+    if step.error is not None:
+        shown["error"] = cut(readable(step.error), MAX_EVIDENCE_CHARS)
+    else:
+        result = step.result.get("result", step.result)
+        shown["result"] = cut(json_text(result), MAX_EVIDENCE_CHARS)
+    return shown
+
+
+def steps_text(steps: Iterable[str]) -> str:
+    """Return steps as text, one per line."""
+    return "\n".join(f"- {step}" for step in steps)

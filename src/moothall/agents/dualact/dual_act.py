@@ -1,0 +1,395 @@
+"""The dual act: H decides, R executes, until H accepts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
+
+from moothall.agents.dualact.config import DualActConfig, as_config, review_rule
+from moothall.agents.dualact.dual_act_state import DualActReply, Progress
+from moothall.agents.dualact.rounds import Rounds
+from moothall.agents.replies.checked_parts import Participant
+from moothall.agents.replies.events import (
+    Conclusion,
+    ConclusionReached,
+    DecisionMade,
+    HumanDecision,
+)
+from moothall.agents.replies.group import Group, in_thread
+from moothall.agents.replies.read_record import of_group
+from moothall.agents.replies.record import Record
+from moothall.agents.replies.reply import Reply, Stop
+from moothall.agents.replies.reply_context import note_sources
+from moothall.agents.replies.reply_request import ReplyRequest, thread_id
+from moothall.agents.replies.resume import end_of, ended, guarded
+from moothall.agents.replies.thread import Thread
+from moothall.foundation.arguments import check_function
+from moothall.foundation.errors import StateError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm, Unpack
+
+    from moothall.agents.dualact.config import Review
+    from moothall.agents.replies.conversational import T
+    from moothall.agents.replies.reply_request import ReplyOptions
+    from moothall.agents.replies.stream import ReplyStream
+    from moothall.agents.workflow import ReplyingOptions
+    from moothall.budget import Budget
+    from moothall.journal import Journal, Part
+
+DecisionFunc: TypeAlias = Callable[
+    [Conclusion | None, Any], HumanDecision | Awaitable[HumanDecision]
+]
+"""`fn(conclusion, original_input)`: decides in H's place. Before R ran there is no conclusion."""
+ConclusionExtractor: TypeAlias = Callable[[Reply], Conclusion | Awaitable[Conclusion]]
+"""`fn(reply)`: returns the conclusion in R's reply."""
+F = TypeVar("F")
+
+
+class DualActAgent(Group):
+    """Two agents as one: a reviewer, H, reviews the conclusions of a worker, R, until it accepts.
+
+    H gets the task and decides: CONTINUE, with an instruction for R; REDIRECT, which changes R's
+    approach; or TERMINATE, which accepts. R works on the instruction until it reaches a
+    conclusion. H sees it together with R's real calls and their results. A dual act can take the
+    place of a `ReActAgent`, also as H or R of another dual act.
+
+    Only H's own answer decides, and only if it is exactly one object with the parts of a decision:
+    H's prompt marks all text of a task, a file or R as somebody else's. After an answer that is
+    not a decision, H is asked once more; after a second one the work ends as `unreadable`.
+
+    If R fails, even by a budget of its own, H judges the failure. If H fails, the work ends with
+    R's last conclusion.
+
+    Args:
+        config: H and R, and how they work together
+        id: its id
+        human: H, if there is no config; likewise `reactive`, `max_hr_loops` and all other parts of
+            a `DualActConfig`
+        budget: what H and R may spend together
+        journal: a `Journal`, or the path of one, that records its runs and what H and R do in them,
+            so that they can be resumed after a crash
+        **options: the options of `Agent`, and `shared=`
+
+    Raises:
+        ConfigError: H or R has a budget that is not part of this one's
+    """
+
+    _kind = "DualActAgent"
+    _called = "dual act"
+    _state_type = Progress
+
+    def __init__(
+        self,
+        config: DualActConfig | None = None,
+        id: str | int | None = None,
+        *,
+        human: Participant | None = None,
+        reactive: Participant | Sequence[Participant] | None = None,
+        max_hr_loops: int | None = None,
+        human_decision_prompt: str | None = None,
+        reactive_task_prompt: str | None = None,
+        conclusion_format_prompt: str | None = None,
+        shared_memory: bool | None = None,
+        first: Literal["human", "reactive"] | None = None,
+        review: Review | None = None,
+        judging: Literal["at_once", "own_answer"] | None = None,
+        budget: Budget | None = None,
+        journal: Journal | str | os.PathLike[str] | None = None,
+        **options: Unpack[ReplyingOptions],
+    ) -> None:
+        given = {
+            "human": human,
+            "reactive": reactive,
+            "max_hr_loops": max_hr_loops,
+            "human_decision_prompt": human_decision_prompt,
+            "reactive_task_prompt": reactive_task_prompt,
+            "conclusion_format_prompt": conclusion_format_prompt,
+            "shared_memory": shared_memory,
+            "first": first,
+            "review": review,
+            "judging": judging,
+        }
+        self.config: DualActConfig = as_config(config, given)
+        config = self.config
+        super().__init__("dualact" if id is None else id, **options)
+        self._decide_by: DecisionFunc | None = None
+        self._extract_by: ConclusionExtractor | None = None
+        if budget is not None:
+            self.budget = budget
+        self.journal = journal
+        if config.shared_memory:
+            self._share_memory()
+
+    # -- its parts ---------------------------------------------------------------------------------
+
+    @property
+    def human_agent(self) -> Any:
+        """Return H, which decides."""
+        return self.config.human
+
+    @property
+    def reactive_agent(self) -> Any:
+        """Return R, which executes; a list if there are several."""
+        return self.config.reactive
+
+    def _share_memory(self) -> None:
+        """Let H and every R use the memory of the first R, in each thread."""
+        first, *others = self.config.reactives
+        for agent in (self.config.human, *others):
+            both = hasattr(first, "_memory_in") and hasattr(agent, "_memory_in")
+            agent.memory = first._memory_in if both else first.memory
+
+    def set_decision_func(self, fn: DecisionFunc | None) -> None:
+        """Set a function, sync or async, that decides in H's place; None restores H.
+
+        A plain one is called in a worker thread.
+
+        Raises:
+            ConfigError: it is not a function
+        """
+        self._decide_by = _checked("a decision function", fn, "conclusion", "original_input")
+
+    def set_conclusion_extractor(self, fn: ConclusionExtractor | None) -> None:
+        """Set a function, sync or async, that makes the conclusion from R's reply; None resets it.
+
+        A plain one is called in a worker thread.
+
+        Raises:
+            ConfigError: it is not a function
+        """
+        self._extract_by = _checked("a conclusion extractor", fn, "reply")
+
+    @property
+    def _member_agents(self) -> list[Any]:
+        return [self.config.human, *self.config.reactives]
+
+    # -- asking it ---------------------------------------------------------------------------------
+
+    if TYPE_CHECKING:
+
+        @overload
+        async def reply(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: dict[str, Any] | None = None,
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> DualActReply[Any]: ...
+
+        @overload
+        async def reply(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: TypeForm[T],
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> DualActReply[T]: ...
+        async def reply(self, *args: Any, **options: Any) -> Any:
+            """Answer, as every agent does; the reply has what H and R did."""
+
+        @overload
+        def reply_sync(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: dict[str, Any] | None = None,
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> DualActReply[Any]: ...
+
+        @overload
+        def reply_sync(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: TypeForm[T],
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> DualActReply[T]: ...
+        def reply_sync(self, *args: Any, **options: Any) -> Any:
+            """Call `reply` from a script, and wait for the answer."""
+
+        @overload
+        def stream(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: dict[str, Any] | None = None,
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> ReplyStream[DualActReply[Any]]: ...
+
+        @overload
+        def stream(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: TypeForm[T],
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> ReplyStream[DualActReply[T]]: ...
+        def stream(self, *args: Any, **options: Any) -> Any:
+            """Answer, and stream the events of the reply."""
+
+    # -- its state ---------------------------------------------------------------------------------
+
+    @property
+    def _saved_members(self) -> dict[str, Any]:
+        first, *others = self.config.reactives
+        if self.config.shared_memory:  # save it once
+            return {f"R {first.id}": first}
+        return {"H": self.config.human, **{f"R {each.id}": each for each in (first, *others)}}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Load a state, as for every group; restore the shared memory."""
+        super().load_state_dict(saved)
+        if self.config.shared_memory:
+            self._share_memory()
+
+    @overload
+    async def resume(
+        self, schema: dict[str, Any] | None = None, *, thread: str | int | None = None
+    ) -> DualActReply[Any]: ...
+    @overload
+    async def resume(
+        self, schema: TypeForm[T], *, thread: str | int | None = None
+    ) -> DualActReply[T]: ...
+    async def resume(
+        self, schema: Any = None, *, thread: str | int | None = None
+    ) -> DualActReply[Any]:
+        """Resume after loading a state, or after a reply was cancelled or stopped at a limit.
+
+        The interrupted turn begins anew; what ended before is not done again.
+
+        Args:
+            schema: the schema of the answer; defaults to the original one. A type is not saved:
+                pass it again after loading a state.
+            thread: the id of the conversation to resume; the dual act's own by default
+
+        Raises:
+            StateError: there is nothing to resume, or the answer was requested by a type that is
+                not passed
+        """
+        progress: Progress | None = self._kept.get(thread_id(thread)).own
+        if progress is None:
+            where = "" if thread is None else f" in thread {str(thread)!r}"
+            raise StateError(
+                f"dual act {self.id!r} has nothing to resume{where}: load a state first"
+            )
+        if schema is None:
+            schema = progress.schema if progress.wanted is None else progress.wanted
+        if schema is True:
+            raise StateError(
+                f"dual act {self.id!r} was asked for an answer of a type, which is not saved: "
+                "resume(schema=…) with it"
+            )
+        request = ReplyRequest(progress.task, schema, progress.thread, progress.run_id)
+        if request.answer is not None and progress.wanted is None:  # it was loaded
+            progress.read_values(request.answer, len(self.config.reactives) > 1)
+        progress.want(schema)
+        request.resumed = True
+        return await self._reply_on_loop(request)  # type: ignore[return-value]
+
+    # -- the work ----------------------------------------------------------------------------------
+
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        self._check_thread(thread.id)
+        agents = self.config.reactives[:1] if self.config.shared_memory else self._member_agents
+        for agent in agents:
+            await agent.observe(message, **in_thread(agent.observe, thread.id))
+
+    def _program(self) -> dict[str, Any]:
+        config = self.config
+        rule = review_rule(config.review)
+        return of_group(
+            self._member_agents,
+            agent=[self._kind, str(self.id)],
+            human=str(config.human.id),
+            reactive=[str(each.id) for each in config.reactives],
+            human_decision_prompt=config.human_decision_prompt,
+            reactive_task_prompt=config.reactive_task_prompt,
+            conclusion_format_prompt=config.conclusion_format_prompt,
+            first=config.first,
+            review=[type(rule).__qualname__, str(rule.name)],
+            shared_memory=config.shared_memory,
+            **({} if config.judging is None else {"judging": config.judging}),
+        )
+
+    async def _restore(self, part: Part, budget: Budget | None) -> None:
+        await self._restore_members(Record(part, Progress), budget)
+
+    async def _restore_members(self, record: Record[Progress], budget: Budget | None) -> None:
+        members = {str(each.id): each for each in self._member_agents}
+        for name, turn in record.members.items():
+            member = members.get(turn["agent"])
+            if member is not None and getattr(member, "_records", False):
+                await member._restore(record.member(name, turn["agent"]), budget)
+
+    async def _work(self, request: ReplyRequest, record: Record[Progress]) -> Reply:
+        if request.recorded and (reply := await self._resumed(record, request)):
+            return reply
+        progress: Progress | None = request.state.own
+        if progress is None or not request.resumed:
+            turn: Any = self.config.first
+            progress = Progress(request.content, request.thread, request.run_id, turn)
+            if turn == "reactive":
+                progress.instruction = [""] * len(self.config.reactives)
+            progress.want(request.schema)
+            request.state.own = progress
+        elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
+            # Stopped during a turn, which begins anew.
+            progress.turn = "reactive" if progress.instruction else "human"
+        by = (self._decide_by, self._extract_by)
+        rounds = Rounds(self, self.config, progress, request, record, *by)
+        if request.state.underway is None:
+            request.state.underway = rounds
+        over = partial(end_of, record, progress, "progress")
+        return await guarded(record, rounds.run, over, rounds.stopped)
+
+    async def _resumed(
+        self, record: Record[Progress], request: ReplyRequest
+    ) -> DualActReply | None:
+        """Restore a resumed run; return its reply if it ends here, else None."""
+        progress, wanted = record.state, request.answer
+        if progress is not None:
+            progress.run_id = record.run_id  # a fork has the original's
+            note_sources(request, progress.outside)
+            progress.want(request.schema)
+            if wanted is not None:
+                progress.read_values(wanted, len(self.config.reactives) > 1)
+            self._tell_past(progress, request)
+        over = ended(record)
+        try:
+            await self._restore_members(record, request.budget)
+        except Stop as stop:
+            if not over:
+                progress = progress or Progress(request.content, request.thread, request.run_id)
+                progress.finish(stop.reason, stop.detail)
+                return progress.reply(stop.error)
+        if progress is None:
+            return None
+        if over:
+            return progress.reply()
+        request.state.own = progress
+        request.resumed = True
+        return None
+
+    def _tell_past(self, progress: Progress, request: ReplyRequest) -> None:
+        for n, (decision, conclusion) in enumerate(
+            zip_longest(progress.decisions, progress.conclusions), 1
+        ):
+            made = [(DecisionMade, decision), (ConclusionReached, conclusion)]
+            for kind, each in reversed(made) if self.config.first == "reactive" else made:
+                if each is not None:
+                    request.tell(kind, str(self.id), n, each, past=True)
+
+
+def _checked(what: str, fn: F, *takes: str) -> F:
+    check_function(what, fn, *takes, optional=True)
+    return fn

@@ -1,0 +1,225 @@
+"""The state of a dual act, as it is saved and recorded, and its reply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from moothall.agents.dualact.conclusions import merged
+from moothall.agents.replies.events import Conclusion, DecisionAction, HumanDecision
+from moothall.agents.replies.read_record import ReadRecord
+from moothall.agents.replies.record import APPENDED, LIVE, loaded
+from moothall.agents.replies.reply import Reply, Step, Stop, T_co
+from moothall.agents.replies.resume import ended
+from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.text import counted, display
+from moothall.journal.stop_reason import StopReason
+from moothall.models.protocol import Usage
+
+if TYPE_CHECKING:
+    from moothall.agents.replies.reply_request import AnswerSchema
+    from moothall.journal.run_parts import RecordedPart
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DualActReply(Reply[T_co]):
+    """The reply of a dual act.
+
+    Attributes:
+        r_runs: how often R ran; several R side by side count once
+        decisions: H's decisions, in order, including acceptances without H
+        conclusions: R's conclusions, in order; those of several R merged
+        human_usage: the tokens that H took
+        reactive_usage: the tokens that R took
+    """
+
+    r_runs: int = 0
+    decisions: tuple[HumanDecision, ...] = ()
+    conclusions: tuple[Conclusion, ...] = ()
+    human_usage: Usage = field(default_factory=Usage)
+    reactive_usage: Usage = field(default_factory=Usage)
+
+    def _tables(self) -> list[str]:
+        decided = [
+            (number, each.action.name, _lines(each.new_instruction), each.reasoning)
+            for number, each in enumerate(self.decisions, 1)
+        ]
+        concluded = [
+            (number, each.summary, each.confidence, each.error)
+            for number, each in enumerate(self.conclusions, 1)
+        ]
+        heads = ("", "H decides", "instruction", "reason")
+        of_r = ("", "R concludes", "confidence", "error")
+        return [
+            display.table(heads, decided, len(decided)) if decided else "",
+            display.table(of_r, concluded, len(concluded)) if concluded else "",
+            *super(DualActReply, self)._tables(),
+        ]
+
+
+def _lines(instruction: str | list[str]) -> str:
+    return instruction if isinstance(instruction, str) else "\n".join(instruction)
+
+
+@dataclass(slots=True)
+class RunOfR:
+    """The outcome of one R: `stop` is why the dual act ends with it, `value` is by the schema."""
+
+    conclusion: Conclusion = field(default_factory=Conclusion)
+    stop: Stop | None = None
+    value: Any = None
+    steps: list[Step] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(slots=True)
+class Progress:
+    """The state of a dual act, from which another process can resume it."""
+
+    task: str | list[dict[str, Any]] = ""
+    thread: str | None = None
+    run_id: str = ""
+    turn: Literal["human", "reactive", "over"] = "human"
+    instruction: list[str] = field(default_factory=list)  # what each R does next
+    redirected: bool = False  # whether the instruction changes the approach
+    why: str = ""  # H's reasoning
+    r_runs: int = 0
+    decisions: list[HumanDecision] = field(default_factory=list, metadata=APPENDED)
+    conclusions: list[Conclusion] = field(default_factory=list, metadata=APPENDED)
+    steps: list[Step] = field(default_factory=list, metadata=APPENDED)
+    # The requested value of each conclusion, or None.
+    values: list[Any] = field(default_factory=list, metadata=APPENDED)
+    schema: dict[str, Any] | bool | None = None  # True for a type, which is not saved
+    wanted: Any = field(default=None, metadata=LIVE)  # the schema or type as requested
+    human_usage: Usage = field(default_factory=Usage)
+    reactive_usage: Usage = field(default_factory=Usage)
+    stop: StopReason | None = None
+    detail: str = ""
+    outside: list[str] = field(default_factory=list)  # what its members had read from outside
+    told: list[str] = field(default_factory=list)  # the user's messages that H has not heard yet
+    known_to_r: int = 0  # how many of these R has heard
+
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.conclusions):
+            counts = f"{len(self.values)} for {len(self.conclusions)}"
+            raise ValueError(f"there must be a value for each conclusion, got {counts}")
+
+    def tell(self, text: str, by_r: bool) -> None:
+        """Add a message of the user, for H to hear, and for R unless it has heard it."""
+        self.told.append(text)
+        if by_r:
+            self.known_to_r = len(self.told)
+
+    def hear(self, came: list[Any], *, by_r: bool) -> list[str]:
+        """Return what R, or H, has not heard yet; then add what came in a turn that is repeated."""
+        if by_r:
+            heard, self.known_to_r = self.told[self.known_to_r :], len(self.told)
+        else:
+            heard, self.told, self.known_to_r = self.told, [], 0
+        while came:
+            self.tell(came[0]["content"], came.pop(0)["by_r"])
+        return heard
+
+    def want(self, schema: Any) -> None:
+        """Set the schema or type of the answer."""
+        self.wanted = schema
+        self.schema = schema if schema is None or isinstance(schema, dict) else True
+
+    @property
+    def conclusion(self) -> Conclusion | None:
+        """Return the last conclusion, or None."""
+        return self.conclusions[-1] if self.conclusions else None
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the dual act is over."""
+        return self.turn == "over"
+
+    def decided(self, decision: HumanDecision, runs: int, agents: int) -> None:
+        """Note a decision, and set whose turn is next."""
+        self.decisions.append(decision)
+        self.why = decision.reasoning
+        if decision.action is DecisionAction.TERMINATE:
+            self.finish("terminated")
+        elif self.r_runs >= runs:
+            self.finish("max_loops", f"H did not accept after {counted(self.r_runs, 'run')} of R")
+        else:
+            self.turn = "reactive"
+            self.stop, self.detail = None, ""
+            given = decision.new_instruction
+            self.instruction = list(given) if isinstance(given, list) else [given] * agents
+            self.redirected = decision.action is DecisionAction.REDIRECT
+
+    def concluded(self, runs: Mapping[str, RunOfR]) -> None:
+        """Note the outcome of each R, by its id; H's turn is next."""
+        values = {id: run.value for id, run in runs.items() if run.value is not None} or None
+        self.r_runs += 1
+        self.conclusions.append(merged({id: run.conclusion for id, run in runs.items()}))
+        self.values.append(values if values is None or len(runs) > 1 else values.popitem()[1])
+        self.turn, self.instruction = "human", []
+        for run in runs.values():
+            self.steps.extend(run.steps)
+            self.reactive_usage = self.reactive_usage + run.usage
+
+    def finish(self, stop: StopReason, detail: str = "") -> None:
+        """Note that it is over, with the reason."""
+        self.turn, self.stop, self.detail = "over", stop, detail
+
+    def reply(self, error: BaseException | None = None) -> DualActReply:
+        """Return the reply as it stands."""
+        text, value = "", None
+        found = list(zip(self.conclusions, self.values, strict=True))
+        if self.stop != "terminated":
+            # If R's last run was cut off without a summary, take the last one that has a summary.
+            found = [(conclusion, its) for conclusion, its in found if conclusion.summary]
+        if found:
+            text, value = found[-1][0].summary, found[-1][1]
+        elif self.stop == "terminated":
+            text = self.why
+        return DualActReply(
+            text,
+            text if value is None and self.schema is None else value,
+            [],
+            list(self.steps),
+            self.human_usage + self.reactive_usage,
+            self.stop or "error",
+            self.detail,
+            error,
+            self.run_id,
+            self.r_runs,
+            tuple(self.decisions),
+            tuple(self.conclusions),
+            self.human_usage,
+            self.reactive_usage,
+        )
+
+    def read_values(self, wanted: AnswerSchema, several: bool) -> None:
+        """Convert the values from JSON to the requested type."""
+
+        def typed(value: Any, said: str = "") -> Any:
+            # R's own text first: the JSON of a model with computed fields may not fit its schema.
+            texts = (said, json.dumps(value)) if value != said else (json.dumps(value),)
+            for text in texts if value is not None else ():
+                with suppress(Unreadable):
+                    return wanted.parse(text)
+            return value
+
+        self.values = [
+            {id: typed(its) for id, its in each.items()}
+            if several and isinstance(each, dict)
+            else typed(each, conclusion.summary)
+            for each, conclusion in zip(self.values, self.conclusions, strict=True)
+        ]
+
+
+def replayed(part: RecordedPart) -> DualActReply:
+    """Return the reply that a run ended with."""
+    record = ReadRecord(part, Progress)
+    progress = record.state or Progress()
+    if record.over is not None and not ended(record):
+        progress = loaded(Progress, record.over["progress"], f"run {part.run_id!r}")
+    progress.run_id = part.run_id
+    return progress.reply()

@@ -1,0 +1,421 @@
+"""The turns of a dual act, from the request to the stop reason."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from moothall.agents.dualact.briefing import actions_text
+from moothall.agents.dualact.comparing import compared
+from moothall.agents.dualact.conclusions import (
+    DECISION_SCHEMA,
+    conclusion_of,
+    evidence_of,
+    read_decision,
+)
+from moothall.agents.dualact.config import DualActConfig, Situation, review_rule
+from moothall.agents.dualact.dual_act_state import DualActReply, Progress, RunOfR
+from moothall.agents.replies.charging import is_spent_for_all
+from moothall.agents.replies.events import (
+    Conclusion,
+    ConclusionReached,
+    DecisionAction,
+    DecisionMade,
+    Done,
+    Event,
+    HumanDecision,
+)
+from moothall.agents.replies.group import Group, ask_member, in_thread, in_time, takes
+from moothall.agents.replies.hooks import as_hooked, expect
+from moothall.agents.replies.record import Record, Step
+from moothall.agents.replies.reply import Reply, Stop
+from moothall.agents.replies.reply_context import note_sources, sources_of_thread
+from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.foundation.errors import (
+    BudgetExceeded,
+    DeadlineExceeded,
+    HookError,
+    JournalError,
+    RunMismatch,
+)
+from moothall.foundation.jsonvalue import Unreadable, json_text
+from moothall.foundation.text import log_failure
+from moothall.foundation.threads import called, side_by_side
+from moothall.journal.stop_reason import ANSWERED, StopReason
+from moothall.models.ask import Messages, Unusable, ask_json
+from moothall.models.protocol import ReasoningPiece, TextPiece
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+T = TypeVar("T")
+
+_NOT_TO_JUDGE = (JournalError, RunMismatch)
+"""Errors that are not failures of H or R: the run cannot continue, or not by this program."""
+
+
+class Rounds:
+    """The turns of H and R on one task."""
+
+    def __init__(
+        self,
+        agent: Group,
+        config: DualActConfig,
+        progress: Progress,
+        request: ReplyRequest,
+        record: Record[Progress],
+        decide_by: Callable[..., Any] | None,
+        extract_by: Callable[..., Any] | None,
+    ) -> None:
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._agent = agent
+        self._human = config.human
+        self._reactives = config.reactives
+        self._config = config
+        self._progress = progress
+        self._request = request
+        self._record = record
+        self._decide_by = decide_by
+        self._extract_by = extract_by
+        self._briefing = config.briefing()
+        self._budget = agent.budget if request.budget is None else request.budget
+        self._speaking: list[Any] = []
+        progress.told.extend(request.state.hear())
+        self._came: list[Any] = list(record.heard)  # during the turn that is repeated
+        note_sources(request, progress.outside)
+
+    def interrupt(self, text: str) -> None:
+        """Interrupt the members at work. H hears later what R was told, or what nobody heard."""
+        listening = [each for each in self._speaking if hasattr(each, "interrupt")]
+        for each in listening:
+            each.interrupt(text, **in_thread(each.interrupt, self._request.thread))
+        if not listening or self._progress.turn == "reactive":
+            self._progress.tell(text, bool(listening))
+            self._record.hear({"content": text, "by_r": bool(listening)})
+
+    def stopped(self, stop: Stop) -> DualActReply:
+        """Return the reply as it stands, with the reason to stop."""
+        self._progress.finish(stop.reason, stop.detail)
+        return self._progress.reply(stop.error)
+
+    async def run(self) -> DualActReply:
+        """Run turns until the dual act is over, and return its reply."""
+        progress = self._progress
+        while not progress.is_over:
+            await (self._decide() if progress.turn == "human" else self._act())
+            progress.outside = sources_of_thread(self._request)
+            if not progress.is_over:
+                self._record.save(progress)
+        return progress.reply()
+
+    # -- H's turn ----------------------------------------------------------------------------------
+
+    async def _decide(self) -> None:
+        """Let H decide about the last conclusion, or how R begins."""
+        progress, config = self._progress, self._config
+        conclusion = progress.conclusion
+        rule = review_rule(config.review)
+        if conclusion is not None and not rule.catches(
+            Situation(conclusion, progress.conclusions[:-1], self._budget)
+        ):
+            why = f"accepted: {rule!r} did not catch it"
+            self._take(HumanDecision(DecisionAction.TERMINATE, "", why))
+            return
+        several = len(self._reactives)
+        in_words = getattr(self._human, "decides_in_words", False)
+        told = progress.hear(self._came, by_r=False)
+        actions = actions_text(self._reactives)
+        prompt = self._briefing.for_human(
+            progress.task, conclusion, told, several, in_words, actions
+        )
+        number = len(progress.decisions) + 1
+        about: dict[str, Any] = {"loop": number, "conclusion": conclusion}
+        text = partial(expect, kind=str)
+        prompt = await self._hooked("pre_reasoning", about, "prompt", prompt, text)
+        if self._decide_by is not None:
+            decision = await self._record.step(
+                f"decide.{number}", self._decided_by_function, of=HumanDecision
+            )
+        elif config.answers_first:
+            ask, before = self._asked_of_human, progress.decisions
+            decision = await compared(ask, progress.task, conclusion, told, before)
+        else:
+            decision = await self._ask_human(prompt, several)
+        self._take(decision)
+        about["prompt"] = prompt
+        changed = await self._hooked(
+            "post_reasoning", about, "decision", decision, self._expect_decision, HumanDecision
+        )
+        if changed != decision:
+            progress.decisions.pop()
+            self._take(changed)
+
+    async def _decided_by_function(self, step: Step) -> HumanDecision:
+        assert self._decide_by is not None
+        progress = self._progress
+        decision = await self._call(self._decide_by, progress.conclusion, progress.task)
+        if isinstance(decision, HumanDecision):
+            return decision
+        raise Stop(
+            "error",
+            f"the decision function of {self._agent.id!r} must give a HumanDecision, "
+            f"got {decision!r:.80}",
+        )
+
+    async def _ask_human(self, prompt: str, several: int) -> HumanDecision:
+        human = self._human
+        # With several R, a model may give each an instruction, which this schema does not allow.
+        in_words = getattr(human, "decides_in_words", False)
+        schema = DECISION_SCHEMA if several == 1 or in_words else None
+        form = self._briefing.answer(several)
+
+        def read(text: str) -> HumanDecision:
+            return read_decision(text, several)
+
+        return await self._asked_of_human(prompt, schema, read, form=form)
+
+    async def _asked_of_human(
+        self,
+        prompt: str,
+        schema: dict[str, Any] | None,
+        read: Callable[[str], T],
+        part: str = "",
+        form: str | None = None,
+    ) -> T:
+        """Return what `read` makes of H's answer to a prompt."""
+        human, progress = self._human, self._progress
+        number = len(progress.decisions) + 1
+
+        async def ask(messages: Messages, attempt: int) -> str:
+            again = "" if attempt == 1 else ".again"
+            self._speaking = [human]
+            try:
+                # H remembers the messages before the last one.
+                text = messages[-1]["content"]
+                name = f"H{number}{part}{again}"
+                reply = await self._ask(human, text, schema, name, decides=True)
+            except _NOT_TO_JUDGE:
+                raise
+            except Exception as error:
+                raise self._broken("H", human, error) from error
+            finally:
+                self._speaking = []
+            progress.steps.extend(reply.steps)
+            progress.human_usage = progress.human_usage + reply.usage
+            if reply.stop_reason not in ANSWERED:
+                raise self._stopped("H", human, reply)
+            # The object by the schema or from a terminal action, or the text.
+            return json_text(reply.value) if isinstance(reply.value, dict) else reply.text
+
+        try:
+            asked = [{"role": "user", "content": prompt}]
+            return await ask_json(ask, asked, schema, read, form=form)
+        except Unusable as error:
+            why = f"H ({human.id!r}) gave no decision: its answer {error}"
+            raise Stop("unreadable", why) from None
+
+    def _take(self, decision: HumanDecision) -> None:
+        agents = len(self._reactives)
+        try:
+            self._expect_as_many(decision.new_instruction, "a decision")
+        except ValueError as error:
+            raise Stop("error", str(error)) from None
+        self._progress.decided(decision, self._config.max_hr_loops, agents)
+        number = len(self._progress.decisions)
+        self._request.tell(DecisionMade, str(self._agent.id), number, decision)
+
+    def _expect_decision(self, decision: Any) -> None:
+        expect(decision, HumanDecision)
+        self._expect_as_many(decision.new_instruction, "a decision")
+
+    # -- R's turn ----------------------------------------------------------------------------------
+
+    async def _act(self) -> None:
+        """Let each R work on its instruction, and merge their conclusions."""
+        progress, reactives = self._progress, self._reactives
+        number = progress.r_runs + 1
+        heard = progress.hear(self._came, by_r=True)
+        instructions = [
+            self._briefing.for_reactive(
+                one, progress.task, each, progress.why, progress.redirected, heard
+            )
+            for one, each in zip(reactives, progress.instruction, strict=True)
+        ]
+        about: dict[str, Any] = {"loop": number}
+        given: str | list[str] = instructions[0] if len(reactives) == 1 else instructions
+        given = await self._hooked(
+            "pre_acting", about, "instruction", given, self._expect_instruction
+        )
+        about["instruction"] = given
+        instructions = list(given) if isinstance(given, list) else [given] * len(reactives)
+        self._speaking = reactives
+        try:
+            # If one raises, the others are cancelled.
+            works = [self._run(*each) for each in zip(reactives, instructions, strict=True)]
+            runs = await side_by_side(works)
+        finally:
+            self._speaking = []
+        progress.concluded({str(r.id): run for r, run in zip(reactives, runs, strict=True)})
+        conclusion = progress.conclusions[-1]
+        stop = next((run.stop for run in runs if run.stop is not None), None)
+        changed = await self._hooked(
+            "post_acting",
+            about,
+            "conclusion",
+            conclusion,
+            partial(expect, kind=Conclusion),
+            Conclusion,
+            recorded=stop is None,  # a resumed run of R may conclude otherwise
+        )
+        if changed != conclusion:
+            progress.conclusions[-1] = changed
+            progress.values[-1] = None  # it belongs to the unchanged conclusion
+        self._request.tell(ConclusionReached, str(self._agent.id), number, changed)
+        if stop is not None:
+            raise stop
+
+    async def _run(self, agent: Any, instruction: str) -> RunOfR:
+        schema = self._request.schema
+        text = instruction
+        if schema is None:
+            text = self._briefing.with_format(instruction, self._progress.task)
+        run = RunOfR()
+        for again in ("", ".again"):
+            part = f"R{self._progress.r_runs + 1}{again}/{agent.id}"
+            try:
+                reply = await self._ask(agent, text, schema, part)
+            except _NOT_TO_JUDGE:
+                raise
+            except Exception as error:
+                late = isinstance(error, DeadlineExceeded)
+                if isinstance(error, BudgetExceeded) and is_spent_for_all(
+                    self._budget, agent, late=late
+                ):
+                    run.stop = self._broken("R", agent, error)
+                    return run
+                about = f"R ({agent.id!r}) of dual act {self._agent.id!r} failed"
+                log_failure(logger, about, error)
+                run.conclusion = Conclusion(error=f"{type(error).__name__}: {error}")
+                return run
+            run.usage = run.usage + reply.usage
+            run.steps.extend(reply.steps)
+            run.value = reply.value if schema is not None else None
+            if self._ends_all(agent, reply.stop_reason):
+                run.stop = self._stopped("R", agent, reply)
+                run.conclusion = conclusion_of(reply)
+                return run
+            try:
+                run.conclusion = await self._concluded(reply)
+                return run
+            except Stop as stop:  # note that R has run
+                run.conclusion = Conclusion(reply.text, evidence=evidence_of(reply))
+                run.stop = stop
+                return run
+            except Unreadable as error:
+                fault = f"unreadable: the answer {error}"
+                run.conclusion = Conclusion(reply.text, error=fault)
+                text = f"Your answer {error}. Conclude again."
+        return run
+
+    async def _concluded(self, reply: Reply) -> Conclusion:
+        if self._extract_by is None:
+            return conclusion_of(reply)
+        made = await self._call(self._extract_by, reply)
+        if not isinstance(made, Conclusion):
+            raise Stop(
+                "error", f"the conclusion extractor must give a Conclusion, got {made!r:.80}"
+            )
+        # H sees R's real calls, whatever the extractor returns.
+        return made if made.evidence else replace(made, evidence=evidence_of(reply))
+
+    def _ends_all(self, agent: Any, reason: StopReason) -> bool:
+        """Return whether the dual act ends, without H, if R stopped for this reason."""
+        if reason in ("budget", "deadline"):
+            return is_spent_for_all(self._budget, agent, late=reason == "deadline")
+        return reason in ("cancelled", "in_doubt", "waiting")
+
+    def _expect_instruction(self, instruction: Any) -> None:
+        for each in instruction if isinstance(instruction, list) else [instruction]:
+            expect(each, str)
+        self._expect_as_many(instruction, "it")
+
+    # -- both turns --------------------------------------------------------------------------------
+
+    async def _ask(
+        self, agent: Any, text: str, schema: Any, part: str, decides: bool = False
+    ) -> Reply:
+        """Return the reply of H or R: the recorded one, or a new one."""
+        request, emit = self._request, self._request.emit
+
+        def shown(event: Event) -> None:
+            if decides and isinstance(event, TextPiece | ReasoningPiece):
+                event = replace(event, decides=True)
+            if emit is not None and not isinstance(event, Done):
+                emit(event)
+
+        wanted = schema if takes(agent.reply, "schema") else None
+        to = None if emit is None else shown
+        return await ask_member(agent, text, part, request, self._record, to, wanted)
+
+    async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Call a user's function, within the deadline."""
+        name = getattr(fn, "__name__", repr(fn))
+        try:
+            return await in_time(called(fn, *args), self._budget, f"{name} had ended")
+        except DeadlineExceeded as error:
+            raise Stop.at_limit(error) from error
+        except Exception as error:
+            log_failure(logger, f"{name} of dual act {self._agent.id!r} failed", error)
+            detail = f"{name} failed: {type(error).__name__}: {error}"
+            raise Stop("error", detail, error) from error
+
+    async def _hooked(
+        self,
+        type: str,
+        about: dict[str, Any],
+        name: str,
+        value: T,
+        check: Callable[[Any], object],
+        of: type[T] | None = None,
+        recorded: bool = True,
+    ) -> T:
+        """Return a value as hooks changed it: the recorded one, or by calling them now."""
+        if not self._agent._hooks.get(type):
+            return value
+        record = self._request.recorded if recorded else None
+        kwargs = {**about, **self._request.of_run, name: value}
+        hooks = (self._agent, type, kwargs, name, check, self._budget)
+        try:
+            return await as_hooked(record, str(about["loop"]), *hooks, of=of)  # type: ignore[no-any-return]
+        except DeadlineExceeded as error:
+            raise Stop.at_limit(error) from error
+        except HookError as error:
+            raise Stop.on_hook(self._agent.id, error) from error
+
+    def _broken(self, who: str, agent: Any, error: Exception) -> Stop:
+        """Return the Stop for a member that failed."""
+        detail = f"{who} ({agent.id!r}): {type(error).__name__}: {error}"
+        if isinstance(error, BudgetExceeded):
+            return Stop.at_limit(error, detail)
+        log_failure(logger, f"dual act {self._agent.id!r}: {who} ({agent.id!r}) failed", error)
+        return Stop("error", detail, error)
+
+    def _expect_as_many(self, instruction: str | list[str], what: str) -> None:
+        """Raise ValueError for a list of instructions without exactly one for each R."""
+        agents = len(self._reactives)
+        if isinstance(instruction, list) and len(instruction) != agents:
+            raise ValueError(
+                f"{what} has {len(instruction)} instructions, and there are {agents} R"
+            )
+
+    @staticmethod
+    def _stopped(who: str, agent: Any, reply: Reply) -> Stop:
+        """Return the Stop for a member whose reply is not an answer."""
+        known = ("budget", "deadline", "cancelled", "unreadable", "in_doubt", "waiting")
+        reason = reply.stop_reason if reply.stop_reason in known else "error"
+        return Stop(
+            reason, f"{who} ({agent.id!r}): {reply.detail or reply.stop_reason}", reply.error
+        )

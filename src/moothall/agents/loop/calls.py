@@ -1,0 +1,214 @@
+"""The calls of an answer, executed concurrently, each within its chain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.actions.approval import Later
+from moothall.actions.approval.asking import LIMIT
+from moothall.actions.environment import execute_in_thread, failed
+from moothall.actions.provenance import reading
+from moothall.agents.context import Context, filled, injected
+from moothall.agents.loop.chain import around_action
+from moothall.agents.loop.parts import context_of
+from moothall.agents.loop.permission import Limit
+from moothall.agents.loop.provenance import begins, source_of
+from moothall.agents.loop.results import answered, result_of
+from moothall.agents.loop.steps import ActionStep, Executing
+from moothall.agents.replies.record import Record
+from moothall.agents.replies.reply import Stop
+from moothall.agents.replies.reply_context import note_late_reading
+from moothall.agents.replies.sub_agents.asking import doubts_of_asked
+from moothall.foundation.errors import BudgetExceeded, DeadlineExceeded, JournalError
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import cut, log_failure
+from moothall.foundation.threads import is_cancelled, reset, side_by_side
+
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+_CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"
+_LOOK_S: Final = 1.0
+"""Seconds between two looks whether a call that waits can go on beside others."""
+_NEVER_BEGUN: Final = "not executed: cancelled before it began"
+
+
+def doubts_of(record: Record[Any], iteration: int) -> str:
+    """Return which calls of an answer are in doubt, and how to decide; empty if none is."""
+    doubts = [
+        f'"{past.about["action"]}" {cut(json_text(past.args), 200)}'
+        for past in record.past(f"{iteration}.")
+        if past.in_doubt
+    ]
+    doubts += doubts_of_asked(record, iteration)
+    if not doubts:
+        return ""
+    were = "was" if len(doubts) == 1 else "were"
+    decide = shlex.join(("moothall", "resume", record.run_id, "--journal", record.run.file.path))
+    return (
+        f"outcome unknown: {', '.join(doubts)} {were} running when the run was cut off. Look "
+        f"whether it took effect, and decide: `{decide} --repeat`, --skip or --done N=RESULT "
+        "(journal.decide)"
+    )
+
+
+class Calls(Executing):
+    """The calls of one answer, executed concurrently; each gets its result."""
+
+    __slots__ = ()
+
+    async def execute(self) -> None:
+        """Execute the calls."""
+        if len(self.wanted) == 1:
+            await self._run(0)
+        else:
+            await side_by_side([self._run(place) for place in range(len(self.wanted))])
+        waits = [str(call.waits) for call in self.wanted if call.waits is not None]
+        if waits and len(waits) == len(self.ends):
+            raise Stop("waiting", "; ".join(waits))
+        if self.ends:
+            raise next(each for each in self.ends if each.reason != "waiting")
+
+    async def within(self, budget: Budget) -> None:
+        """Execute the calls within a budget's actions and seconds."""
+        steps = [ActionStep(self, place) for place in range(len(self.wanted))]
+        ended = [self.record is not None and self.record.has_ended(each.key) for each in steps]
+        try:
+            held = await budget.in_turn(partial(budget.reserve, actions=ended.count(False)))
+        except BudgetExceeded as error:
+            refused = {"tool_executed": False, "error": f"not executed: {error}"}
+            for place, step in enumerate(steps):
+                if ended[place]:
+                    await self._run(place)
+                else:
+                    self._end_as(step, {**refused}, self.keeps_refused)
+            raise Stop.at_limit(error) from error
+        limit = asyncio.timeout(budget.remaining_seconds())
+        token = LIMIT.set(Limit(limit, budget))
+        try:
+            async with limit:
+                await self.execute()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            late = DeadlineExceeded("the time of the run was over while its actions were executed")
+            raise Stop.at_limit(late) from error
+        finally:
+            reset(token)
+            held._ledger.settle(held, (0, 0, 0, sum(call.begun for call in self.wanted)))
+
+    @property
+    def in_doubt(self) -> bool:
+        """Return whether a call has begun and not ended, and may not be repeated unasked."""
+        return any(
+            call.begun and call.result is None and not ActionStep(self, place).may_repeat
+            for place, call in enumerate(self.wanted)
+        )
+
+    def cut_off(self, place: int, ends: bool = True) -> dict[str, Any]:
+        """Emit the result of a call that was cut off, and return it; record it if the call ends."""
+        step, wanted = ActionStep(self, place), self.wanted[place]
+        past = None if self.record is None else self.record.find(step.key)
+        began = wanted.begun or (past is not None and past.state == "started")
+        error = wanted.fault or (_CUT_OFF if began else _NEVER_BEGUN)
+        result = {"tool_executed": False, "error": error}
+        self._end_as(step, result, ends)
+        step.tell_end(result)
+        return result
+
+    async def _run(self, place: int) -> None:
+        """Execute a call; one that waits goes on at once if its answer comes while others run."""
+        step = ActionStep(self, place)
+        call = partial(execute, step)
+        while True:
+            self.under_way += 1
+            try:
+                step._call.result = await around_action(step, call)()
+                return
+            except Stop as stop:
+                ended = stop
+            finally:
+                self.under_way -= 1
+                if self.rests is not None and not self.under_way:
+                    self.rests.set()
+                    self.rests = None
+            if ended.reason != "waiting" or not await self._goes_on(step):
+                break
+            step._call.waits, step._call.asked = None, ()
+        self.ends.append(ended)
+        if ended.reason == "waiting":
+            step._call.waits = ended
+
+    async def _goes_on(self, step: ActionStep) -> bool:
+        """Return whether what a call waits for comes while others of its answer are under way."""
+        while self.under_way:
+            self.rests = rests = self.rests or asyncio.Event()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await rests.wait()
+            if self.under_way and step._record is not None and await step._record.is_answered():
+                return True
+        return False
+
+    def _end_as(self, step: ActionStep, result: dict[str, Any], ends: bool) -> None:
+        """Give a call that was not executed, or was cut off, its result; record it if it ends."""
+        if ends and self.record is not None:
+            self.record.mark(step.key, step.dump(result), **step.about)
+        step._call.result = result
+
+
+async def execute(step: ActionStep) -> dict[str, Any]:
+    """Execute a call, and return its result."""
+    call, agent, request = step._call, step._of.agent, step._of.request
+    chosen = call.action
+    assert chosen is not None
+    environment = agent.environment
+    result: Any = None
+    context: Context[Any] | None = None
+    if chosen.outside:  # what it tells other agents is from outside, too
+        call.read += (source_of(call),)
+    token = reading.execute(call)
+    try:
+        if call.foreign and (texts := request.state.texts) is not None:
+            begins(call, texts)
+        call.begun = True
+        kwargs = call.kwargs
+        if kinds := injected(chosen):
+            context = context_of(agent, request, call)
+            if step._record is not None:
+                context._from_journal = partial(answered, call, step._record)
+            kwargs = filled(kinds, kwargs, context)
+        method = getattr(environment, "aexecute_action", None)
+        if method is None:  # a user's own environment may have only the sync method
+            result = await execute_in_thread(environment, chosen, kwargs)
+        else:
+            result = await method(chosen, kwargs)
+    except Later as later:
+        if call.waits is not None:  # of the agent that it asks, whose own call waits
+            raise call.waits from None
+        result = {"result": later}
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        return failed(error)  # what the action awaited was cancelled, not this task
+    except (JournalError, Stop):
+        raise
+    except Exception as error:
+        log_failure(logger, f"the environment of agent {agent.id!r} failed on {call.name!r}", error)
+        return failed(error)
+    finally:
+        reading.executed(call, token, result)
+        call.late = partial(note_late_reading, request)
+        if context is not None and (not isinstance(result, dict) or "error" in result):
+            context._withdraw()
+    if not isinstance(result, dict):
+        return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
+    comes = result.get("result")
+    return await result_of(comes, call, step._record) if isinstance(comes, Later) else result

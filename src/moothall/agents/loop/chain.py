@@ -1,0 +1,364 @@
+"""What stands around a step of the loop, in one order: a call of the model, a call of an action.
+
+A concern is `around(step, call)`, where `await call()` goes on to the next one. What is off is not
+in the chain. A recorded result passes no hook and no block again; arguments that a hook or a block
+changed are traced, guarded and permitted as they then are; what waits for a permission has not
+begun. The actions of one answer are reserved together, around all its calls (`Calls.within`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from moothall.actions import ACCESS_PERMITTED
+from moothall.actions.approval.approval import not_permitted
+from moothall.actions.environment import failed
+from moothall.actions.provenance.reading import READ
+from moothall.agents.dispatch import named
+from moothall.agents.loop.permission import permits
+from moothall.agents.loop.provenance import trace
+from moothall.agents.replies.charging import begun
+from moothall.agents.replies.events import CallProgress, CallStarted
+from moothall.agents.replies.hooks import (
+    as_hooked,
+    expect,
+    expect_answer,
+    expect_args,
+    expect_messages,
+    run_hooks,
+)
+from moothall.agents.replies.reply import Stop
+from moothall.agents.replies.state import ANSWER, Codec
+from moothall.foundation import tracing
+from moothall.foundation.errors import ContextOverflow, HookError, InvalidArguments
+from moothall.foundation.jsonvalue import as_json
+from moothall.foundation.threads import is_cancelled, within
+from moothall.models.ask import attempted
+from moothall.models.protocol import is_answer, stated_usage
+
+if TYPE_CHECKING:
+    from moothall.agents.loop.steps import ActionStep, ModelStep
+    from moothall.agents.replies.step import Step
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+Call: TypeAlias = Callable[[], Awaitable[Any]]
+
+
+def around_model(step: ModelStep, call: Call) -> Call:
+    """Return a call of the model with what stands around it: here from the inside out."""
+    run = step._run
+    record, hooks, blocks = run.record, run.agent._hooks, run.agent.blocks
+    blocks = blocks and [each for each in blocks if hasattr(each, "around_model")]
+    before = hooks.get("pre_reasoning")
+    if run.state.unusable:
+        call = partial(_tried_again, step, call)
+    if record is not None:
+        call = partial(_asked, step, call)
+    for block in reversed(blocks):
+        call = partial(_in_block_of_model, block, step, call)
+    if before:
+        call = partial(_before_answer, step, call)
+    if record is not None and (before or blocks):
+        call = partial(_committed, step, call)
+    call = partial(_again, step, call)
+    if record is not None:
+        call = partial(_answered_once, step, call)
+    call = partial(_counted, step, call)
+    if hooks.get("post_reasoning"):
+        call = partial(_after_answer, step, call)
+    return call
+
+
+def around_action(step: ActionStep, call: Call) -> Call:
+    """Return a call of an action with what stands around it: here from the inside out."""
+    agent, request = step._of.agent, step._of.request
+    record, emit, traces = request.recorded, request.emit, tracing.active
+    hooks, blocks = agent._hooks, agent.blocks
+    blocks = blocks and [each for each in blocks if hasattr(each, "around_action")]
+    before = hooks.get("pre_acting")
+    late = before or blocks  # who may change the arguments, and what the thread has read
+    guarded = request.state.texts is not None
+    if record is not None:
+        call = partial(_begun, step, call)
+        if record.has_ended(step.key):
+            traces = emit = None
+    if late or guarded or step.action.access_policy != ACCESS_PERMITTED:
+        call = partial(_permitted, step, call)
+    if before:
+        call = partial(_unless_refused, step, call)
+    if emit is not None:
+        call = partial(_told_start, step, call)
+    if late or guarded:
+        call = partial(_origins, step, call)
+    if record is not None:
+        call = partial(_as_first_begun, step, call)
+    for block in reversed(blocks):
+        call = partial(_in_block_of_action, block, step, call)
+    if before:
+        call = partial(_before_call, step, call)
+    if record is not None:
+        call = partial(_executed_once, step, call)
+    if hooks.get("post_acting"):
+        call = partial(_after_call, step, call)
+    if emit is not None:
+        call = partial(_told_end, step, call)
+    if traces is not None:
+        call = partial(_traced, step, call)
+    return call
+
+
+# -- around a call of the model --------------------------------------------------------------------
+
+
+async def _after_answer(step: ModelStep, call: Call) -> Any:
+    run, given = step._run, await call()
+    about, check = run.about("answer", given), partial(expect_answer, given)
+    hooks = (run.agent, "post_reasoning", about, "answer", check, run.budget)
+    return await as_hooked(run.record, f"{step.iteration}", *hooks, of=ANSWER)
+
+
+async def _counted(step: ModelStep, call: Call) -> Any:
+    """Count what an answer took, before it is read: one that cannot be used costs tokens too."""
+    run, given = step._run, await call()
+    if run.request.thoughts is not None:
+        run.request.thoughts.append(str(getattr(given, "reasoning", "")))
+    usage = stated_usage(given)
+    if usage.total:
+        run.state.usage = run.state.usage + usage
+    return given
+
+
+async def _again(step: ModelStep, call: Call) -> Any:
+    """Ask once more with less, if that was too long; hooks and blocks see the shorter prompt."""
+    try:
+        return await call()
+    except ContextOverflow:
+        if not step._run.long.make_room():
+            raise
+    step._messages = None
+    return await call()
+
+
+async def _answered_once(step: ModelStep, call: Call) -> Any:
+    run = step._run
+    assert run.record is not None
+    name = getattr(run.model, "name", None)
+    return await run.record.step(
+        f"{step.iteration}", partial(_with_record, step, call), of=ANSWER, model=name
+    )
+
+
+async def _committed(step: ModelStep, call: Call) -> Any:
+    assert step._run.record is not None
+    await step._run.record.commit()  # which puts messages into memory, and so the prompt
+    return await call()
+
+
+async def _before_answer(step: ModelStep, call: Call) -> Any:
+    run = step._run
+    about = run.about("messages", step.messages)
+    made = await run_hooks(run.agent, "pre_reasoning", about, expect_messages, run.budget)
+    step._messages = made["messages"]  # they are checked
+    return await call()
+
+
+async def _asked(step: ModelStep, call: Call) -> Any:
+    """Record that the call begins, with what it reserves; a second one is on the same bill."""
+    run, record, again = step._run, step._record, step._bill is not None
+    assert record is not None
+    if step._bill is None:
+        most: tuple[Any, ...] = ()
+        if run.budget is not None:  # `begins` commits, which adds the other messages to memory
+            shown = step._messages or run.prompt_to_come()
+            most = (shown, run.showing.offered.actions or None, step.schema)
+        step._bill = await begun(record, run.budget, run.model, *most)
+    with step._bill:
+        record.tell(prompt=run.noted(step, again))
+        return await call()
+
+
+async def _tried_again(step: ModelStep, call: Call) -> Any:
+    return await attempted(step._run.state.unusable + 1, call())
+
+
+async def _in_block_of_model(block: Any, step: ModelStep, call: Call) -> Any:
+    made, passed, error = await _in_block(block.around_model, step, call)
+    if error is None and not (passed and made is passed[-1]) and not is_answer(made):
+        error = TypeError(f"it gave no answer of a model but {made!r:.80}")
+    if error is not None:
+        raise _broken(step._run.agent, block, "around_model", error)
+    return made
+
+
+# -- around a call of an action --------------------------------------------------------------------
+
+
+async def _traced(step: ActionStep, call: Call) -> Any:
+    work = tracing.searching(step._call, call)
+    return await tracing.within(work, "tool", step._of.agent, step._call, step.key)
+
+
+async def _told_end(step: ActionStep, call: Call) -> Any:
+    result = await call()
+    step.tell_end(result)
+    return result
+
+
+async def _after_call(step: ActionStep, call: Call) -> Any:
+    of, result = step._of, await call()
+    if step._refused is not None:
+        return result
+    about, check = {**step.hooked, "result": result}, partial(expect, kind=dict)
+    hooks = (of.agent, "post_acting", about, "result", check)
+    try:
+        return await as_hooked(of.record, step.key, *hooks, beside=len(of.wanted) > 1)
+    except HookError as error:
+        of.ends.append(Stop.on_hook(of.agent.id, error))
+        return result
+
+
+async def _executed_once(step: ActionStep, call: Call) -> Any:
+    assert step._of.record is not None
+    step._call.key = step.key
+    return await step._of.record.step(
+        step.key,
+        partial(_with_record, step, call),
+        of=Codec(step.dump, step.load),
+        outcome="repeat" if step.may_repeat else "ask",
+        beside=len(step._of.wanted) > 1,
+        decided=step.decided,
+        came=step.came,
+        **step.about,
+    )
+
+
+async def _before_call(step: ActionStep, call: Call) -> Any:
+    of = step._of
+    if of.record is not None:
+        await of.record.commit()  # hooks may see messages only once they are recorded
+    try:
+        given = step.hooked
+        made = await run_hooks(of.agent, "pre_acting", given, expect_args)
+        if made["args"] is not given["args"]:
+            step.change(made["args"])
+    except HookError as error:
+        if error.__cause__ is None:  # no arguments: the model cannot repair that
+            of.ends.append(Stop.on_hook(of.agent.id, error))
+        else:  # the hook's exception tells the model why the call was not executed
+            logger.warning("%s; it was not executed", error)
+        step._refused = failed(error.__cause__ or error)
+    except InvalidArguments as error:
+        about = "agent %r: a pre_acting hook gave wrong arguments: %s"
+        logger.warning(about, of.agent.id, error)
+        step._refused = failed(error)
+    return await call()
+
+
+async def _in_block_of_action(block: Any, step: ActionStep, call: Call) -> Any:
+    made, passed, error = await _in_block(block.around_action, step, call)
+    if error is None and not (passed and made is passed[-1]) and not isinstance(made, dict):
+        error = TypeError(f"it gave no result of an action, a dict, but {made!r:.80}")
+    if error is None:
+        return made
+    broken = _broken(step._of.agent, block, "around_action", error)
+    step._of.ends.append(Stop.on_hook(step._of.agent.id, broken))
+    # What has been executed is recorded as executed: a resumed run does not repeat it.
+    return passed[-1] if passed else failed(broken)
+
+
+async def _as_first_begun(step: ActionStep, call: Call) -> Any:
+    record = step._record
+    if record is not None and isinstance(record.args, dict):
+        step.change(record.args, record.past.was)  # not what hooks and blocks say now
+    return await call()
+
+
+async def _origins(step: ActionStep, call: Call) -> Any:
+    texts = step._of.request.state.texts
+    if texts is not None:
+        trace(step._call, texts)
+        if step._record is not None:
+            step._record.tell(origins=as_json(step._call.origins))
+    return await call()
+
+
+async def _told_start(step: ActionStep, call: Call) -> Any:
+    tell, wanted, named = step._of.request.tell, step._call, step.of_event
+    if not step._is_told:  # a second try is the same call
+        step._is_told = True
+        tell(CallStarted, *named, wanted.args, wanted.origins)
+    wanted.watched = partial(tell, CallProgress, *named)
+    try:
+        return await call()
+    finally:
+        wanted.watched = None
+
+
+async def _unless_refused(step: ActionStep, call: Call) -> Any:
+    return await call() if step._refused is None else step._refused
+
+
+async def _permitted(step: ActionStep, call: Call) -> Any:
+    """Ask the policy, the guard of values from outside and the approver."""
+    of, wanted = step._of, step._call
+    if step.action.access_policy == ACCESS_PERMITTED and of.request.state.texts is None:
+        return await call()
+    try:
+        with within(READ, wanted):  # what the approver has read
+            decision = await permits(of.agent, wanted, of.request, step._record)
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        return failed(error)  # what was awaited was cancelled, not this task
+    if decision is not True:
+        return failed(not_permitted(wanted.name, decision))
+    return await call()
+
+
+async def _begun(step: ActionStep, call: Call) -> Any:
+    assert step._record is not None
+    await step._record.begins(step._call.args)
+    return await call()
+
+
+# -- both ------------------------------------------------------------------------------------------
+
+
+async def _with_record(step: ModelStep | ActionStep, call: Call, record: Step) -> Any:
+    step._record = record
+    return await call()
+
+
+async def _in_block(
+    around: Any, step: Any, call: Call
+) -> tuple[Any, list[Any], BaseException | None]:
+    """Call a block's function; return its result, those that came from within, and its error."""
+    passed, others = list[Any](), list[BaseException]()
+
+    async def go_on() -> Any:
+        try:
+            passed.append(await call())
+        except BaseException as error:
+            others.append(error)
+            raise
+        return passed[-1]
+
+    try:
+        return await around(step, go_on), passed, None
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            raise
+        if any(error is each for each in others):  # not the block's own
+            raise
+        return None, passed, error
+
+
+def _broken(agent: Any, block: Any, function: str, error: BaseException) -> HookError:
+    broken = HookError(str(agent.id), function, named(block), f"{type(error).__name__}: {error}")
+    broken.__cause__ = error
+    return broken

@@ -1,0 +1,285 @@
+"""Discovery: the actions of other agents, as actions that a model may call; search over actions.
+
+An agent's description of itself is untrusted data: it is shortened, put on one line, and marked
+as coming from that agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+from moothall.actions import Action
+from moothall.actions.message import MAX_ID, is_group
+from moothall.actions.provenance import reading
+from moothall.actions.provenance.reading import READ
+from moothall.actions.search import ActionIndex
+from moothall.actions.signature.schema import object_schema
+from moothall.agents.agent import Agent
+from moothall.agents.loop.answer import OfferedActions, RequestedCall
+from moothall.agents.loop.recording import LoopState
+from moothall.agents.replies.reply_context import agent_here, sources_told_to
+from moothall.agents.replies.thread import Thread
+from moothall.foundation.errors import DefinitionError, MoothallError
+from moothall.foundation.text import escaped, one_line, shorten
+from moothall.memory.results import READ as READ_RESULT
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+FIND: Final = "find_actions"
+"""The action by which a model finds those that it is not shown."""
+MANY: Final = 40
+"""Once an agent has more actions, those of servers and of discovery are deferred."""
+HELP_TIMEOUT_S = 3.0
+"""How long an agent may take to say what it can do."""
+
+_NAMED: Final = 30
+_ABOUT_CHARS: Final = 200
+_MAX_ACTIONS = 200
+_MAX_ARGS = 100
+_MAX_DESCRIPTION = 2000
+_MAX_DEPTH = 8
+
+# The allowed keywords of an untrusted schema. Not `$ref`, which names an address, nor `pattern`,
+# which may take exponential time: the agent that has the action checks its arguments anyway.
+_KINDS = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
+
+
+def shown_of(
+    actions: list[Action],
+    by_server: bool,
+    thread: Thread,
+    known: OfferedActions | None,
+) -> OfferedActions:
+    """Return actions as a model is shown them: of the deferred ones, only those that have joined.
+
+    `by_server`: whether actions of servers and other agents are deferred that do not say it;
+    `known`: what the model was shown before.
+    """
+    hidden = [
+        each
+        for each in actions
+        if (by_server and each._server if each.deferred is None else each.deferred)
+    ]
+    if hidden and any(each.name == FIND for each in actions):
+        if any(each.deferred for each in hidden):
+            raise DefinitionError(
+                f"an action is called {FIND!r}, which is how a model finds deferred actions: give "
+                "it another name, or have no action be deferred"
+            )
+        hidden = []
+    results = None if thread.results is None else thread.results.action
+    is_free = results is not None and all(each.name != READ_RESULT for each in actions)
+    own = (results,) if results is not None and is_free else ()
+    if not hidden:
+        made = OfferedActions([*actions, *(each for each in own if each.name in thread.joined)])
+        made.own = own
+        return made
+    before = None if known is None else known.finder
+    finder = before if before is not None and before.given == hidden else Finder(hidden)
+    names = {each.name: each for each in hidden}
+    shown = [each for each in actions if each.name not in names]
+    names |= {each.name: each for each in own}
+    found = [names[name] for name in thread.joined if name in names]
+    made = OfferedActions([*shown, finder.action, *found], hidden)
+    made.finder, made.own = finder, (finder.action, *own)
+    finder.named = {each.name: safe.name for each, safe in zip(hidden, made.hidden, strict=True)}
+    return made
+
+
+class Finder:
+    """Finds deferred actions by words."""
+
+    def __init__(self, given: list[Action]) -> None:
+        self.given = given
+        self.named: dict[str, str] = {}  # how a model may name each
+        self._index: ActionIndex | None = None
+        of = Counter(each._server for each in given)
+        own = of.pop("", 0)
+        named = [f"{shorten(_line(id), 60)} ({count})" for id, count in of.most_common(_NAMED)]
+        named += [f"{len(of) - _NAMED} others"] if len(of) > _NAMED else []
+        named += [f"this program ({own})"] if own else []
+        about = (
+            f"Find actions that are not listed here. There are {len(given)}, of "
+            f"{', '.join(named)}. Those that are found can be called from your next answer on."
+        )
+        words = "a few words on what the action should do, and to what"
+        schema = object_schema(words={"type": "string", "description": words})
+        self.action: Action = Action._described(FIND, self._find, about, schema, idempotent=True)
+        self.action._gives_back, self.action._finds = False, True
+
+    def _find(self, words: str) -> list[dict[str, str]] | str:
+        if self._index is None:
+            self._index = ActionIndex(self.given)
+        found = self._index.find(words)
+        reading.add([each._described_by for each in found if each._described_by])
+        if not found:
+            return (
+                "No action matches. Try other words, such as what the action is called elsewhere."
+            )
+        return [
+            {"name": self.named[each.name], "description": one_line(each.description, _ABOUT_CHARS)}
+            for each in found
+        ]
+
+
+def join(thread: Thread, state: LoopState, shown: OfferedActions, call: RequestedCall) -> None:
+    """If a call was a search, show the model what it found from its next answer on, at the end."""
+    found = (call.result or {}).get("result")
+    if shown.finder is None or call.action is not shown.finder.action or type(found) is not list:
+        return
+    public = (shown.public.get(each["name"], each["name"]) for each in found)
+    new = [name for name in public if name not in thread.joined]
+    state.joined += new
+    thread.joined += tuple(new)
+
+
+async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Action]:
+    """Return the actions of other agents in the agent's space, each named `AgentId.action`.
+
+    An agent that does not answer in time, or not with help, is left out and logged. So is an action
+    with the name of an earlier agent's: `b.c` of the agent `a`, after `c` of the agent `a.b`.
+    """
+    own = str(agent.id)
+    space: Any = agent.space
+    ids: Iterable[str | int] = which
+    if isinstance(which, str):
+        ids = await space._everyone(which[1:] if is_group(which) else None)
+    others = [id for id in dict.fromkeys(map(str, ids)) if id != own]
+    helps = await asyncio.gather(*(_help_of(agent, id) for id in others))
+    found: dict[str, Action] = {}
+    for id, help in zip(others, helps, strict=True):
+        for action in () if help is None else discovered_actions(agent, id, help):
+            if found.setdefault(action.name, action) is not action:
+                about = "agent %r leaves out an action of %r: another is called %r already"
+                logger.warning(about, agent.id, id, action.name)
+    return list(found.values())
+
+
+async def _help_of(agent: Agent, id: str) -> Any:
+    try:
+        # The answer names the request, so that observers of the space can tell it from an action.
+        known = f"help-{secrets.token_hex(4)}"
+        message = {"id": known, "to": id, "action": {"name": "help", "args": {}}}
+        return await agent.request(message, timeout=HELP_TIMEOUT_S)
+    except MoothallError as error:
+        logger.warning("agent %r discovers nothing of %r: %s", agent.id, id, error)
+        return None
+
+
+def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
+    """Return the actions that an agent's help describes, without the unusable ones."""
+    if not isinstance(help, dict):
+        logger.warning("agent %r discovers nothing of %r: its help is not an object", agent.id, id)
+        return []
+    found = []
+    for name, described in list(help.items())[:_MAX_ACTIONS]:
+        parameters = _parameters(described, name)
+        if parameters is not None:
+            found.append(_action(agent, id, name, described, parameters))
+            continue
+        about = "agent %r leaves out the action %r of %r: its help names no arguments"
+        logger.warning(about, agent.id, shorten(name), id)
+    if len(help) > _MAX_ACTIONS:
+        about = "agent %r uses %d of the %d actions of %r"
+        logger.warning(about, agent.id, _MAX_ACTIONS, len(help), id)
+    return found
+
+
+def _action(
+    agent: Agent, id: str, name: str, described: dict[str, Any], parameters: dict[str, Any]
+) -> Action:
+    async def call(**args: Any) -> Any:
+        value = await agent.request({"to": id, "action": {"name": name, "args": args}})
+        if (read := READ.get()) is not None and is_here:
+            read.read += tuple(sources_told_to(agent_here(agent, id)[0], str(agent.id)))
+        return value
+
+    text = _line(described.get("description")) or "not described"
+    described_as = f"Action of the agent {_line(id)!r}: {text}"
+    # An agent of this process is the program's: its own action says what it is.
+    found, is_here = agent_here(agent, id)
+    offer = None if found is None else found.offers.get(name)
+    options: dict[str, Any] = {"guard": () if name == "say" else None}
+    if offer is not None:
+        options = {"outside": offer.outside, "own": offer.own, "guard": offer.guarded}
+        options["addresses"] = offer.addressed
+    elif id not in getattr(agent, "trusted", ()):
+        options["outside"] = not is_here
+    made = Action._described(_joined(id, name), call, described_as, parameters, **options)
+    made._server, made.deferred = id, None if offer is None else offer.deferred
+    if not is_here and id not in getattr(agent, "trusted", ()):
+        made._described_by = f"what {_line(id)} says of its actions"
+    return made
+
+
+def _joined(id: str, name: str) -> str:
+    joined = f"{id}.{name}"
+    if len(joined) <= MAX_ID:
+        return joined
+    digest = hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{id[:110]}….{name[:110]}…{digest}"
+
+
+def _parameters(described: Any, name: str) -> dict[str, Any] | None:
+    """Return the JSON schema of the arguments; None if the help has nothing to make it from."""
+    args = described.get("args") if isinstance(described, dict) else None
+    if not isinstance(args, dict) or len(args) > _MAX_ARGS:
+        return None
+    if not all(isinstance(said, dict) for said in args.values()):
+        return None
+    # The thread of a `say` is its reply's; the model must not name another.
+    shown = {each: said for each, said in args.items() if (name, each) != ("say", "thread")}
+    return {
+        "type": "object",
+        "properties": {each: _schema(said, 0) for each, said in shown.items()},
+        "required": [each for each, said in shown.items() if "default" not in said],
+        "additionalProperties": False,
+    }
+
+
+def _schema(said: Any, depth: int) -> dict[str, Any]:
+    """Return a schema's allowed keywords; empty, which admits anything, if it is unusable."""
+    if not isinstance(said, dict) or depth > _MAX_DEPTH:
+        return {}
+    schema = {key: said[key] for key in ("default", "const") if key in said}
+    kind = said.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    if kinds and all(isinstance(each, str) and each in _KINDS for each in kinds):
+        schema["type"] = list(dict.fromkeys(kinds)) if isinstance(kind, list) else kind
+    if description := _line(said.get("description")):
+        schema["description"] = description
+    if _short(said.get("enum"), list):
+        schema["enum"] = said["enum"]
+    if _short(said.get("anyOf"), list):
+        schema["anyOf"] = [_schema(choice, depth + 1) for choice in said["anyOf"]]
+    for key in ("items", "additionalProperties"):
+        if isinstance(said.get(key), dict):
+            schema[key] = _schema(said[key], depth + 1)
+    if isinstance(said.get("additionalProperties"), bool):
+        schema["additionalProperties"] = said["additionalProperties"]
+    if _short(said.get("properties"), dict):
+        inner = {name: _schema(item, depth + 1) for name, item in said["properties"].items()}
+        schema["properties"] = inner
+        if isinstance(said.get("required"), list):
+            schema["required"] = [
+                n for n in dict.fromkeys(map(str, said["required"])) if n in inner
+            ]
+    return schema
+
+
+def _short(value: Any, kind: type[list[Any] | dict[str, Any]]) -> bool:
+    """Return whether a value has this type and a limited number of items, at least one."""
+    return isinstance(value, kind) and 0 < len(value) <= _MAX_ARGS
+
+
+def _line(text: Any) -> str:
+    """Return a text on one line, shortened, without terminal or template control characters."""
+    if not isinstance(text, str):
+        return ""
+    return escaped(" ".join(shorten(text, _MAX_DESCRIPTION).split()))

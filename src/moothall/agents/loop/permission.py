@@ -1,0 +1,215 @@
+"""Whether a call of an answer may be executed: by policy, approver and the origins of values."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterator
+from difflib import SequenceMatcher
+from typing import Any, Final
+
+from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
+from moothall.actions.approval import (
+    CALL_TO_APPROVE,
+    Always,
+    ApprovalRequest,
+    CallToApprove,
+    ChangedArgs,
+    Refused,
+)
+from moothall.actions.approval.asking import LIMIT, asking_person
+from moothall.actions.approval.decision import Decision, changed_or_refused
+from moothall.actions.provenance import Texts
+from moothall.agents.loop.answer import RequestedCall
+from moothall.agents.loop.parts import Looping
+from moothall.agents.loop.provenance import note_of, questions, trace
+from moothall.agents.loop.results import about_call
+from moothall.agents.replies.reply import Stop
+from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.step import Step, decided_now
+from moothall.budget import Budget
+from moothall.foundation.errors import JournalError
+from moothall.foundation.jsonvalue import as_json, copy_json, json_line
+from moothall.foundation.text import log_failure
+from moothall.foundation.threads import called, reset
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+_MOST_WORDS: Final = 4_000
+"""In texts of more words together, it is not looked for what a person has changed."""
+
+NOT_BEGUN: Final = "not executed: cancelled before it was permitted"
+
+
+class Limit:
+    """The seconds of some calls, which stand still while one of them waits for a person.
+
+    So do those of the calls around them. Each limit is of one loop; any may enter it.
+    """
+
+    def __init__(self, timeout: asyncio.Timeout, budget: Budget) -> None:
+        self._timeout = timeout
+        self._budget = budget
+        self._loop = asyncio.get_running_loop()
+        self._outer = LIMIT.get()
+        self._waiting = 0
+
+    def __enter__(self) -> None:
+        if self._outer is not None:
+            self._outer.__enter__()
+        self._on_loop(self._stop)
+
+    def __exit__(self, *about: Any) -> None:
+        self._on_loop(self._go_on)
+        if self._outer is not None:
+            self._outer.__exit__(*about)
+
+    def _on_loop(self, function: Callable[[], None]) -> None:
+        if asyncio.get_running_loop() is self._loop:
+            function()
+        else:
+            self._loop.call_soon_threadsafe(function)
+
+    def _stop(self) -> None:
+        if not self._waiting and not self._timeout.expired():
+            self._timeout.reschedule(None)
+        self._budget._stand_still(True)
+        self._waiting += 1
+
+    def _go_on(self) -> None:
+        self._waiting -= 1
+        self._budget._stand_still(False)
+        if not self._waiting and not self._timeout.expired():
+            left = self._budget.remaining_seconds()
+            self._timeout.reschedule(None if left is None else self._loop.time() + left)
+
+
+async def permits(
+    agent: Looping, call: RequestedCall, request: ReplyRequest, step: Step | None
+) -> Decision:
+    """Return whether this call may be executed; the approver gets a copy of its arguments."""
+    chosen, texts = call.action, request.state.texts
+    if chosen is None or chosen.access_policy == ACCESS_DENIED:
+        return False
+    asked: list[tuple[str, str]] = []
+    if texts is not None:
+        if not call.origins:
+            trace(call, texts)
+        if call.from_outside and agent.outside_policy != ACCESS_PERMITTED:
+            asked = questions(call, texts, request)
+    if asked and agent.outside_policy == ACCESS_DENIED:
+        return Refused(note_of(asked[:1]))
+    if not asked and chosen.access_policy == ACCESS_PERMITTED:
+        return True
+    id = str(agent.id)
+    args = copy_json(call.args)
+    message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
+
+    async def asks() -> Any:
+        if request.seen is not None:
+            await request.seen()  # the reader sees the call before it is asked
+        with asking_person():  # an override may ask by itself
+            return await called(agent.request_permission, message)
+
+    def exact() -> str:
+        return ApprovalRequest.of(message, note=getattr(chosen, "_note", "")).fingerprint
+
+    def change(args: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        was = rewrite(call, args, texts)
+        more = [] if texts is None else questions(call, texts, request)
+        keys[:] = [key for key, _ in more]
+        message["action"] = {"name": call.name, "args": call.args}
+        CALL_TO_APPROVE.set(
+            CallToApprove(call.name, call.args, note_of(more) if more else "", tuple(keys))
+        )
+        if step is not None and texts is not None:
+            step.tell(origins=as_json(call.origins))
+        return exact(), was
+
+    def checked(decision: Decision) -> Decision:
+        if isinstance(decision, ChangedArgs):
+            return changed_or_refused(decision, args, chosen.check)
+        return decision
+
+    keys = [key for key, _ in asked]
+    note = note_of(asked) if asked else ""
+    waits_in = None if step is None else step.run_id
+    token = CALL_TO_APPROVE.set(
+        CallToApprove(call.name, args, note, tuple(keys), chosen.check, waits_in)
+    )
+    try:
+        permitted: Decision
+        if step is None:
+            permitted = await decided_now(asks, change)
+        else:
+            about = {**about_call(call), "args": args, "text": note}
+            permitted = await step.permitted(exact(), asks, change, about, checked)
+        if isinstance(permitted, Always):
+            call.always = tuple(keys)
+            permitted = True
+        if permitted is True and texts is not None:
+            request.allowed += keys
+            texts.always.update(call.always)
+        if permitted is False and asked and agent._approver() is None:
+            return Refused(f"{note_of(asked[:1])}; nobody can be asked, without an approver")
+        return permitted
+    except asyncio.CancelledError:
+        call.fault = NOT_BEGUN
+        raise
+    except (JournalError, Stop):
+        raise
+    except Exception as error:
+        failure = f"request_permission of agent {agent.id!r} failed on {call.name!r}"
+        log_failure(logger, failure, error)
+        return False
+    finally:
+        reset(token)
+
+
+def rewrite(call: RequestedCall, args: dict[str, Any], texts: Texts | None) -> dict[str, Any]:
+    """Give a call the arguments that a person wrote; return those that they replace.
+
+    They are checked as the model's are. What the person wrote in them is the user's text, and
+    nothing else: of a text, the words that are new in it.
+    """
+    action = call.action
+    assert action is not None
+    args = copy_json(args)
+    kwargs = action.check(copy_json(args))
+    call.was, call.args, call.kwargs = call.args, args, kwargs
+    for name, value in args.items():
+        for said in _written(call.was.get(name), value):
+            call.hear(said)
+            if texts is not None:
+                texts.add(said, "user")
+    if texts is not None:
+        trace(call, texts)
+    return call.was
+
+
+def _written(before: Any, after: Any) -> Iterator[str]:
+    """Yield what is new in a value: of a text, its new words; of another, each new part."""
+    if _same(before, after) or after is None:
+        return
+    if isinstance(before, str) and isinstance(after, str):
+        old, new = (re.split(r"(\s+)", each) for each in (before, after))
+        if len(old) + len(new) > _MOST_WORDS:
+            return  # then a guarded value in it is asked about once more
+        for kind, _, _, begin, end in SequenceMatcher(None, old, new, False).get_opcodes():
+            if kind in ("insert", "replace") and (said := "".join(new[begin:end]).strip()):
+                yield said
+    elif isinstance(after, list):
+        known = before if isinstance(before, list) else []
+        for each in after:
+            if not any(_same(each, other) for other in known):
+                yield from _written(None, each)
+    elif isinstance(after, dict):
+        for name, each in after.items():
+            yield from _written(before.get(name) if isinstance(before, dict) else None, each)
+    else:
+        yield after if isinstance(after, str) else json_line(after)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and one == other

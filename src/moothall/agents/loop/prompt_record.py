@@ -1,0 +1,239 @@
+"""The prompts of a run in its journal: each is recorded by what is new in it, and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import ref
+
+from pydantic_core import to_json as plain_json
+
+from moothall.actions.left import left_to_caller
+from moothall.actions.provenance.marks import bare
+from moothall.agents.replies.read_record import kept_list
+from moothall.foundation.jsonvalue import json_text, read_json
+
+if TYPE_CHECKING:
+    from moothall.agents.loop.answer import OfferedActions
+    from moothall.agents.replies.record import Record
+    from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.agents.replies.thread import Thread
+    from moothall.journal import Entry
+    from moothall.journal.store.store import Store
+
+FEW: Final = 8
+"""So many messages or utterances of earlier runs are recorded as they are."""
+
+
+class PromptRecord:
+    """Records the prompts of one part of a run, each without what is recorded already."""
+
+    def __init__(self, record: Record[Any], thread: Thread) -> None:
+        self._record = record
+        self._thread = thread
+        self._head: list[dict[str, Any]] | None = None
+        self._before: list[dict[str, Any]] = []
+        self._shown: OfferedActions | None = None
+        self._since: tuple[Any, ...] = ()
+
+    def note(
+        self,
+        prompt: list[dict[str, Any]],
+        own: list[dict[str, Any]],
+        shown: OfferedActions,
+        schema: dict[str, Any] | None,
+        again: bool = False,
+    ) -> dict[str, Any]:
+        """Return what to record of a call; `own` are the run's messages, recorded already.
+
+        With `again`, it takes the place of what was returned last.
+        """
+        if again:
+            self._head, self._before, self._shown = self._since
+        self._since = (self._head, self._before, self._shown)
+        first, last = _place(prompt, own)
+        noted: dict[str, Any] = {"own": [len(own) - (last - first), len(own)]}
+        system = int(first > 0 and prompt[0].get("role") == "system")
+        head, before = prompt[:system], prompt[system:first]
+        gone = len(self._before) - len(before)
+        if head == self._head and gone >= 0 and self._before[gone:] == before:
+            if gone:  # the memory is full: it has dropped the oldest
+                noted["gone"] = gone
+        elif len(before) > FEW:
+            noted["earlier"] = keep_list(self._record, self._thread, before)
+            noted["before"] = _json(head).decode()
+        else:
+            noted["before"] = _json([*head, *before]).decode()
+        self._head, self._before = head, before
+        if last < len(prompt):
+            noted["after"] = _json(prompt[last:]).decode()
+        if shown is not self._shown:
+            self._shown = shown
+            tools = [
+                {"name": each.name, "description": each.description, "parameters": each.parameters}
+                for each in shown.actions
+            ]
+            # As text: the journal stores equal texts of several runs once.
+            noted |= {"tools": _json(tools).decode(), "schema": schema}
+        return noted
+
+
+def _place(prompt: list[Any], own: list[Any]) -> tuple[int, int]:
+    """Return where in a prompt the run's last messages begin and end."""
+    last, most = len(prompt), min(len(prompt), len(own))
+    if prompt[last - most :] == own[len(own) - most :]:  # mostly, they are its end
+        return last - most, last
+    while last and prompt[last - 1] != own[-1]:  # a hook may have added something
+        last -= 1
+    if not last:
+        return len(prompt), len(prompt)
+    return last - _alike(prompt[:last][::-1], own[::-1]), last
+
+
+def recorded_prompt(
+    entries: Iterable[Entry], path: str, sequence: int, kept: Callable[[str], bytes]
+) -> dict[str, Any] | None:
+    """Return the messages, tools and schema of an entry's answer or failure; None if unknown."""
+    own: list[Any] = []
+    before: list[Any] = []
+    about: dict[str, Any] = {}
+    for entry in entries:
+        if entry.path != path:
+            continue
+        if entry.kind == "state":
+            own += map(bare, entry.data.get("appended", {}).get("messages", ()))
+        noted = entry.data.get("prompt")
+        if noted is not None:
+            if "before" in noted:
+                before = read_json(noted["before"])
+            if "earlier" in noted:
+                before += kept_list(noted["earlier"], kept)
+            if "gone" in noted:
+                first = int(before[0].get("role") == "system")
+                del before[first : first + noted["gone"]]
+            if "tools" in noted:
+                about = {"tools": read_json(noted["tools"]), "schema": noted["schema"]}
+        if entry.sequence == sequence:
+            if noted is None:
+                return None
+            after = read_json(noted.get("after", "[]"))
+            messages = [*before, *own[slice(*noted["own"])], *after]
+            return {"messages": [*map(bare, messages)], **about}
+    return None
+
+
+# -- lists of earlier runs -------------------------------------------------------------------------
+
+
+class _Kept(NamedTuple):
+    """A list as a journal has it."""
+
+    file: ref[Store]  # another one of the same path need not have the values
+    items: list[Any]
+    digests: list[bytes]  # of the items
+    groups: frozenset[bytes]  # the digests of its groups
+    deletions: int | None  # how often values had been deleted from the file then
+
+
+def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
+    """Keep a list of a thread's earlier runs, and return its name, for `kept_list`.
+
+    Each item is kept once by its hash, then the hashes in groups, the groups' hashes in groups, and
+    so on. The hashes themselves say where a group ends: so lists share their groups, wherever they
+    begin, no matter who made them. Nothing depends on what the thread knows: that saves time.
+    """
+    last: _Kept | None = thread.remembered
+    if last is None or last.file() is not record.run.file:
+        last = _Kept(ref(record.run.file), [], [], frozenset(), None)
+    digests = _known(last, items)
+    digests += [bytes.fromhex(record.keep(_json(each))) for each in items[len(digests) :]]
+    name, groups = _grouped(digests)
+    for digest, group in groups.items():
+        if digest not in last.groups:
+            record.keep(group)
+    record.run.rely(last.deletions, partial(_values, items))
+
+    def remember() -> None:
+        made = frozenset(groups)
+        thread.remembered = _Kept(last.file, items, digests, made, record.run.deletions)
+
+    record.then(remember)
+    return name
+
+
+def keep_conversation(record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
+    """Keep the conversation that a request was given, and the actions left to the caller."""
+    before = [*(request.conversation or ())]
+    tools = [
+        {"name": each.name, "description": each.description, "parameters": each.parameters}
+        for each in request.offered
+    ]
+    kept: dict[str, Any] = {"tools": tools, "must_call": request.must_call} if tools else {}
+    return {**kept, "conversation": keep_list(record, request.state, before) if before else ""}
+
+
+def restore_conversation(record: Record[Any], request: ReplyRequest) -> None:
+    """Give the request that resumes a run the conversation with which the run began."""
+    begun = record.begun or {}
+    if request.conversation is None and "conversation" in begun:
+        name = begun["conversation"]
+        request.conversation = kept_list(name, record.kept) if name else ()
+        request.offered = tuple(left_to_caller(**each) for each in begun.get("tools", ()))
+        request.must_call = begun.get("must_call", False)
+
+
+def _values(items: list[Any]) -> dict[str, bytes]:
+    """Return all that `keep_list` keeps of a list of which nothing is kept, by hash."""
+    values = [_json(each) for each in items]
+    digests = [sha256(value).digest() for value in values]
+    _, groups = _grouped(digests)
+    made = (*zip(digests, values, strict=True), *groups.items())
+    return {digest.hex(): value for digest, value in made}
+
+
+def _grouped(digests: list[bytes]) -> tuple[str, dict[bytes, bytes]]:
+    """Return the name of a list whose items have these digests, and its groups by theirs."""
+    made: dict[bytes, bytes] = {}
+    levels = 0
+    while not levels or len(digests) > 1:
+        groups = [b"".join(group) for group in _groups(digests)]
+        digests, levels = [sha256(group).digest() for group in groups], levels + 1
+        made.update(zip(digests, groups, strict=True))
+    return f"{levels}:{digests[0].hex()}", made
+
+
+def _known(last: _Kept, items: list[Any]) -> list[bytes]:
+    """Return the digests of the first items, if the last list ended with these."""
+    before = last.items
+    for gone, each in enumerate(before):
+        if each == items[0] and before[gone:] == items[: len(before) - gone]:
+            return last.digests[gone:]
+    return []
+
+
+def _groups(digests: list[bytes]) -> Iterator[list[bytes]]:
+    """Yield digests in groups, each of some sixteen, and of two at least where there are two."""
+    group: list[bytes] = []
+    for digest in digests:
+        group.append(digest)
+        if (digest[-1] < 16 and len(group) > 1) or len(group) == 256:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _json(data: Any) -> bytes:
+    """Return JSON data as bytes, in the cheapest way."""
+    try:
+        return plain_json(data, inf_nan_mode="strings")
+    except ValueError:  # something that is not JSON
+        return json_text(data).encode()
+
+
+def _alike(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """Return the length of the common prefix."""
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -1,0 +1,361 @@
+"""The origins of what a run of the loop reads and of the values of its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import is_
+from typing import Any, Final
+
+from moothall.actions import Action
+from moothall.actions.provenance import Origin, Origins, Texts, sources_of, union
+from moothall.actions.provenance.addresses import MOST, addresses_in
+from moothall.actions.provenance.marks import Marks, any_marked, bare, marks_of
+from moothall.actions.provenance.questions import question_on
+from moothall.actions.provenance.read import UNTRACED
+from moothall.actions.provenance.texts import Traced, same
+from moothall.agents.loop.answer import RequestedCall
+from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.thread import Thread
+from moothall.foundation.jsonvalue import as_json, json_line
+from moothall.foundation.text import cut
+from moothall.foundation.text.values import fold
+
+_PARTED: Final = (list, tuple, dict)
+_SHOWN: Final = 3
+_SOURCE_CHARS: Final = 200
+_MOST_OWN: Final = 1000
+_OWN_CHARS: Final = 100
+_NO_SCHEMAS: Final = frozenset(("const", "default", "enum", "examples", "properties"))
+
+
+def look(
+    thread: Thread,
+    request: ReplyRequest,
+    messages: Sequence[dict[str, Any]],
+    find: Callable[[str], Action | None],
+    new: Sequence[dict[str, Any]] | None = None,
+    told: list[tuple[str, str]] | None = None,
+) -> None:
+    """Take in the messages that a model is shown, if any of them comes from outside.
+
+    So it does with what others say of their actions, which a model reads as well: `told`.
+
+    If only some of the messages are `new`, the others were looked at before.
+
+    What stands in a memory without a mark, such as that of an earlier version, counts as from
+    outside if the action that returned it does.
+    """
+    thread.looked = messages[-1] if messages else None
+    whole = new is None
+    if new is None:
+        new = messages
+    texts = thread.texts
+    if not thread.marked and any_marked(new):
+        thread.marked = True
+    if texts is None:
+        # What nobody has looked at yet may be of an earlier version, without marks.
+        found = request.outside or told or (thread.marked and any(map(sources_of, new)))
+        if not found and (not whole or not any(_of_unknown(each, find) for each in new)):
+            return
+        new = messages
+        texts = thread.texts = Texts(request.on_behalf)
+        texts.note(request.outside)
+    elif not whole and messages[0].get("role") == "system":
+        _take(texts, messages[0], find)
+    if told and told is not texts.told:
+        texts.told = told
+        for source, text in told:
+            texts.read(text, [source])
+    args: dict[Any, Any] = {}
+    for message in new:
+        marks = _take(texts, message, find)
+        for call in message.get("tool_calls") or ():
+            args[call.get("id")] = call.get("args")
+        if marks.wrote:
+            given = args.get(message.get("tool_call_id"))
+            _keep(texts, given if isinstance(given, dict) else {}, marks.wrote, message, find)
+
+
+def _keep(
+    texts: Texts,
+    given: dict[str, Any],
+    names: Sequence[str],
+    message: dict[str, Any],
+    find: Callable[[str], Action | None],
+) -> None:
+    """Note what an action was given from outside, as the mark of its result says."""
+    foreign = {name: given[name] for name in names if name in given}
+    action = find(str(message.get("name", "")))
+    texts.wrote(foreign, action is not None and _changes(action))
+    texts.place(foreign)
+
+
+def _changes(action: Action) -> bool:
+    """Whether an action of the program may change what its other actions read."""
+    return not action.outside and (not action.idempotent or bool(action.guard))
+
+
+def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
+    if message.get("role") != "tool" or marks_of(message).fault:
+        return False
+    action = find(str(message.get("name", "")))
+    return action is None or action.outside
+
+
+def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | None]) -> Marks:
+    role, content = message.get("role"), message.get("content")
+    marks = marks_of(message)
+    sources = [*marks.sources]
+    if role == "assistant":
+        texts.note(sources)
+    elif sources:
+        texts.read(content, sources)
+    elif marks.fault:
+        pass  # it repeats what the model wrote
+    elif role == "tool":
+        name = str(message.get("name", ""))
+        if _of_unknown(message, find):
+            texts.read(content, [name])
+        else:
+            texts.add(content, "program", name, result=True)
+    elif role == "system":
+        texts.add(content, "program", "prompt")
+    else:
+        texts.add(content, "user")
+    for said in marks.said:
+        texts.add(said, "user")
+    if role == "tool" and marks.own:
+        texts.know([each for each in marks.own if _is_plain(each)], str(message.get("name", "")))
+    texts.always.update(filter(_is_text, marks.always))
+    return marks
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, str):
+        return 0 < len(value) <= _OWN_CHARS and "\n" not in value
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def own_values(result: Any, own: bool | Sequence[str]) -> list[Any]:
+    """Return the values of a result's fields, or with True all, that are the program's."""
+    made: dict[tuple[type, Any], Any] = {}
+    waiting: list[tuple[Any, bool]] = [(as_json(result), own is True)]
+    names = () if isinstance(own, bool) else own
+    while waiting and len(made) < _MOST_OWN:
+        value, is_own = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(each, is_own or name in names) for name, each in value.items()]
+        elif isinstance(value, list):
+            waiting += [(each, is_own) for each in value]
+        elif is_own and _is_plain(value):
+            made[type(value), value] = value
+    return [*made.values()]
+
+
+def trace(call: RequestedCall, texts: Texts) -> None:
+    """Note where the values of a call come from, and which guarded ones are from outside."""
+    action = call.action
+    assert action is not None
+    guarded, addressed = action.guarded, action.addressed
+    known: Origins = {}
+    from_outside: list[tuple[str, str]] = []
+    call.derived = False
+    for name, value in call.args.items():
+        is_guarded = guarded is None or name in guarded
+        traced = texts.trace(value)
+        if any(origin.kind == "outside" for _, origin in traced):
+            traced = texts.trace(value, *choices_of(action, name))
+        origins: dict[Origin, None] = {}
+        for part, origin in traced:
+            if origin.kind == "outside":
+                call.derived = True
+                if is_guarded:
+                    from_outside.append((name, part))
+                    if len(from_outside) <= _SHOWN:
+                        origin = texts.locate(part)
+            origins[origin] = None
+        if not is_guarded and (addressed is None or name in addressed):
+            within = _addresses(texts, value, action, name)
+            from_outside += [(name, part) for part, _ in within]
+            origins.update(dict.fromkeys(origin for _, origin in within[:_SHOWN]))
+        known[name] = [*origins]
+    call.origins, call.from_outside = known, tuple(from_outside)
+    if call.derived:
+        outside = [name for name, each in known.items() if any(o.kind == "outside" for o in each)]
+        # A guarded value is executed only once a person has permitted it: then it is known.
+        asked = outside if guarded is None else guarded
+        call.foreign = {name: call.args[name] for name in outside if name not in asked}
+
+
+def begins(call: RequestedCall, texts: Texts) -> None:
+    """Note the values from outside of a call that is executed now: a result may give them back."""
+    action = call.action
+    assert action is not None
+    if not (action.outside and action.idempotent):  # else it reads
+        texts.wrote(call.foreign, _changes(action))
+        texts.place(call.foreign)
+
+
+def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
+    """Return the addresses within a value that are from outside."""
+    choices, _ = choices_of(action, name)
+    made: Traced = []
+    for place, each in enumerate(addresses_in(value)):
+        if any(same(part, each.text) or same(value, part) for part in choices):
+            continue
+        origin = texts.address(each)
+        if place == MOST:
+            made.append((f"more than {MOST} addresses", UNTRACED))
+        elif origin.kind == "outside":
+            made.append((each.text, texts.locate(each.text) if len(made) < _SHOWN else origin))
+    return made
+
+
+def choices_of(action: Action, name: str) -> tuple[list[Any], set[str]]:
+    """Return the values that a parameter's schema names (`enum`, `const`, `default`), and fields.
+
+    What else stands there (a bound, a description) is no value that the program chose. If others
+    wrote the schema, only the default counts: leaving the parameter out does the same.
+    """
+    parameters = action.parameters
+    schema = parameters.get("properties", {}).get(name)
+    by_others = action._described_by or (action.outside and action._server)
+    made: list[Any] = []
+    if by_others and isinstance(schema, dict) and "default" in schema:
+        made.append(schema["default"])
+    fields: set[str] = set()
+    waiting: list[Any] = [schema]
+    seen: set[str] = set()
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, list):
+            waiting += each
+        elif isinstance(each, dict):
+            if not by_others:
+                made += [each[key] for key in ("const", "default") if key in each]
+                made += each["enum"] if isinstance(each.get("enum"), list) else []
+            ref = str(each.get("$ref", ""))
+            if ref.startswith("#/$defs/") and ref not in seen:
+                seen.add(ref)
+                waiting.append(parameters.get("$defs", {}).get(ref.removeprefix("#/$defs/")))
+            named = each.get("properties")
+            if isinstance(named, dict):
+                fields.update(named)
+                waiting += named.values()
+            waiting += [value for key, value in each.items() if key not in _NO_SCHEMAS]
+    made += [part for each in made if isinstance(each, list) for part in each]
+    return made, fields
+
+
+def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
+    """Return what a person is asked of a call: each value's key, and the question."""
+    if call.action is not None and texts.sources == [call.action._described_by]:
+        # All that was read from outside is what the tool's own server says of its tools, and the
+        # server gets what the user said in any case.
+        return []
+    made: list[tuple[str, str]] = []
+    guarded = () if call.action is None else call.action.guarded
+    for parameter, part in dict.fromkeys(call.from_outside):
+        key = f"{call.name}.{parameter}={fold(part)}"
+        if key not in texts.always and key not in request.allowed:
+            said = ""
+            if len(made) < _SHOWN:
+                within = guarded is not None and parameter not in guarded
+                said = question_on(parameter, part, texts.locate(part), texts.sources, within)
+            made.append((key, said))
+    return made
+
+
+def note_of(asked: list[tuple[str, str]]) -> str:
+    """Return what is asked of the values of a call as one text."""
+    said = "; ".join(each for _, each in asked[:_SHOWN])
+    return said if len(asked) <= _SHOWN else f"{said}; and {len(asked) - _SHOWN} other values"
+
+
+def marks_of_result(call: RequestedCall, thread: Thread, request: ReplyRequest) -> Marks | None:
+    """Return the marks of a call's result."""
+    is_outside = call.action is not None and call.action.outside
+    result = (call.result or {}).get("result")
+    is_new = thread.texts is None and not (is_outside or call.read or call.said)
+    if is_new and not isinstance(result, _PARTED):  # the fastest way
+        return None
+    sources = sources_of_result(call, thread.texts, call.result or {})
+    own: list[Any] = []
+    if sources:
+        if call.action is not None and call.begun and call.action.own:
+            own = own_values(result, call.action.own)
+        if thread.texts is None:  # the next prompt fills it
+            thread.texts, thread.looked = Texts(request.on_behalf), None
+            thread.texts.note(sources)
+    wrote: list[str] = []
+    if call.begun and call.foreign and not (is_outside and call.action and call.action.idempotent):
+        wrote = [*call.foreign]
+    return Marks(sources, call.always, call.said, own=own, wrote=wrote)
+
+
+def marks_of_fault(call: RequestedCall, thread: Thread) -> Marks:
+    """Return the marks of a call that was not executed, since something in it was wrong.
+
+    Its message repeats what the model wrote: the name that no action has, or a value.
+    """
+    written = marks_after_reading(thread)
+    fault = call.action is None or call.action.outside
+    return Marks(() if written is None else written.sources, fault=fault)
+
+
+def marks_after_reading(thread: Thread) -> Marks | None:
+    """Return the marks of what a model writes after it has read something from outside."""
+    return None if thread.texts is None else Marks([*thread.texts.sources])
+
+
+class Shown:
+    """The messages of a prompt as models get them, without marks; built again where they differ."""
+
+    __slots__ = ("_given", "_made")
+
+    def __init__(self) -> None:
+        self._given: list[dict[str, Any]] = []
+        self._made: list[dict[str, Any]] = []
+
+    def of(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return messages without marks."""
+        first = int(bool(messages) and messages[0].get("role") == "system")
+        given, known = messages[first:], len(self._given)
+        if len(given) < known or not all(map(is_, given, self._given)):
+            known = 0
+        self._made = [*self._made[:known], *map(bare, given[known:])]
+        self._given = given
+        return [*messages[:first], *self._made]
+
+
+def sources_of_result(
+    call: RequestedCall, texts: Texts | None, result: dict[str, Any]
+) -> list[str]:
+    """Return where the result of a call comes from, if from outside; empty if not."""
+    is_outside = call.action is not None and call.action.outside and call.begun
+    found = [source_of(call)] if is_outside else []
+    found += [*call.read, *_recalled(result.get("result"))]
+    may_give_back = call.action is None or call.action._gives_back or "error" in result
+    if texts is not None and may_give_back and not is_outside:
+        found += texts.sources if call.derived or texts.changed else ()
+    return union(found)
+
+
+def _recalled(result: Any) -> list[str]:
+    """Return the sources of the messages that an action recalled from a memory."""
+    if not isinstance(result, list | tuple):
+        return sources_of(result)
+    return [source for each in result for source in sources_of(each)]
+
+
+def source_of(call: RequestedCall) -> str:
+    """Return what a call reads, in words: the file or the address if it names one, or itself."""
+    for value in call.args.values():
+        if isinstance(value, str) and ("." in value or "/" in value) and " " not in value:
+            return cut(value, _SOURCE_CHARS)
+    given = ", ".join(map(json_line, call.args.values()))
+    return f"{call.name}({cut(given, _SOURCE_CHARS)})" if given else call.name

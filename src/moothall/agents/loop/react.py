@@ -1,0 +1,446 @@
+"""The loop: a model chooses actions, an environment executes them, memory keeps the results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action, ActionRegistry
+from moothall.actions.environment import AnyEnvironment, Environment
+from moothall.actions.goal import Goal
+from moothall.agents.context import SystemPrompt, check_system_prompt
+from moothall.agents.loop.answer import OfferedActions, as_action
+from moothall.agents.loop.discovery import MANY, discover, shown_of
+from moothall.agents.loop.parts import (
+    MAX_ITERATIONS,
+    TRIES,
+    Actions,
+    Check,
+    checked_discover,
+    checked_goals,
+    checked_policy,
+    register_blocks,
+    registry_of,
+)
+from moothall.agents.loop.prompt_record import keep_conversation, restore_conversation
+from moothall.agents.loop.recording import KIND, LoopState, catch_up, program_of, show_open
+from moothall.agents.loop.results import MAX_RESULT_CHARS
+from moothall.agents.loop.room import bounds_of
+from moothall.agents.loop.run import Run
+from moothall.agents.loop.telling_budget import TellingBudget
+from moothall.agents.replies.charging import budget_of
+from moothall.agents.replies.checked_parts import (
+    MemoryPart,
+    check_actions,
+    check_model,
+    check_part,
+    has_threads,
+    makes_memories,
+    memory_of_thread,
+    memory_part,
+)
+from moothall.agents.replies.record import Record
+from moothall.agents.replies.recorded_agent import RecordedAgent
+from moothall.agents.replies.reply import Reply
+from moothall.agents.replies.reply_context import FRESH
+from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.state import memory_state, opened, restore_memory, state
+from moothall.agents.replies.sub_agents.asking import restore_asked
+from moothall.agents.replies.thread import Thread, Threads
+from moothall.agents.replies.threaded import describe
+from moothall.agents.workflow import ReplyingOptions
+from moothall.foundation.arguments import can_take, check_boolean, check_function, check_integer
+from moothall.foundation.errors import ConfigError, StateError
+from moothall.memory.given import GivenMemory
+from moothall.memory.memory import Memory
+from moothall.models.base import Answering
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from moothall.budget import Budget
+    from moothall.journal import Journal, Part
+    from moothall.models.protocol import Model
+
+_ENVIRONMENT = Environment()
+
+
+class ReActAgent(RecordedAgent):
+    """An agent that answers with the help of a model and of actions.
+
+    For each reply, the model gets the system prompt, the goals and the memories. It answers or
+    calls actions, whose results are remembered and shown to it, until it answers or a terminal
+    action succeeds.
+
+    Args:
+        id: its id
+        model: a model, or the name of one such as `local`
+        actions: what its model may call: a registry, or actions, functions, `@action` methods and
+            agents (with all their actions). Nobody else is offered them.
+        goals: its goals
+        memory: a memory, of which each thread has its part by `thread(id)`; or a function that
+            makes the memory of a thread from its id (None for the agent's own); or the path of a
+            file of its own, for a `SQLiteMemory`, with which conversations outlive a restart. By
+            default each thread remembers as much as fits half of the model's context, and three
+            quarters of it while it replies; if nobody states it, 32,768 tokens are assumed
+        environment: where actions are executed
+        system_prompt: the agent's role, as text for the model; or a function of the `Context` of a
+            reply that returns it, sync or async. It is called once for each run, and a resumed run
+            uses the recorded text.
+        max_iterations: how many answers the model may give for one reply
+        discover: `*` to let the model call the actions of every other agent of the space, `#NAME`
+            for those of a group, or the ids of some; their help is read before each reply, for its
+            thread
+        deferred: whether the model is shown the actions of MCP servers and of `discover` only once
+            it has found them by `find_actions`; if left out, in a reply that begins with more than
+            40 actions. What an action or an `MCPAgent` states itself has precedence
+        max_result_chars: how many characters of each result the model is shown; fewer if the
+            results of one answer would take more than about half of its context
+        check: called with the value of each final answer (by the schema, else the text), and with
+            the `Context` if it takes two arguments; sync or async. If it raises `AskAgain("…")`,
+            the model is told that and answers again. It must return None or the value.
+        tries: how often in a row the model is asked again after an answer that cannot be used,
+            before the reply ends as `unreadable`
+        outside_policy: what happens to a call of which a guarded value comes from outside, such as
+            from a web page: `ACCESS_REQUESTED` asks the approver, `ACCESS_DENIED` refuses,
+            `ACCESS_PERMITTED` executes it (docs/provenance.md)
+        budget: what its replies together may spend; a reply stops before it would spend more
+        budget_line: whether the last message of each prompt says what is left of the budget
+        warn_at: the share of a limit of the budget, such as 0.8, at which the event `budget_low` is
+            emitted, once for each limit in a reply
+        journal: a `Journal`, or the path of one, that records its replies, so that they can be
+            resumed after a crash
+        blocks: plugins for its loop: each brings actions and a part of the prompt, and may stand
+            around each step (docs/loop-blocks.md)
+        **options: the options of `Agent`, and `shared=`: one conversation with all senders,
+            required in a space if the memory has no `thread(id)`
+
+    Attributes:
+        actions: the registry of what its model may call
+        goals: the list of its goals; like `system_prompt` and `max_iterations` it may be changed
+
+    Raises:
+        InvalidId: the id is not valid
+        DefinitionError: an argument is not valid
+        ModelError: no model has that name, or there is no key for it
+        WeightsError: the model's weights are missing
+        MissingExtra: the extra that this kind of model needs is not installed
+        JournalError: the journal cannot be used
+    """
+
+    _kind = KIND
+    _takes_options = True
+    _begins_with = True
+    _state_type = LoopState
+    system_prompt: SystemPrompt | None = None
+    max_iterations: int = MAX_ITERATIONS
+    max_result_chars: int = MAX_RESULT_CHARS
+    check: Check | None = None
+    tries: int = TRIES
+    outside_policy: AccessPolicy = ACCESS_REQUESTED
+    environment: AnyEnvironment = _ENVIRONMENT
+    discover: str | tuple[str, ...] | None = None
+    deferred: bool | None = None
+    _memory: Any = None
+    _goals: list[Goal] | None = None
+
+    def __init__(
+        self,
+        id: str | int,
+        model: Model | str,
+        *,
+        actions: Actions | None = None,
+        goals: Iterable[Goal] | None = None,
+        memory: MemoryPart | None = None,
+        environment: AnyEnvironment | None = None,
+        system_prompt: SystemPrompt | None = None,
+        max_iterations: int = MAX_ITERATIONS,
+        discover: str | Iterable[str | int] | None = None,
+        deferred: bool | None = None,
+        max_result_chars: int = MAX_RESULT_CHARS,
+        check: Check | None = None,
+        tries: int = TRIES,
+        outside_policy: AccessPolicy = ACCESS_REQUESTED,
+        budget: Budget | None = None,
+        budget_line: bool = False,
+        warn_at: float | None = None,
+        journal: Journal | str | os.PathLike[str] | None = None,
+        **options: Unpack[ReplyingOptions],
+    ) -> None:
+        super().__init__(id, **options)
+        if not isinstance(model, Answering):
+            check_model(model, id)
+        # Store only what differs from the class: a society holds very many agents.
+        self._model = model
+        self.actions = registry_of(actions)
+        if self.blocks:
+            register_blocks(self.actions, self.blocks)
+        given = getattr(self.actions, "blocks", ())
+        more = [each for each in given if all(each is not block for block in self.blocks)]
+        if budget_line is not False or warn_at is not None:
+            more.append(TellingBudget(id, budget_line, warn_at))
+        if more:
+            self.blocks: Sequence[Any] = [*self.blocks, *more]
+        if isinstance(self.actions, ActionRegistry):
+            check_actions(self.actions.actions.values(), id)
+        if goals is not None:
+            self.goals = goals
+        if memory is not None:
+            self._memory = memory_part(memory, id)
+        if environment is not None:
+            check_part(environment, ("execute_action",), "environment", id)
+            self.environment = environment
+        if system_prompt is not None:
+            check_system_prompt(system_prompt, id)
+            self.system_prompt = system_prompt
+        if max_iterations != MAX_ITERATIONS:
+            check_integer(f"agent {id!r}: max_iterations=", max_iterations)
+            self.max_iterations = max_iterations
+        if max_result_chars != MAX_RESULT_CHARS:
+            check_integer(f"agent {id!r}: max_result_chars=", max_result_chars)
+            self.max_result_chars = max_result_chars
+        if check is not None:
+            if not callable(check):
+                raise ConfigError(
+                    f"agent {id!r}: check= must be a function of an answer's value, got "
+                    f"{check!r:.80}"
+                )
+            if not can_take(check, 1):
+                check_function(f"agent {id!r}: check=", check, "value", "context")
+            self.check = check
+        if tries != TRIES:
+            check_integer(f"agent {id!r}: tries=", tries, low=0)
+            self.tries = tries
+        if outside_policy != ACCESS_REQUESTED:
+            self.outside_policy = checked_policy(outside_policy, id)
+        if discover is not None:
+            self.discover = checked_discover(discover, id)
+        if deferred is not None:
+            check_boolean(f"agent {id!r}: deferred=", deferred)
+            self.deferred = deferred
+        if budget is not None:
+            check_part(budget, ("reserve", "deadline"), "budget", id)
+            self.budget: Budget | None = budget
+        if journal is not None:
+            self.journal = journal
+
+    def _load(self) -> tuple[Any, list[Action] | None]:
+        super()._load()
+        own = self._kept.default
+        if not makes_memories(self._memory):  # whether it makes one for this thread, it knows
+            self._memory_of(own)
+        actions = self._show(own, ()).actions
+        describe(actions)
+        return self.model, actions or None
+
+    # -- its parts ---------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> Model:
+        """Return the model; one given by name is made at its first use."""
+        model = self._model
+        if isinstance(model, str):
+            from moothall.models.names import model as by_name
+
+            model = self._model = by_name(model)
+        return model
+
+    @model.setter
+    def model(self, model: Model | str) -> None:
+        check_model(model, self.id)
+        self._model = model
+
+    @property
+    def memory(self) -> Memory:
+        """Return the memory of the agent's own thread."""
+        return self._memory_of(self._kept.default)
+
+    @memory.setter
+    def memory(self, memory: MemoryPart) -> None:
+        self._memory = memory_part(memory, self.id)
+        if self._threads is not None:
+            for thread in (self._threads.default, *self._threads):
+                thread.memory = thread.looked = None
+
+    def _memory_of(self, thread: Thread) -> Memory:
+        if thread.memory is None:
+            thread.memory = self._made_for(thread.id)
+        return thread.memory
+
+    def _memory_in(self, thread: str | None) -> Memory:
+        return self._memory_of(self._kept.get(thread))
+
+    def _made_for(self, thread: str | None) -> Memory:
+        given = self._memory
+        if given is None:  # atomic: several OS threads may be here at once
+            given = self.__dict__.setdefault("_memory", self._bounded())
+        made: Memory = memory_of_thread(given, thread, self.id)
+        return self._bounded() if FRESH.get() and getattr(made, "_in_file", False) else made
+
+    def _end_run(self, key: str, thread: str | None) -> None:
+        memory = self._kept.get(thread).memory
+        if isinstance(memory, Memory):
+            memory._end_run(key)
+
+    def _forget_memory(self, thread: str) -> None:
+        if isinstance(self._memory, Memory):
+            self._memory._forget_thread(thread)
+
+    def _one_thread_only(self) -> str | None:
+        given = self._memory
+        if given is None or has_threads(given):
+            return None
+        return f"its memory, a {type(given).__name__}, has no thread(id)"
+
+    def _bounded(self) -> Memory:
+        """Return the memory of an agent that was given none."""
+        from moothall.memory.bounded import TokenBoundedMemory
+
+        model = self.model
+        bound, most = bounds_of(model)
+        return TokenBoundedMemory(bound, getattr(model, "count_tokens", None), reply_tokens=most)
+
+    @property
+    def goals(self) -> list[Goal]:
+        """Return the agent's goals."""
+        if self._goals is None:
+            self._goals = []
+        return self._goals
+
+    @goals.setter
+    def goals(self, goals: Iterable[Goal]) -> None:
+        self._goals = checked_goals(goals, self.id)
+
+    @property
+    def discovered(self) -> dict[str, Action]:
+        """Return other agents' actions, by name, as the last reply of its own thread found them."""
+        return self._kept.default.discovered or {}
+
+    def _show(self, thread: Thread, offered: tuple[Action, ...]) -> OfferedActions:
+        """Return the current actions as the model sees them, without denied ones."""
+        given = [*self.actions.get_actions(), *offered]
+        # Read anew each time: an action may be registered, or denied, between two answers.
+        policies = [(each, getattr(each, "access_policy", None)) for each in given]
+        if thread.defers is None:
+            count = len(given) + len(thread.discovered or ())
+            thread.defers = count > MANY if self.deferred is None else self.deferred
+        now = (policies, thread.defers, thread.joined)
+        kept: tuple[Any, OfferedActions] | None = thread.shown
+        if kept is not None and kept[0] == now:
+            return kept[1]
+        before = None if kept is None else kept[1]
+        check_actions(given, self.id)
+        visible = [as_action(each) for each, policy in policies if policy != ACCESS_DENIED]
+        names = {each.name for each in given}
+        visible += [a for name, a in (thread.discovered or {}).items() if name not in names]
+        shown = shown_of(visible, bool(thread.defers), thread, before)
+        thread.shown = (now, shown)
+        return shown
+
+    # -- its state ---------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the memory as JSON, to be loaded into an agent made in the same way.
+
+        During a reply, it is what the agent remembers so far.
+
+        Raises:
+            StateError: something remembered is not JSON
+        """
+        threads = {
+            thread.id: memory_state(thread.memory)
+            for thread in self._threads or ()
+            if thread.memory is not None and not getattr(thread.memory, "_in_file", False)
+        }
+        return state(KIND, memory=memory_state(self.memory), threads=threads)
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Replace the memory by the one in a state.
+
+        Raises:
+            StateError: the state is not one of such an agent; then nothing has changed, unless the
+                memory is a user's own class
+        """
+        found = opened(saved, KIND)
+        threads = found.get("threads")
+        if not isinstance(threads, dict):
+            raise StateError(f"agent {self.id!r}: the state of its threads is not an object")
+        for thread in self._threads or ():
+            assert thread.id is not None
+            self._forget_memory(thread.id)
+        made = Threads(self.shared)
+        for id, given in threads.items():
+            restore_memory(self._memory_of(made.get(id)), given, self.id)
+        restore_memory(self.memory, found.get("memory"), self.id)
+        made.default.memory = self.memory
+        self._threads = made
+        self._note_threads(*made)
+
+    # -- the loop ----------------------------------------------------------------------------------
+
+    def _check_request(self, request: ReplyRequest) -> None:
+        if type(self.max_iterations) is not int or self.max_iterations < 1:
+            check_integer(f"agent {self.id!r}: max_iterations=", self.max_iterations)
+        if self.system_prompt is not None:
+            check_system_prompt(self.system_prompt, self.id)
+        if request.conversation is None:
+            memory = request.memory = self._memory_of(request.state)
+            for each in request.before:
+                memory.add_memory(each)
+            if request.results is not None:
+                request.state.results = request.results
+
+    async def _get_ready(self) -> None:
+        registry = self.actions
+        if isinstance(registry, ActionRegistry):
+            for source in registry._sources:
+                await source._get_ready()
+
+    async def _work(self, request: ReplyRequest, record: Record[LoopState]) -> Reply:
+        if self.discover is not None and self._mailbox is not None:
+            await self._discover(request.state)
+        if request.conversation is not None:
+            request.memory = GivenMemory(request.conversation)
+        assert request.memory is not None  # it was checked
+        if record.run.parked:
+            await show_open(self, request, record, request.memory)
+        return await Run(self, request, request.memory).reply()
+
+    def _program(self) -> dict[str, Any]:
+        return program_of(self)
+
+    def _keeps(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
+        found = [getattr(each, "keeps_in", "") for each in self.blocks]
+        kept: dict[str, Any] = {"folders": each} if (each := [*filter(None, found)]) else {}
+        return kept if request.conversation is None else kept | keep_conversation(record, request)
+
+    def _begun(self, part: Part, request: ReplyRequest) -> Record[Any]:
+        record = super()._begun(part, request)
+        restore_conversation(record, request)
+        return record
+
+    async def _restore(self, part: Part, budget: Budget | None) -> None:
+        record = Record(part, LoopState)
+        if record.begun is not None:
+            memory = self._memory_of(self._kept.get(record.begun["thread"]))
+            catch_up(self, record, memory, budget_of(self, budget))
+            await restore_asked(record, budget_of(self, budget), self._registered)
+
+    def _registered(self, name: str) -> Action | None:
+        """Return its own action of a name."""
+        found = self.actions.get_action(name)
+        return None if found is None else as_action(found)
+
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        memory = self._memory_of(thread)
+        once = self._as_once()
+        add_once: Any = getattr(memory, "add_once", None)
+        if once is not None and callable(add_once):
+            add_once(message, *once)
+        else:
+            memory.add_memory(message)
+
+    async def _discover(self, thread: Thread) -> None:
+        found = await discover(self, self.discover or ())
+        thread.discovered, thread.shown = {each.name: each for each in found}, None

@@ -1,0 +1,319 @@
+"""Recording of the loop: its state, restoring memory and spending, and replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from moothall.actions.provenance import origins_of, sources_of, union
+from moothall.actions.provenance.marks import FIELD, Marks, any_marked, bare, marks_of
+from moothall.agents.dispatch import named
+from moothall.agents.loop.results import error_of
+from moothall.agents.replies.charging import charge_spent, spending
+from moothall.agents.replies.events import CallEnded, CallStarted, MessageAdded
+from moothall.agents.replies.read_record import ReadRecord, fingerprint
+from moothall.agents.replies.record import APPENDED, Record
+from moothall.agents.replies.reply import Reply, Step, Stop
+from moothall.agents.replies.reply_request import AnswerSchema
+from moothall.agents.replies.resume import ReplayOffsets, overlap, reply_at_end
+from moothall.foundation.errors import MoothallError, RunHeld
+from moothall.memory.results import NUMBERED
+from moothall.models.protocol import NO_USAGE, Usage, usage_json
+
+if TYPE_CHECKING:
+    from moothall.agents.loop.parts import Looping
+    from moothall.agents.replies.recorded_agent import RecordedAgent
+    from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.budget import Budget
+    from moothall.journal import Entry
+    from moothall.journal.run_parts import RecordedPart
+    from moothall.memory.memory import Memory
+
+KIND = "ReActAgent"
+_OFFSETS = ReplayOffsets()
+
+
+@dataclass(slots=True)
+class LoopState:
+    """The state of a run of the loop between two turns."""
+
+    iteration: int = 0  # how many answers were handled
+    text: str = ""  # the last text that the model gave
+    faults: str = ""  # what was wrong with the last answer; empty if nothing
+    unusable: int = 0  # how many answers in a row could not be used
+    same: int = 0  # how many times in a row the calls and their results were equal
+    # The last calls, each with its name, arguments and the result that the model was shown.
+    before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
+    usage: Usage = NO_USAGE
+    allowed: list[str] = field(default_factory=list)  # values from outside that were permitted
+    # Of a turn that waits: the messages by which its thread shows it, once others come, and the
+    # calls that wait. Then the calls whose results the thread is still to be shown; None: all.
+    open: dict[str, Any] = field(default_factory=dict)
+    owed: list[int] | None = None
+    defers: bool | None = None  # whether actions of servers are deferred, once it is decided
+    joined: list[str] = field(default_factory=list, metadata=APPENDED)  # deferred actions found
+    messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
+    # Of the messages that have some: each with the number of its message.
+    marks: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
+    steps: list[Step] = field(default_factory=list, metadata=APPENDED)
+
+    def __post_init__(self) -> None:
+        # Earlier versions recorded the marks within the messages.
+        if any_marked(self.messages):
+            kept = [_kept(marks_of(each), each.get(NUMBERED)) for each in self.messages]
+            self.marks[:0] = [{"message": n, **each} for n, each in enumerate(kept) if each]
+            self.messages[:] = map(bare, self.messages)
+
+    def add(self, message: dict[str, Any], marks: Marks | None = None, number: Any = None) -> None:
+        """Add a message; beside it stand its marks, and the number of its result."""
+        if (marks is not None or number is not None) and (kept := _kept(marks, number)):
+            self.marks.append({"message": len(self.messages), **kept})
+        self.messages.append(message)
+
+    def stored(self, after: int = 0, upto: int | None = None) -> list[dict[str, Any]]:
+        """Return messages as a memory keeps them, with their marks."""
+        made = self.messages[after:upto]
+        for each in reversed(self.marks):  # in the order of their messages
+            if (place := each["message"] - after) < 0:
+                break
+            if place < len(made):
+                made[place] = {**made[place], **each}
+                del made[place]["message"]
+        return made
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Return the outside sources of what was read and written."""
+        if not self.marks:
+            return ()
+        return (*union(source for each in self.marks for source in sources_of(each)),)
+
+    def hear(self) -> None:
+        """Have no fault and no repetition: the user has spoken."""
+        self.faults, self.unusable, self.same, self.before = "", 0, 0, []
+
+
+def _kept(marks: Marks | None, number: Any) -> dict[str, Any]:
+    kept: dict[str, Any] = {FIELD: marks.json()} if marks else {}
+    return kept if number is None else {**kept, NUMBERED: number}
+
+
+def over(reply: Reply) -> dict[str, Any]:
+    """Return what is recorded of the end, besides the state."""
+    usage = usage_json(reply.usage)
+    return {"detail": reply.detail, "text": reply.text, "value": reply.value, "usage": usage}
+
+
+def as_it_ended(record: ReadRecord[LoopState], schema: AnswerSchema | None = None) -> Reply:
+    """Return the reply that a run ended with, its value as the requested type."""
+    state, over = record.state or LoopState(), record.over
+    assert over is not None
+    reply = reply_at_end(record, schema, state.messages, state.steps, Usage(*over["usage"]))
+    return replace(reply, outside=state.outside)
+
+
+def program_of(agent: Looping) -> dict[str, Any]:
+    """Return an agent's program: what it does, independent of the request."""
+    prompt = agent.system_prompt
+    parts: dict[str, Any] = {
+        "agent": [KIND, str(agent.id)],
+        # Of a function, which one it is.
+        "system_prompt": {"function": getattr(prompt, "__qualname__", type(prompt).__qualname__)}
+        if callable(prompt)
+        else prompt,
+        "goals": [[goal.priority, goal.name, goal.description] for goal in agent._goals or ()],
+        "actions": sorted(
+            [action.name, action.description, action.parameters]
+            for action in agent.actions.get_actions()
+        ),
+    }
+    guidance = [*getattr(agent.actions, "guidance", ())]
+    guidance += [named(each) for each in agent.blocks if callable(getattr(each, "guidance", None))]
+    if guidance:
+        parts["guidance"] = guidance
+    try:
+        parts["model"] = getattr(agent.model, "name", None)
+    except MoothallError:
+        pass  # a model that cannot be made fails at its first call, which in a group is a turn
+    return fingerprint(**parts)
+
+
+# -- what this process knows -----------------------------------------------------------------------
+
+
+def catch_up(
+    agent: Looping, record: Record[LoopState], memory: Memory, budget: Budget | None
+) -> None:
+    """Restore memory, scripted-model position and budget from the record."""
+    try:
+        catch_up_memory(memory, record)
+    except Exception as error:
+        raise Stop.on_memory(agent.id, error) from error
+    catch_up_models(record, agent._model, agent.model, budget)
+
+
+def catch_up_models(
+    record: Record[Any],
+    known: Any,
+    model: Any,
+    budget: Budget | None,
+    its: Callable[[Entry], bool] | None = None,
+) -> None:
+    """Let a model skip the recorded answers, and charge a budget for them.
+
+    `its` says which entries are of this model, if there are several.
+    """
+    entries = record.entries()
+    skip: Callable[[int], None] | None = getattr(model, "skip", None)
+    new = entries[_known(known, record, "entries") :]
+    answers = spending(new if its is None else filter(its, new)).answers
+    _set_known(known, record, len(entries))
+    if answers and callable(skip):
+        skip(answers)
+    # A budget made for this reply is new; the one that it is part of may be charged already.
+    for account, alone in () if budget is None else budget._each():
+        before = _known(account, record, "entries")
+        if before < len(entries):
+            _set_known(account, record, len(entries))  # counted, even if the charge is refused
+            charge_spent(alone, model, spending(entries[before:]))
+
+
+def mark_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
+    """Mark what this process has recorded as known to a model and a budget."""
+    accounts = () if budget is None else budget._accounts
+    for each in (model, *accounts):
+        _OFFSETS.set(each, record.key, record.count)
+
+
+def remember(
+    memory: Memory, record: Record[Any], messages: Sequence[dict[str, Any]], first: int = 0
+) -> None:
+    """Add messages of a run, `first` being the number of the first, to a memory, each once."""
+    once: Any = getattr(memory, "add_once", None)
+    for number, message in enumerate(messages, first):
+        if callable(once):
+            once(message, record.key_of(number), number)
+        else:
+            memory.add_memory(message)
+    if not callable(once):
+        _OFFSETS.set(memory, record.key, first + len(messages))
+
+
+def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
+    """Add to a memory what it lacks of a run's messages."""
+    messages = record.state.stored() if record.state is not None else []
+    after = 0
+    if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
+        after = _known(memory, record, "messages") or overlap(
+            [*map(bare, memory.get_memories())], [*map(bare, messages)]
+        )
+    remember(memory, record, messages[after:], after)
+
+
+def _known(of: Any, record: Record[Any], what: Literal["entries", "messages"]) -> int:
+    """Return how many of these of a run an object knows, from this run or those it copies."""
+    known = _OFFSETS.get(of, record.key)
+    for each in record.copied:
+        known = max(known, min(_OFFSETS.get(of, each["key"]), each[what]))
+    return known
+
+
+def _set_known(of: Any, record: Record[Any], entries: int) -> None:
+    """Mark entries of a run, also in those it copies, as known to an object."""
+    _OFFSETS.set(of, record.key, entries)
+    for each in record.copied:
+        _OFFSETS.set(of, each["key"], max(_OFFSETS.get(of, each["key"]), each["entries"]))
+
+
+# -- what was recorded -----------------------------------------------------------------------------
+
+
+def replayed(part: RecordedPart) -> Reply:
+    """Return the reply that a run ended with."""
+    return as_it_ended(ReadRecord(part, LoopState))
+
+
+def call_ids(messages: Iterable[Any]) -> set[str]:
+    """Return the ids of the calls in recorded messages, as far as these are what we write."""
+    listed = (each.get("tool_calls") for each in messages)
+    calls = (call for each in listed if isinstance(each, list) for call in each)
+    ids = (call.get("id") for call in calls if isinstance(call, dict))
+    return {each for each in ids if isinstance(each, str)}
+
+
+def tell_past(agent: str, request: ReplyRequest, entries: Sequence[Entry]) -> None:
+    """Emit the recorded calls and messages as past events."""
+    begun: dict[tuple[str, str], str] = {}
+    for entry in entries:
+        if entry.kind == "state":
+            for message in entry.data["appended"].get("messages", ()):
+                request.tell(MessageAdded, agent, bare(message), past=True)
+        for event, *parts in call_events(agent, entry, begun):
+            request.tell(event, *parts, past=True)
+
+
+def call_events(
+    agent: str, entry: Entry, begun: dict[tuple[str, str], str]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the events of an action's call from its entry, each as its class and what it takes.
+
+    `begun` has the ids of the calls that have begun so far: one that was cut off and is executed
+    again has another id then.
+    """
+    data, about = entry.data, entry.data.get("about", {})
+    if entry.kind not in ("started", "ended") or not {"action", "iteration", "id"} <= about.keys():
+        return
+    key = (entry.path, data["key"])
+    common = (agent, about["iteration"], begun.get(key, about["id"]), about["action"])
+    is_over = entry.kind == "ended"
+    # A refused call has no recorded start.
+    if key not in begun:
+        args = data["result"]["args"] if is_over else data.get("args")
+        known = args if isinstance(args, dict) else {}
+        yield CallStarted, *common, known, origins_of(data.get("origins"))
+        begun[key] = about["id"]
+    if is_over:
+        result = data["result"]["result"]
+        yield CallEnded, *common, result, error_of(result)
+
+
+async def show_open(
+    agent: RecordedAgent, request: ReplyRequest, record: Record[Any], memory: Memory
+) -> None:
+    """Have the memory of a thread show the open calls of its other runs, which wait.
+
+    A memory that has nothing of such a run is that of another conversation without a name.
+    """
+    thread = request.state
+    for run_id, last in record.run.parked:
+        if thread.parked.get(run_id, 0) >= last:
+            continue
+        assert agent._journal is not None
+        try:
+            part = await agent._journal.begin(run_id, agent._kind, str(agent.id), "")
+        except RunHeld:  # it goes on, and shows its calls itself
+            continue
+        try:
+            other: Record[LoopState] = Record(part, LoopState)
+            if other.state is None or not _has_seen(memory, other):
+                thread.parked[run_id] = last
+                continue
+            if messages := other.state.open.get("messages"):
+                for message in messages:
+                    other.state.add(bare(message), marks_of(message), message.get(NUMBERED))
+                other.state.owed, other.state.open = other.state.open["waits"], {}
+                other.save(other.state)
+                part.end("waiting")
+                await other.commit()
+            catch_up_memory(memory, other)
+            thread.parked[run_id] = part.run.place[0]
+        finally:
+            part.close()
+
+
+def _has_seen(memory: Memory, record: Record[Any]) -> bool:
+    """Return whether a memory has messages of a run, as one in a file may have."""
+    told = getattr(memory, "_told", ())
+    in_file = getattr(memory, "_in_file", False)
+    return in_file or record.key in told or _OFFSETS.get(memory, record.key) > 0

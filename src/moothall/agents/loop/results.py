@@ -1,0 +1,158 @@
+"""The results of calls, as a model is shown them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from moothall.actions.approval import Later, Question
+from moothall.actions.environment import failed
+from moothall.agents.replies.reply import Stop
+from moothall.agents.replies.step import Step, asking
+from moothall.foundation.errors import ConfigError, NobodyToAsk
+from moothall.foundation.jsonvalue import as_json, json_text, readable
+from moothall.journal.store.wait_rows import Answer
+from moothall.models.protocol import block_note, is_seen, without_seen
+
+if TYPE_CHECKING:
+    from moothall.agents.loop.answer import RequestedCall
+
+MAX_RESULT_CHARS = 20_000
+"""How much of a result a model is shown."""
+
+NOT_RUN = "not executed, because another call of the same answer was wrong"
+
+
+def error_of(result: dict[str, Any]) -> str | None:
+    """Return the error in a result, as text; None without one."""
+    error = result.get("error")
+    return None if error is None else str(error)
+
+
+def result_content(result: dict[str, Any]) -> str:
+    """Return a result as a model reads it: the value as JSON (a text unchanged), or the error."""
+    error = error_of(result)
+    if error is not None:
+        return json.dumps({"error": readable(error)}, ensure_ascii=False)
+    if "result" in result:
+        value = result["result"]
+        try:
+            value = _noted(value)
+        except RecursionError:  # json_text says what contains itself
+            pass
+        return json_text(value)
+    return json_text({key: value for key, value in result.items() if key != "traceback"})
+
+
+def shown_content(model: Any, content: str, result: dict[str, Any]) -> str | list[dict[str, Any]]:
+    """Return a result as a message has it: with its images and files, for a model that sees."""
+    value = result.get("result")
+    if not isinstance(value, list | dict) or not getattr(model, "reads_images", False):
+        return content
+    blocks = [each for each in _listed(value) if is_seen(each)]
+    return [{"type": "text", "text": content}, *blocks] if blocks else content
+
+
+def as_seen(model: Any, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a prompt with notes for what its model does not see."""
+    if getattr(model, "reads_images", False) or not any(map(has_blocks, prompt)):
+        return prompt
+    return without_seen(prompt)
+
+
+def has_blocks(message: dict[str, Any]) -> bool:
+    """Return whether a message is a result with images or files."""
+    return type(message.get("content")) is list and message.get("role") == "tool"
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _noted(value: Any) -> Any:
+    """Return a value with notes for its images, files and bytes, which are no text."""
+    if isinstance(value, list):
+        return list(map(_noted, value))
+    if isinstance(value, bytes | bytearray):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return f"[{len(value):,} bytes, which are no text]"
+    return block_note(value) if is_seen(value) else value
+
+
+# -- that come later ------------------------------------------------------------------------------
+
+
+def about_call(call: RequestedCall) -> dict[str, Any]:
+    """Return what the journal keeps of a call that waits."""
+    about: dict[str, Any] = {"action": call.name, "args": call.args, "call": call.id}
+    return {**about, "origins": as_json(call.origins)} if call.origins else about
+
+
+async def result_of(later: Later, call: RequestedCall, step: Step | None) -> dict[str, Any]:
+    """Return the result of a call that comes later; raise Stop for its run to wait."""
+    kind = "result"
+    if step is None:
+        text = f'"{call.name}" gives its result later, which needs an agent with a journal='
+        return failed(ConfigError(text))
+    if later.question is not None:
+        raise await step.ask(later, **about_call(call))
+    if later.key is not None:
+        key = later.key
+    elif later.until is not None:
+        kind, key = "moment", f"moment-{step.hash_of('moment')[:16]}"
+    else:
+        return failed(ConfigError(f'"{call.name}" returned Later() without a key or until='))
+    came = await step.came(key)
+    if came is None:
+        came = await step.wait(key, kind, later, **about_call(call))
+    return as_result(key, came)
+
+
+def as_result(key: str, answer: Answer) -> dict[str, Any]:
+    """Return what came as the result of its call."""
+    if answer.expired:
+        return {"tool_executed": True, "error": f"no result {key!r}: {answer.late}"}
+    return {"tool_executed": True, "result": answer.value}
+
+
+class Asks(Protocol):
+    """A call, with what it has asked a person so far."""
+
+    asked: tuple[str, ...]
+
+
+async def answered(
+    call: Asks,
+    step: Step,
+    question: Question,
+    ask: Callable[[Question], Awaitable[str]],
+    exact: str | None = None,
+) -> str:
+    """Return a person's answer to a question of a call; raise Later if it comes later.
+
+    The call is executed again then: what has been answered is not asked again. `exact` is the
+    question without what need not be the same again; by default, its text.
+    """
+    exact = question.text if exact is None else exact
+    asked = (exact, call.asked.count(exact))
+    call.asked += (exact,)
+    try:
+        answer = await step.came(step.hash_of("question", *asked))
+        if answer is None:
+            with asking(step._record, "question", text=question.text):
+                return await ask(replace(question, waits_in=step.run_id))
+    except Stop:  # it is open
+        later = Later()
+    except Later as error:
+        later = error
+    else:
+        if answer.value is None:
+            why = answer.late if answer.expired else f"{answer.by or 'a person'} does not answer"
+            raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {why}")
+        return str(answer.value)
+    later.question, later.text = asked, question.text
+    raise later from None

@@ -1,0 +1,177 @@
+"""What fits into a model's context: how much of a memory, and of long results."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from moothall.actions.provenance import sources_of
+from moothall.agents.loop.answer import RequestedCall
+from moothall.agents.loop.provenance import sources_of_result
+from moothall.agents.replies.events import ResultsCleared
+from moothall.agents.replies.record import Record
+from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.foundation.errors import MissingExtra, ModelError
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import counted, cut
+from moothall.foundation.text.pages import excerpt, page_chars
+from moothall.memory.bounded import ASSUMED_CONTEXT, TokenBoundedMemory
+from moothall.memory.results import LEAST_CHARS, NUMBERED, READ, Results
+
+if TYPE_CHECKING:
+    from moothall.agents.loop.parts import Looping
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+_ASK_S = 5.0
+_LEAST_CHARS = 200
+"""How many characters of each result are shown even in a small context."""
+_ASSUMED = f"{ASSUMED_CONTEXT:,} tokens are assumed: state context_tokens="
+_ASKED: WeakSet[Any] = WeakSet()
+"""The models whose servers have been asked how much they read."""
+
+
+def bounds_of(model: Any) -> tuple[int, int]:
+    """Return the tokens of a memory: in all, and before a reply loses its own results."""
+    context = getattr(model, "context_tokens", None)
+    room = context if isinstance(context, int) else ASSUMED_CONTEXT
+    # The rest is for the system part, the actions' descriptions and the answer.
+    return max(room // 2, 1), max(room * 3 // 4, 1)
+
+
+async def fit(model: Any, memory: Any, agent: str) -> None:
+    """Fit a memory whose bound was not chosen to the model, whose server is asked once."""
+    fit_reply = getattr(memory, "_fit_reply", None)
+    is_own = isinstance(memory, TokenBoundedMemory) and memory.reply_tokens is not None
+    if fit_reply is None and not is_own:
+        return
+    find = getattr(model, "find_context", None)
+    if find is not None and model not in _ASKED:
+        with suppress(ModelError, MissingExtra, TimeoutError):  # an answer will say so
+            async with asyncio.timeout(_ASK_S):
+                await find()
+        _ASKED.add(model)
+        if model.context_tokens is None:
+            logger.info(
+                "agent %r: nobody says how much model %s reads at once; %s",
+                agent,
+                model.name,
+                _ASSUMED,
+            )
+    bound, most = bounds_of(model)
+    if fit_reply is not None:
+        fit_reply(most)
+    else:
+        memory.max_tokens, memory.reply_tokens = bound, most
+
+
+def left_out(detail: str, memory: Any, agent: str, model: Any) -> str:
+    """Return a reply's detail, with what the model no longer read of the reply, if anything."""
+    if not (count := getattr(memory, "left_out", 0)):
+        return detail
+    said = f"{counted(count, 'earlier message')} of this reply did not fit the model's memory"
+    known = getattr(model, "context_tokens", None) is not None
+    logger.warning("agent %r: %s", agent, said if known else f"{said}; {_ASSUMED}")
+    return f"{detail}; {said}" if detail else said
+
+
+def result_chars(model: Any, most: int, results: int) -> int:
+    """Return how many characters of each result are shown: an eighth of the context.
+
+    The results of one answer together take at most about half of it, at two characters a token.
+    """
+    context = getattr(model, "context_tokens", None)
+    if not isinstance(context, int):
+        return most
+    return min(most, max(context // max(results, 4), _LEAST_CHARS))
+
+
+class LongResults:
+    """What the model of a run is shown of long results, each with a number to read it again by."""
+
+    def __init__(
+        self, agent: Looping, request: ReplyRequest, memory: Any, record: Record[Any] | None
+    ) -> None:
+        self._agent = agent
+        self._request = request
+        self._memory = memory
+        self._record = record
+        self._thread = request.state
+
+    def limit(self, results: int) -> int:
+        """Return how many characters of each result of an answer are shown."""
+        return result_chars(self._agent.model, self._agent.max_result_chars, results)
+
+    def remember(self, messages: Iterable[dict[str, Any]], joined: list[str]) -> None:
+        """Take the results in messages that are remembered from an earlier process."""
+        for each in messages:
+            if NUMBERED in each:
+                self._results.know(each, sources_of(each))
+                self._offer(joined)
+
+    def shown(
+        self,
+        call: RequestedCall,
+        result: dict[str, Any],
+        content: str,
+        limit: int,
+        joined: list[str],
+    ) -> tuple[str, list[Any] | None]:
+        """Return the content of a result as its model is shown it, and the mark of its message."""
+        if len(content) < min(LEAST_CHARS, limit) and call.was is None:  # the fastest way
+            return content, None
+        mark: list[Any] | None = None
+        if len(content) >= LEAST_CHARS and self._is_free:
+            own = self._results.action
+            if call.action is own:
+                mark = self._results.mark(call.args.get("number"))
+            elif call.action is not None:
+                sources = sources_of_result(call, self._thread.texts, result)
+                keep = None if self._record is None else self._record.keep
+                is_whole = len(content) <= limit
+                mark = self._results.add(call.name, content, sources, is_whole, keep)
+                if not is_whole:
+                    content = excerpt(content, limit, f"result {mark[0]}, see {own.name}")
+                    self._offer(joined)
+        if mark is None:
+            content = cut(content, limit)
+        if call.was is not None:
+            args = {name: each for name, each in call.args.items() if call.was.get(name) != each}
+            said = f"[A person changed the arguments of this call: {json_text(args)}]"
+            content = f"{content}\n{cut(said, limit)}"
+        return content, mark
+
+    def look(self, joined: list[str]) -> None:
+        """Tell what the memory has cleared, and let the model read it again."""
+        take = getattr(self._memory, "_take_cleared", None)
+        if take is not None and (numbers := take()):
+            self._offer(joined)
+            self._request.tell(ResultsCleared, str(self._agent.id), numbers)
+
+    def make_room(self) -> bool:
+        """Have the memory show less, if it can."""
+        make = getattr(self._memory, "_make_room", None)
+        return make is not None and bool(make())
+
+    @property
+    def _results(self) -> Results:
+        known = self._thread.results
+        if known is None:
+            known = self._thread.results = Results()
+        known.page = page_chars(self.limit(1))
+        known.kept = None if self._record is None else self._record.kept
+        return known
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether no action of the agent has the name by which results are read."""
+        return self._agent.actions.get_action(READ) is None
+
+    def _offer(self, joined: list[str]) -> None:
+        if READ not in self._thread.joined and self._is_free:
+            joined.append(READ)
+            self._thread.joined += (READ,)

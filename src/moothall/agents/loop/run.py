@@ -1,0 +1,523 @@
+"""One run of the loop, from the request to the stop reason."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from moothall.actions import Action
+from moothall.actions.provenance.marks import Marks
+from moothall.actions.provenance.origin import Sourced
+from moothall.agents.context import Context
+from moothall.agents.loop import results
+from moothall.agents.loop.answer import Answer, RequestedCall, demand_of, fault_of, read_answer
+from moothall.agents.loop.calls import Calls, doubts_of
+from moothall.agents.loop.chain import around_model
+from moothall.agents.loop.discovery import join
+from moothall.agents.loop.parts import Looping, context_of, messages_of
+from moothall.agents.loop.prompt_record import PromptRecord
+from moothall.agents.loop.provenance import (
+    look,
+    marks_after_reading,
+    marks_of_fault,
+    marks_of_result,
+)
+from moothall.agents.loop.recording import (
+    LoopState,
+    as_it_ended,
+    call_ids,
+    catch_up,
+    mark_known,
+    over,
+    remember,
+    tell_past,
+)
+from moothall.agents.loop.room import LongResults, fit, left_out
+from moothall.agents.loop.showing import Pieces, Showing
+from moothall.agents.loop.steering import Steering
+from moothall.agents.loop.steps import ModelStep
+from moothall.agents.replies.charging import budgeted, count_unbounded
+from moothall.agents.replies.events import MessageAdded, MessagesLeftOut
+from moothall.agents.replies.record import Past, Record
+from moothall.agents.replies.record import Step as RecordedStep
+from moothall.agents.replies.reply import Reply, Step, Stop
+from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.resume import ended, guarded
+from moothall.agents.replies.sub_agents.asking import restore_asked
+from moothall.foundation.errors import BudgetExceeded, HookError, JournalError, StateError
+from moothall.foundation.jsonvalue import Unreadable, json_text
+from moothall.foundation.text import counted, cut, error_message, log_failure
+from moothall.foundation.threads import is_cancelled
+from moothall.memory.memory import Memory
+from moothall.models.base import answer_of, heard, with_options
+from moothall.models.protocol import Model
+
+if TYPE_CHECKING:
+    from moothall.agents.replies.reply_request import AnswerSchema
+    from moothall.agents.replies.thread import Thread
+    from moothall.budget import Budget
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+SAME_CALLS = 3
+"""How many answers in a row with the same calls and results end a run as `no_progress`."""
+CUT = {
+    "length": "cut at the model's length limit",
+    "content_filter": "cut by the provider's content filter",
+    "refusal": "refused by the model",
+}
+
+
+class Run:
+    """One run of the loop, which asks the model and executes its calls until it stops."""
+
+    _prompts: PromptRecord | None = None
+    _lost = 0  # how many messages of the reply its model no longer reads, as events said
+
+    def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
+        self.agent = agent
+        self.id: str = str(agent.id)
+        self.request = request
+        self.emit: Callable[[Any], Any] | None = request.emit
+        self.memory = memory
+        self.thread: Thread = request.state
+        self.budget: Budget | None = agent.budget if request.budget is None else request.budget
+        self.model: Model = with_options(agent.model, request.options)
+        if self.budget is not None:
+            self.model = budgeted(self.model, self.budget)
+        self.schema: AnswerSchema | None = request.answer
+        self.state: LoopState = LoopState(allowed=request.allowed, joined=[*self.thread.joined])
+        self.record: Record[Any] | None = request.recorded
+        self.showing: Showing = Showing(agent, request, memory)
+        self.long: LongResults = LongResults(agent, request, memory, self.record)
+        self._remembered = self._saved = 0  # how many messages are in the memory, and recorded
+        self._ids: set[str] = set()  # of the calls
+        self._steering = Steering()
+
+    async def reply(self) -> Reply:
+        """Ask the model and execute its calls until there is a reason to stop."""
+        steering = self._steering
+        if self.thread.underway is None:
+            self.thread.underway = steering
+        record = self.record
+        try:
+            await fit(self.agent.model, self.memory, self.id)
+            if record is None:
+                return await self._reply()
+            if not ended(record):
+                return await guarded(record, self._resumed, over, self.end)
+        except Stop as stop:  # its memory failed between two turns, or at the end
+            return self.end(stop)
+        finally:
+            if self.thread.underway is steering:
+                self.thread.underway = None
+            self.thread.unheard.extend(steering.told)  # what came after the last turn
+        with suppress(Stop):  # its memory failed
+            await self._resume()
+        return as_it_ended(record, self.schema)
+
+    async def _resumed(self) -> Reply:
+        await self._resume()
+        return await self._reply()
+
+    async def _reply(self) -> Reply:
+        agent, state, request, steering = self.agent, self.state, self.request, self._steering
+        is_new = not state.messages
+        if self.thread.looked is None:
+            self.long.remember(messages_of(self.memory, self.id, None)[0], state.joined)
+        if self.thread.unheard:
+            steering.told.extend(self.thread.hear())
+            if not self._past(f"{state.iteration + 1}"):
+                self._hear()
+        if is_new:
+            self.thread.defers = None  # as its actions are now
+            asked = {"role": "user", "content": request.content}
+            state.add(asked, Marks(request.outside) if request.outside else None)
+            self.save()
+        elif state.messages[-1]["role"] == "tool":
+            # A run whose process died after a terminal action had succeeded.
+            last = (step for step in state.steps if step.iteration == state.iteration)
+            reply = self._terminal((self.showing.action(step.action), step) for step in last)
+            if reply is not None:
+                return reply
+        while state.iteration < agent.max_iterations or self._is_told():
+            if steering.was_swallowed():
+                raise asyncio.CancelledError
+            state.iteration += 1
+            steering.in_turn = True
+            try:
+                reply = await self.turn()
+            except Stop as stop:
+                reply = self.end(stop)
+            except asyncio.CancelledError:
+                reply = None
+                if steering.interrupted():
+                    self.save()
+                elif is_cancelled():
+                    raise
+                else:
+                    reply = self.end(Stop("cancelled", "the model's answer was cancelled"))
+            finally:
+                steering.in_turn = False
+                if steering.told:
+                    self._hear()
+            if reply is not None:
+                return reply
+        detail = f"no answer after {counted(state.iteration, 'iteration')}"
+        if state.faults:
+            detail += f"; the last could not be used: {state.faults}"
+        return self.end(Stop("max_iterations", detail))
+
+    async def turn(self) -> Reply | None:
+        """Handle one answer of the model and its calls; return the reply, or None to continue."""
+        agent, state, self._spent = self.agent, self.state, self.state.usage
+        given = await self.ask()
+        answer = read_answer(given, self._ids, self.showing.find, self.showing.known)
+        if answer.text:
+            state.text = answer.text
+        value: Any = answer.text
+        if self.request.must_call and not answer.calls and not answer.fault:
+            answer.fault = demand_of(self.request.offered)
+        cut = "" if answer.calls else CUT.get(str(getattr(given, "finish_reason", "")), "")
+        if self.schema is not None and not answer.calls and not answer.fault:
+            try:
+                value = self.schema.read(answer.text)
+            except Unreadable as error:
+                refused = f"{cut}: {answer.text}" if cut == CUT["refusal"] else ""
+                answer.fault = refused or (f"{error} (It was {cut}.)" if cut else str(error))
+        if agent.check is not None and not answer.calls and not answer.fault:
+            check = partial(fault_of, value, agent.check)
+            answer.fault = await self._of_user("check", f"check.{state.iteration}", check)
+        if faults := answer.fault:
+            if self._past(f"{state.iteration}."):
+                # Calls of this answer ran before: the model must not read that none was executed.
+                raise self._gone(faults)
+            self._add_faults(answer, faults)
+            state.faults = faults
+            state.unusable += 1
+            state.same, state.before = 0, []
+            self.save()
+            # Asked again, a model that refuses would refuse again.
+            ends = state.unusable > agent.tries or cut == CUT["refusal"]
+            return self.end(Stop("unreadable", faults)) if ends else None
+        state.faults, state.unusable = "", 0
+        if not answer.calls:
+            state.add(answer.message(), marks_after_reading(self.thread))
+            state.same, state.before = 0, []
+            self.save()
+            if self._steering.told:
+                return None  # the user has interrupted meanwhile
+            return self.end(Stop("done", cut), value)
+        contents = await self.act(answer)
+        reply = None
+        if not self._steering.told:
+            actions = [call.action for call in answer.calls]
+            reply = self._terminal(zip(actions, state.steps[-len(actions) :], strict=True))
+            reply = reply or self._unless_progress(answer, contents)
+        self.save()
+        return reply
+
+    @staticmethod
+    def _gone(faults: str) -> Stop:
+        """Return the Stop for a partly executed answer whose actions the agent no longer has."""
+        detail = (
+            "the process ended while the calls of an answer were executed, and they cannot be "
+            f"resumed: {faults}; give the agent the actions that it had"
+        )
+        return Stop("error", detail, StateError(detail))
+
+    def _terminal(self, called: Iterable[tuple[Action | None, Step]]) -> Reply | None:
+        """Return the reply if a terminal action of an answer succeeded."""
+        for action, step in called:
+            if action is not None and action.terminal and step.error is None and step.executed:
+                value = step.result.get("result")
+                self.state.text = "" if value is None else json_text(value)
+                return self.end(Stop("terminal", ""), value)
+        return None
+
+    def _unless_progress(self, answer: Answer, contents: list[str]) -> Reply | None:
+        now = [
+            (call.name, call.args, content)
+            for call, content in zip(answer.calls, contents, strict=True)
+        ]
+        state = self.state
+        polls = any(call.action is not None and call.action.polling for call in answer.calls)
+        state.same = state.same + 1 if now == state.before and not polls else 1
+        state.before = now
+        if state.same < SAME_CALLS:
+            return None
+        names = " and ".join(dict.fromkeys(f'"{name}"' for name, _, _ in now))
+        detail = (
+            f"{names} called {SAME_CALLS} times in a row with the same arguments and the same "
+            "result"
+        )
+        return self.end(Stop("no_progress", detail))
+
+    def _past(self, prefix: str) -> list[Past]:
+        """Return the recorded steps whose keys have this prefix."""
+        return [] if self.record is None else self.record.past(prefix)
+
+    # -- going on ----------------------------------------------------------------------------------
+
+    async def _resume(self) -> None:
+        """Continue from the recorded state; restore memory, model and budget."""
+        record = self.record
+        assert record is not None
+        record.at_end = partial(mark_known, record, self.agent._model, self.budget)
+        if record.state is not None:
+            self.state, self.request.allowed = record.state, record.state.allowed
+            self.thread.defers, self.thread.joined = self.state.defers, (*self.state.joined,)
+            self.long.remember(self.state.stored(), self.state.joined)
+            look(self.thread, self.request, self.state.stored(), self.showing.named)
+            self._ids = call_ids(record.state.messages)
+            self._saved = self._remembered = len(record.state.messages)
+        if self.emit is not None:
+            tell_past(self.id, self.request, record.entries())
+        catch_up(self.agent, record, self.memory, self.budget)
+        await restore_asked(record, self.budget, self.showing.action)
+
+    # -- being interrupted -------------------------------------------------------------------------
+
+    def _is_told(self) -> bool:
+        """Return whether there is one more turn: the user has spoken, or the last was cut off."""
+        told = not self.state.faults and self.state.messages[-1]["role"] == "user"
+        return told or bool(self._past(f"{self.state.iteration + 1}."))
+
+    def _hear(self) -> None:
+        for text in self._steering.leave():  # the turn may have ended in spite of our cancellation
+            marks = Marks(text.sources) if isinstance(text, Sourced) else None
+            self.state.add({"role": "user", "content": str(text)}, marks)
+        self.state.hear()
+        self.save()
+
+    # -- asking the model --------------------------------------------------------------------------
+
+    async def ask(self) -> Any:
+        """Return the model's answer, unchecked: the recorded one, or a new one."""
+        try:
+            for what, key, function in self.showing.asks():
+                self.showing.take(key, await self._of_user(what, key, function))
+            self.long.look(self.state.joined)
+            self.showing.begin()
+            self.state.defers = self.thread.defers
+            lost, self._lost = self._lost, getattr(self.memory, "left_out", 0)
+            if self._lost and self._lost != lost:
+                self.request.tell(MessagesLeftOut, self.id, self._lost)
+            schema = None if self.schema is None else self.schema.json
+            step = ModelStep(self, self.state.iteration, schema)
+            return await around_model(step, partial(self._ask, step))()
+        except BudgetExceeded as error:
+            raise Stop.at_limit(error) from error
+        except HookError as error:
+            raise Stop.on_hook(self.agent.id, error) from error
+        except (JournalError, Stop):
+            raise
+        except Exception as error:
+            log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
+            kind, text = type(error).__name__, error_message(error)
+            detail = f"{kind}: {text}" if text else kind
+            raise Stop("error", detail, error) from error
+
+    async def _ask(self, step: ModelStep) -> Any:
+        """Ask the model itself; tell the pieces of its answer, if somebody listens."""
+        if self.budget is None:
+            count_unbounded()
+        prompt, schema = self.showing.seen(self.model, step.messages), step.schema
+        actions, emit = self.showing.offered.actions or None, self.emit
+        if emit is None:
+            return await answer_of(self.model, prompt, actions=actions, schema=schema)
+        pieces = Pieces(schema, self.id, self.request, emit)
+        return await heard(self.model, prompt, pieces.tell, actions=actions, schema=schema)
+
+    async def _of_user(
+        self, what: str, key: str, function: Callable[[Context[Any]], Awaitable[str]]
+    ) -> str:
+        """Return what the user's check or system prompt returns for this reply: once, recorded."""
+
+        async def call(step: RecordedStep | None = None) -> str:
+            return await function(context_of(self.agent, self.request))
+
+        try:
+            return await (call() if self.record is None else self.record.step(key, call))
+        except BudgetExceeded as error:
+            raise Stop.at_limit(error) from error
+        except (JournalError, Stop):
+            raise
+        except Exception as error:
+            log_failure(logger, f"the {what} of agent {self.agent.id!r} failed", error)
+            detail = f"the {what} failed: {type(error).__name__}: {error}"
+            raise Stop("error", detail, error) from error
+
+    def about(self, name: str, value: Any) -> dict[str, Any]:
+        """Return what hooks get."""
+        return {name: value, "iteration": self.state.iteration, **self.request.of_run}
+
+    def prompt_to_come(self) -> list[dict[str, Any]]:
+        """Return the prompt as it is once the messages up to now are recorded and remembered."""
+        return [*self.showing.prompt(), *self.state.messages[self._remembered :]]
+
+    def noted(self, step: ModelStep, again: bool) -> dict[str, Any]:
+        """Return what is recorded of a prompt; with `again`, of the step's second try."""
+        if self._prompts is None:
+            assert self.record is not None
+            self._prompts = PromptRecord(self.record, self.thread)
+        own, shown = self.state.messages, self.showing.offered
+        return self._prompts.note(step.messages, own, shown, step.schema, again)
+
+    # -- acting ------------------------------------------------------------------------------------
+
+    async def act(self, answer: Answer) -> list[str]:
+        """Execute the calls of an answer concurrently; add them and their results in call order."""
+        record, wanted, calls = self.record, answer.calls, self._calls(answer)
+        if record is not None and (doubts := doubts_of(record, self.state.iteration)):
+            raise Stop("in_doubt", doubts)
+        try:
+            await (calls.execute() if self.budget is None else calls.within(self.budget))
+        except BaseException as error:
+            open = any(call.result is None for call in wanted) and self._steering.is_cut_off(error)
+            if any(call.waits for call in wanted):
+                self._park(answer)
+            elif open and record is not None:
+                self.thread.unheard.extend(self._steering.leave())
+                if isinstance(error, Stop) or calls.in_doubt:  # memory shows what was cut off
+                    self._keep(answer, ends=False)
+                    self._save_as_before()
+            else:
+                self._keep(answer)
+                self.save()
+            raise
+        return self._keep(answer)
+
+    def _calls(self, answer: Answer) -> Calls:
+        return Calls(self.agent, answer.calls, self.request, self.state.iteration)
+
+    def _keep(self, answer: Answer, ends: bool = True) -> list[str]:
+        """Add the calls and their results, together: memory has no call without its result."""
+        contents = []
+        owed, self.state.owed = self.state.owed, None
+        limit = self.long.limit(len(answer.calls))
+        run_id, thread, iteration = self.request.run_id, self.request.thread, self.state.iteration
+        self._add_calls(answer, owed)
+        for place, wanted in enumerate(answer.calls):
+            result = wanted.result
+            if result is None:
+                result = self._calls(answer).cut_off(place, ends)
+            error = results.error_of(result)
+            made = (iteration, wanted.name, wanted.args, result, error, run_id, thread)
+            self.state.steps.append(Step(*made, dict(wanted.origins), wanted.repaired))
+            whole = results.result_content(result)
+            contents.append(cut(whole, limit))
+            if owed is None or place in owed:
+                shown, number = self.long.shown(wanted, result, whole, limit, self.state.joined)
+                content = results.shown_content(self.model, shown, result)
+                marks = marks_of_result(wanted, self.thread, self.request)
+                self._add_result(wanted, content, marks, number)
+            join(self.thread, self.state, self.showing.offered, wanted)
+        return contents
+
+    def _park(self, answer: Answer) -> None:
+        """Leave a turn as it was before: the resumed run has it again.
+
+        If its thread goes on meanwhile, that shows what waits in place of the results.
+        """
+        self.thread.unheard.extend(self._steering.leave())  # it is heard once the turn has ended
+        if self.record is None or not self.record.noted:
+            return  # it waits as before
+        waits = {place: call.waits for place, call in enumerate(answer.calls) if call.waits}
+        state = self.state
+        messages, steps, owed = len(state.messages), len(state.steps), state.owed
+        joined, marks = len(state.joined), len(state.marks)
+        if owed is not None:
+            state.owed = [place for place in owed if place not in waits]
+        for place, stop in waits.items():
+            answer.calls[place].result = {"result": str(stop)}
+        self._keep(answer)
+        state.open, state.owed = {"messages": state.stored(messages), "waits": list(waits)}, owed
+        del state.messages[messages:], state.steps[steps:]
+        del state.joined[joined:], state.marks[marks:]
+        self._save_as_before()
+
+    def _save_as_before(self) -> None:
+        """Record the state with the turn before as the last: the resumed run has this one again."""
+        state, usage = self.state, self.state.usage
+        state.iteration, state.usage = state.iteration - 1, self._spent
+        self.save()
+        state.iteration, state.usage = state.iteration + 1, usage
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Record the state; its new messages go to memory once they are in the file."""
+        # Memory never has a message that the journal lacks: a resumed run might produce another.
+        record, after, upto = self.record, self._saved, len(self.state.messages)
+        self._saved = upto
+        if record is None:
+            self._in_file(after, upto)
+            return
+        record.save(self.state)
+        if upto > after:
+            record.then(partial(self._in_file, after, upto))
+
+    def _in_file(self, after: int, upto: int) -> None:
+        """Add a range of messages to memory, and emit them."""
+        new = self.state.stored(after, upto)
+        try:
+            if self.record is None:
+                add = self.memory.add_memory
+                for message in new:
+                    add(message)
+            else:
+                remember(self.memory, self.record, new, after)
+        except Exception as error:
+            raise Stop.on_memory(self.id, error) from error
+        self._remembered = upto
+        if self.emit is not None:
+            for message in self.state.messages[after:upto]:
+                self.request.tell(MessageAdded, self.id, message)
+
+    def _add_faults(self, answer: Answer, faults: str) -> None:
+        """Add an answer that cannot be used, and the reason, to the messages."""
+        if answer.calls:
+            self._add_calls(answer)
+            for call in answer.calls:
+                fault = cut(call.fault or results.NOT_RUN, results.MAX_RESULT_CHARS)
+                content = results.result_content({"error": fault})
+                self._add_result(call, content, marks_of_fault(call, self.thread))
+        else:
+            # Some chat formats require an answer between two messages of the user.
+            marks = marks_after_reading(self.thread)
+            said = {"role": "assistant", "content": answer.text or "(no answer)"}
+            self.state.add(said, marks)
+            self.state.add({"role": "user", "content": faults}, marks)
+
+    def _add_calls(self, answer: Answer, only: list[int] | None = None) -> None:
+        """Add the answer with its calls, or with those at these places."""
+        owed = [c for place, c in enumerate(answer.calls) if only is None or place in only]
+        if not owed:
+            return
+        calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in owed]
+        self.state.add(answer.message(tool_calls=calls), marks_after_reading(self.thread))
+
+    def _add_result(
+        self,
+        call: RequestedCall,
+        content: str | list[dict[str, Any]],
+        marks: Marks | None,
+        number: list[Any] | None = None,
+    ) -> None:
+        made = {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
+        self.state.add(made, marks, number)
+
+    def end(self, stop: Stop, value: Any = None) -> Reply:
+        """Return the reply as it stands, with the stop reason."""
+        state, reason = self.state, stop.reason
+        if reason not in ("done", "terminal"):
+            value = state.text if self.schema is None else None
+        messages: Any = state.messages
+        detail = left_out(stop.detail, self.memory, self.id, self.model)
+        how = (state.steps, state.usage, reason, detail, stop.error, self.request.run_id)
+        return Reply(state.text, value, messages, *how, outside=state.outside)

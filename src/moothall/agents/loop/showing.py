@@ -1,0 +1,196 @@
+"""What a model is shown in a run: its actions, and the prompt; and what its answer shows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from moothall.actions import Action
+from moothall.actions.goal import format_goals
+from moothall.agents.block import Guidance
+from moothall.agents.context import checked_prompt
+from moothall.agents.dispatch import named
+from moothall.agents.loop.answer import OfferedActions, as_action
+from moothall.agents.loop.parts import Looping, messages_of
+from moothall.agents.loop.provenance import Shown, look
+from moothall.agents.loop.results import as_seen, has_blocks
+from moothall.agents.replies.reply import Stop
+from moothall.foundation.errors import ConfigError, DefinitionError
+from moothall.foundation.text import log_failure
+from moothall.foundation.threads import awaited
+from moothall.models.protocol import ReasoningPiece, TextPiece
+
+if TYPE_CHECKING:
+    from moothall.agents.context import Context
+    from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.agents.replies.thread import Thread
+    from moothall.memory.memory import Memory
+    from moothall.models.protocol import Model
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+_SYSTEM = "system_prompt"
+
+
+class Showing:
+    """What the model of a run is shown."""
+
+    _without_marks: Shown | None = None
+    _made: list[dict[str, Any]] | None = None  # the prompt as it was made last
+    _chosen: OfferedActions | None = None  # by a block, the last time that one chose
+    _looked: list[tuple[str, str]] | None = None  # the descriptions that were looked at last
+    offered: OfferedActions = OfferedActions([])  # in this turn
+
+    def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
+        self._agent = agent
+        self._request = request
+        self._memory = memory
+        self.thread: Thread = request.state
+        self.said: dict[str, str] = {}  # what functions of the prompt returned, by key
+        self._outside: list[tuple[str, str]] = []  # lines from outside, with their sources
+
+    def asks(self) -> Iterator[tuple[str, str, Callable[..., Awaitable[str]]]]:
+        """Yield the functions of the prompt to call for this run: what each is, its key."""
+        agent, said = self._agent, self.said
+        if callable(own := agent.system_prompt) and _SYSTEM not in said:
+            yield "system_prompt", _SYSTEM, partial(_text_of, own)
+        for place, block in enumerate(agent.blocks):
+            if callable(guidance := getattr(block, "guidance", None)):
+                name = named(block)
+                if (key := f"guidance.{place}.{name}") not in said:
+                    yield f"guidance of the block {name!r}", key, partial(_text_of, guidance)
+
+    def take(self, key: str, said: Any) -> None:
+        """Take what a function of the prompt has said, now or in the record."""
+        text, lines = (said, ()) if isinstance(said, str) else said
+        self.said[key] = text
+        self._outside += [(source, line) for source, line in lines]
+
+    # -- actions -----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Show the actions that the agent has now."""
+        agent = self._agent
+        try:
+            self.offered = agent._show(self.thread, self._request.offered)
+        except DefinitionError as error:  # of an action that was registered since
+            log_failure(logger, f"the actions of agent {agent.id!r} cannot be shown", error)
+            raise Stop("error", str(error), error) from error
+
+    def choose(self, actions: list[Action]) -> None:
+        """Show these of the agent's actions in this turn, in this order."""
+        if actions == self.offered.given:
+            return
+        if self._chosen is None or self._chosen.given != actions:
+            for each in actions:
+                if not isinstance(each, Action):
+                    raise ConfigError(f"step.actions must be Actions, got {each!r:.80}")
+                if self.action(each.name) is None:
+                    raise ConfigError(f"agent {self._agent.id!r} has no action {each.name!r}")
+            self._chosen = self.offered.only([*actions])
+        self.offered = self._chosen
+        if self._looked is not None and self.offered.told != self._looked:
+            self.prompt()  # the model reads other descriptions
+
+    def find(self, name: str) -> tuple[str, Action | None]:
+        """Return the public name and the action for a name that the model used."""
+        public = self.offered.public.get(name, name)
+        return public, self.action(public)
+
+    def named(self, name: str) -> Action | None:
+        """Return the action of a name in a message."""
+        return self.find(name)[1]
+
+    def action(self, name: str) -> Action | None:
+        """Return the action of a public name."""
+        for offered in (*self._request.offered, *self.offered.own):
+            if offered.name == name:
+                return offered
+        found = self._agent.actions.get_action(name)
+        return (self.thread.discovered or {}).get(name) if found is None else as_action(found)
+
+    def known(self) -> list[str]:
+        """Return the names that the model may call."""
+        return [action.name for action in self.offered.actions]
+
+    # -- the prompt --------------------------------------------------------------------------------
+
+    def prompt(self) -> list[dict[str, Any]]:
+        """Return the prompt, from the current memory and goals."""
+        agent, thread, said = self._agent, self.thread, self.said
+        messages, new = messages_of(self._memory, agent.id, thread.looked)
+        prompt = messages
+        own = agent.system_prompt
+        if callable(own):
+            own = said.get(_SYSTEM)
+        guidance = getattr(agent.actions, "guidance", ())
+        ours = prompt
+        if own or agent._goals or guidance or said:
+            more = [text for key, text in said.items() if key != _SYSTEM]
+            parts = (own, *guidance, *more, format_goals(agent._goals or ()))
+            if system := "\n\n".join(filter(None, parts)):
+                ours = prompt = [{"role": "system", "content": system}, *messages]
+            if self._outside:  # which does not count as the program's
+                lines = "\n".join(line for _, line in self._outside)
+                prompt = [{"role": "system", "content": f"{system}\n\n{lines}".strip()}, *messages]
+        told = [*self.offered.told, *self._outside] if self._outside else self.offered.told
+        self._made, self._looked = prompt, self.offered.told
+        is_whole = new is messages
+        known = thread.has_blocks and not is_whole
+        thread.has_blocks = known or any(map(has_blocks, new))
+        some = None if is_whole else new
+        look(thread, self._request, ours, self.named, some, told)
+        if thread.marked:  # neither hooks nor models see marks
+            self._without_marks = self._without_marks or Shown()
+            self._made = prompt = self._without_marks.of(prompt)
+        return prompt
+
+    def seen(self, model: Model, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return a prompt as the model gets it: without what it cannot see."""
+        is_known = prompt is self._made and not self.thread.has_blocks
+        return prompt if is_known else as_seen(model, prompt)
+
+
+async def _text_of(function: Callable[..., Any], context: Context[Any]) -> Any:
+    """Return what a function says for the prompt, as JSON data."""
+    made = await awaited(function(context))
+    if not isinstance(made, Guidance):
+        return checked_prompt(made)
+    return [checked_prompt(made.text), [[source, line] for source, line in made.outside]]
+
+
+class Pieces:
+    """The pieces of one answer, as events; with a schema, each with the value so far."""
+
+    __slots__ = ("_about", "_emit", "_schema", "_texts")
+
+    def __init__(
+        self,
+        schema: dict[str, Any] | None,
+        agent: str,
+        request: ReplyRequest,
+        emit: Callable[[Any], Any],
+    ) -> None:
+        self._schema = schema
+        self._about = (agent, request.run_id, request.thread)
+        self._emit = emit
+        self._texts: list[str] = []
+
+    def tell(self, part: TextPiece | ReasoningPiece) -> None:
+        """Emit the event of a piece, which reads its value once somebody looks at it."""
+        text = part.text
+        if type(part) is ReasoningPiece:
+            self._emit(ReasoningPiece(text, *self._about))
+        elif self._schema is None:
+            self._emit(TextPiece(text, *self._about))
+        else:
+            self._texts.append(text)
+            value = partial(self._value, len(self._texts))
+            self._emit(TextPiece(text, *self._about, _value=value))
+
+    def _value(self, pieces: int) -> Any:
+        from moothall.actions.signature.growing import value_so_far
+
+        return value_so_far("".join(self._texts[:pieces]), self._schema or {})

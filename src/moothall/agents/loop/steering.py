@@ -1,0 +1,69 @@
+"""Steering of a run under way: what the user says meanwhile, and who cancels its task."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Final
+
+from moothall.agents.replies.reply import Stop
+
+COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 13)
+"""Whether `Task.cancelling` counts those alone that somebody else has asked for."""
+
+
+class Steering:
+    """What the user tells a run, in whose task it is made, and the cancellations of that task."""
+
+    def __init__(self) -> None:
+        # Our own cancellations of the task are undone with `uncancel`, as asyncio.timeout does.
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._before = task.cancelling()  # before this run: not about it, unless on its way
+        self._cancels = 0
+        self.in_turn: bool = False
+        self.told: list[str] = []  # what the run has not heard yet
+
+    def interrupt(self, text: str) -> None:
+        """Stop the current turn and continue with this text. Call it on the run's own loop."""
+        self.told.append(text)
+        # In the run's own task, an action interrupts its own run: do not cancel it.
+        if self.in_turn and asyncio.current_task() is not self._task:
+            self._cancels += 1
+            self._task.cancel()
+
+    def interrupted(self) -> bool:
+        """Undo our own cancellations; return whether there were any, and none from outside."""
+        cancels, self._cancels = self._cancels, 0
+        for _ in range(cancels):
+            self._task.uncancel()
+        return cancels > 0 and not self.is_cancelled()
+
+    def is_cancelled(self) -> bool:
+        """Return whether somebody else has cancelled the run, even if an action swallowed it."""
+        return self._task.cancelling() > self._before + self._cancels
+
+    def was_swallowed(self) -> bool:
+        """Return whether a turn has swallowed a cancellation of the run.
+
+        Before Python 3.13, a TaskGroup that fails leaves one of its own behind, and nobody can tell
+        them apart: there the run goes on.
+        """
+        if not self.is_cancelled():
+            return False
+        self._before = self._task.cancelling() - self._cancels
+        return COUNTS_CANCELLATIONS
+
+    def is_cut_off(self, error: BaseException) -> bool:
+        """Return whether an error that came out of a turn's calls cut the run off with them."""
+        if isinstance(error, Exception):
+            return isinstance(error, Stop) and error.leaves_open
+        return self.is_cancelled() or not self._cancels
+
+    def leave(self) -> list[str]:
+        """Undo our own cancellations; return what the run did not hear."""
+        self.interrupted()
+        told, self.told = self.told, []
+        return told

@@ -1,0 +1,263 @@
+"""The steps of the loop, a call of the model and a call of an action, as blocks see them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from moothall.agents.loop.parts import context_of
+from moothall.agents.loop.provenance import sources_of_result
+from moothall.agents.loop.results import as_result, error_of
+from moothall.agents.replies.events import CallEnded
+from moothall.agents.replies.hooks import expect_messages
+from moothall.foundation import tracing
+from moothall.foundation.jsonvalue import as_json, copy_json
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from moothall.actions import Action
+    from moothall.agents.context import Context
+    from moothall.agents.loop.answer import RequestedCall
+    from moothall.agents.loop.parts import Looping
+    from moothall.agents.loop.recording import LoopState
+    from moothall.agents.loop.room import LongResults
+    from moothall.agents.loop.showing import Showing
+    from moothall.agents.replies.record import Record
+    from moothall.agents.replies.reply import Stop
+    from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.agents.replies.step import Past, Step
+    from moothall.budget import Budget
+    from moothall.journal.store.wait_rows import Answer
+    from moothall.models.protocol import Model
+
+
+class Asking(Protocol):
+    """What a call of the model needs of its run."""
+
+    agent: Looping
+    budget: Budget | None
+    long: LongResults
+    model: Model
+    record: Record[Any] | None
+    request: ReplyRequest
+    showing: Showing
+    state: LoopState
+
+    def about(self, name: str, value: Any) -> dict[str, Any]:
+        """Return what hooks get."""
+        ...
+
+    def noted(self, step: ModelStep, again: bool) -> dict[str, Any]:
+        """Return what is recorded of a prompt; with `again`, of the step's second try."""
+        ...
+
+    def prompt_to_come(self) -> list[dict[str, Any]]:
+        """Return the prompt as it is once the messages up to now are recorded."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Executing:
+    """What the calls of one answer share."""
+
+    agent: Looping
+    wanted: list[RequestedCall]
+    request: ReplyRequest
+    iteration: int
+    keeps_refused: bool = True  # record the calls that the budget refused as ended
+    ends: list[Stop] = field(default_factory=list)  # of the reply, once all calls have ended
+    under_way: int = 0  # how many calls neither have ended nor wait in the journal
+    rests: asyncio.Event | None = None  # set once none is under way; made by whoever waits for it
+
+    @property
+    def record(self) -> Record[Any] | None:
+        """The record of the reply, if a journal keeps it."""
+        return self.request.recorded
+
+
+class ModelStep:
+    """A call of the model: what it is shown, which a block may change before it goes on.
+
+    Attributes:
+        iteration: which answer of the reply it is, from 1
+        schema: the JSON schema of the answer; None for a text
+    """
+
+    __slots__ = ("_bill", "_messages", "_record", "_run", "iteration", "schema")
+
+    def __init__(self, run: Asking, iteration: int, schema: dict[str, Any] | None) -> None:
+        self._run = run
+        self._messages: list[dict[str, Any]] | None = None  # None until somebody looks
+        self._record: Step | None = None
+        self._bill: AbstractContextManager[Any] | None = None
+        self.iteration: int = iteration
+        self.schema: dict[str, Any] | None = schema
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The chat messages of the prompt. Set another list to change them for this call."""
+        if self._messages is None:
+            self._messages = self._run.showing.prompt()
+        return self._messages
+
+    @messages.setter
+    def messages(self, messages: list[dict[str, Any]]) -> None:
+        expect_messages({"messages": messages})
+        self._messages = messages
+
+    @property
+    def actions(self) -> list[Action]:
+        """The actions that the model is shown. Set another list to hide or add some."""
+        return self._run.showing.offered.given
+
+    @actions.setter
+    def actions(self, actions: list[Action]) -> None:
+        self._run.showing.choose(actions)
+
+    @property
+    def context(self) -> Context[Any]:
+        """The agent, the run, the thread, the budget and the `deps` of the reply."""
+        return context_of(self._run.agent, self._run.request)
+
+
+class ActionStep:
+    """A call of an action, whose arguments a block may change before it goes on."""
+
+    __slots__ = ("_call", "_is_told", "_of", "_place", "_record", "_refused")
+
+    def __init__(self, of: Executing, place: int) -> None:
+        self._of = of
+        self._place = place
+        self._call: RequestedCall = of.wanted[place]
+        self._record: Step | None = None
+        self._refused: dict[str, Any] | None = None  # the result, if a hook refused it
+        self._is_told = False  # whether the stream has its start
+
+    @property
+    def iteration(self) -> int:
+        """Which answer of the reply called it, from 1."""
+        return self._of.iteration
+
+    @property
+    def id(self) -> str:
+        """The id of the call, as in the messages."""
+        return self._call.id
+
+    @property
+    def name(self) -> str:
+        """The action's name."""
+        return self._call.name
+
+    @property
+    def action(self) -> Action:
+        """The action."""
+        assert self._call.action is not None
+        return self._call.action
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments. Set others to change them; they are checked as the model's are."""
+        return self._call.args
+
+    @args.setter
+    def args(self, args: dict[str, Any]) -> None:
+        self.change(args)
+
+    @property
+    def context(self) -> Context[Any]:
+        """The agent, the run, the thread, the budget and the `deps` of the reply."""
+        return context_of(self._of.agent, self._of.request, self._call)
+
+    # -- for the chain -----------------------------------------------------------------------------
+
+    def change(self, args: dict[str, Any], was: dict[str, Any] | None = None) -> None:
+        """Replace the arguments; `was` are the model's, if a person changed them."""
+        self._call.was = was
+        if args != self._call.args:
+            self._call.args = copy_json(args)
+            self._call.kwargs = self.action.check(self._call.args)
+
+    @property
+    def key(self) -> str:
+        """Return the key of its record."""
+        return f"{self._of.iteration}.{self._place}"
+
+    @property
+    def may_repeat(self) -> bool:
+        """Return whether its action may run again if nobody knows whether it took effect."""
+        action = self._call.action
+        return action is not None and (action.idempotent is True or action._resumes is not None)
+
+    @property
+    def of_event(self) -> tuple[str, int, str, str]:
+        """Return how its events name it."""
+        return str(self._of.agent.id), self._of.iteration, self._call.id, self._call.name
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Return what is recorded besides."""
+        id = {"action": self._call.name, "id": self._call.id}
+        about = {**id, "iteration": self._of.iteration, "call": self._place}
+        source = tracing.source_of(self._call.action)
+        return about if source is None else {**about, "source": source}
+
+    @property
+    def hooked(self) -> dict[str, Any]:
+        """Return what hooks get."""
+        return {
+            "action": self._call.name,
+            "args": _copied(self._call.args),
+            "iteration": self._of.iteration,
+            "call_id": self._call.id,
+            **self._of.request.of_run,
+        }
+
+    def tell_end(self, result: dict[str, Any]) -> None:
+        """Emit that the call has ended."""
+        self._of.request.tell(CallEnded, *self.of_event, result, error_of(result))
+
+    def dump(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Return its result as it is recorded."""
+        call, texts = self._call, self._of.request.state.texts
+        data: dict[str, Any] = {"args": call.args, "result": as_json(result)}
+        if call.was is not None:
+            data["was"] = call.was
+        if kept := call.provenance(sources_of_result(call, texts, result)):
+            data["provenance"] = as_json(kept)
+        return data if self._refused is None else {**data, "refused": True}
+
+    def load(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return its recorded result."""
+        self.change(data["args"], data.get("was"))
+        result = dict(data["result"])
+        self._refused = result if data.get("refused") else None
+        self._call.restore(data.get("provenance"))
+        return result
+
+    def decided(self, past: Past) -> dict[str, Any]:
+        """Return the result that a person decided."""
+        if isinstance(past.args, dict):
+            self.change(past.args, past.was)
+        if past.decision == "done":
+            return {"tool_executed": True, "result": past.value}
+        return {"tool_executed": False, "error": _SKIPPED}
+
+    def came(self, past: Past, answer: Answer) -> dict[str, Any]:
+        """Return what came of a result that it has waited for."""
+        if isinstance(past.args, dict):
+            self.change(past.args, past.was)
+        return as_result(past.later or "", answer)
+
+
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+_SKIPPED = (
+    "skipped: the run was cut off while it was executed, and a person has decided not to execute "
+    "it again; whether it had an effect is not known"
+)
+
+
+def _copied(args: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of checked arguments that shares nothing mutable with them."""
+    return args.copy() if _SCALARS.issuperset(map(type, args.values())) else copy_json(args)

@@ -1,0 +1,155 @@
+"""The folders of notes: one for each key, below the root, and nothing leads out of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from moothall.agents.notes import note
+from moothall.agents.notes.note import SUFFIX, Note
+from moothall.agents.ready.folder import Folder
+from moothall.foundation.errors import FileError, OutsideFolder
+
+MARKER: Final = ".moothall-notes"
+"""The file by which a folder is known as one of notes: nothing is deleted in any other."""
+_SAFE: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
+_MOST_PART: Final = 200
+
+
+def folder_of(root: Path, key: str) -> Path:
+    """Return the folder of a key below a root; the parts of the key are folders of their own."""
+    return root.joinpath(*map(_part, key.split("/")))
+
+
+def _part(part: str) -> str:
+    """Return a part of a key as the name of a folder, another one for each part."""
+    # Capitals too: some systems take `Anna` and `anna` for one folder.
+    raw = part.encode(errors="surrogatepass")
+    made = "".join(chr(each) if each in _SAFE else f"%{each:02X}" for each in raw)
+    if len(made) > _MOST_PART:
+        return f"%sha256-{sha256(part.encode(errors='surrogatepass')).hexdigest()}"
+    return made or "%"
+
+
+class NoteFolder:
+    """The notes of one key."""
+
+    def __init__(self, root: Path, key: str | None, trusted: bool) -> None:
+        self._root = root
+        self._path = root if key is None else folder_of(root, key)
+        self._trusted = trusted
+
+    def _opened(self, new: bool = False) -> Folder | None:
+        """Return the folder, or None before the first note."""
+        if new:
+            self._path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            marker = self._root / MARKER
+            if not marker.exists():
+                marker.write_text("Notes of an agent. `moothall runs delete` deletes here.\n")
+        if not self._path.is_dir():
+            return None
+        inside = Path(os.path.realpath(self._root))
+        if Path(os.path.realpath(self._path)) != inside / self._path.relative_to(self._root):
+            raise OutsideFolder(f"{self._path} is a link, or leads through one: notes follow none")
+        return Folder(self._path)
+
+    def write(self, name: str, text: str, sources: list[str], thread: str) -> bool:
+        """Write a note; return whether it replaces one."""
+        folder = self._opened(new=True)
+        assert folder is not None
+        known = self._is_there(name)
+        folder.write(f"{name}{SUFFIX}", note.written(text, sources, thread))
+        return known
+
+    def read(self, name: str) -> Note | None:
+        """Return the note of a name, or None."""
+        folder = self._opened()
+        if folder is None or not self._is_there(name):
+            return None
+        return note.read(name, folder.read(f"{name}{SUFFIX}"), self._trusted)
+
+    def forget(self, name: str) -> bool:
+        """Delete a note; return whether there was one."""
+        folder = self._opened()
+        if folder is None or not self._is_there(name):
+            return False
+        folder.delete(f"{name}{SUFFIX}")
+        return True
+
+    def names(self) -> list[str]:
+        """Return the names of the notes, those written last first."""
+        if self._opened() is None:
+            return []
+        found = list[tuple[int, str]]()
+        with os.scandir(self._path) as entries:
+            for each in entries:
+                with suppress(FileNotFoundError):  # it has just been forgotten
+                    if note.is_name(each.name) and each.is_file(follow_symlinks=False):
+                        written = each.stat(follow_symlinks=False).st_mtime_ns
+                        found.append((-written, each.name.removesuffix(SUFFIX)))
+        return [name for _, name in sorted(found)]
+
+    def notes(self) -> Iterator[Note]:
+        """Yield the notes, those written last first; what cannot be read is left out."""
+        for name in self.names():
+            with suppress(FileError):
+                found = self.read(name)
+                if found is not None:
+                    yield found
+
+    def _is_there(self, name: str) -> bool:
+        """Return whether a note is there; a link in its place is refused."""
+        path = self._path / f"{name}{SUFFIX}"
+        if path.is_symlink():
+            raise OutsideFolder(f"the note {name!r} is a link, and notes follow none")
+        return path.is_file()
+
+
+def forget_thread(folder: str | os.PathLike[str], thread: str) -> int:
+    """Delete the notes of a conversation, and of those below it, `THREAD/…`.
+
+    These are the notes in the conversation's own folder, and all notes below `folder` whose head
+    names it as where they were written. Git keeps what it has committed.
+
+    Args:
+        folder: a folder of `Notes`
+        thread: the id of the conversation
+
+    Returns:
+        How many notes were deleted.
+
+    Raises:
+        FileError: a note cannot be deleted
+    """
+    root = Path(folder)
+    if not (root / MARKER).is_file():
+        return 0
+    own, count = folder_of(root, thread), 0
+    for place, _, files in os.walk(root, topdown=False):
+        here = Path(place)
+        is_own = here == own or own in here.parents
+        for name in filter(note.is_name, files):
+            path = here / name
+            if path.is_symlink() or not (is_own or _is_of(path, thread)):
+                continue
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise FileError(f"{path} cannot be deleted: {error.strerror}") from error
+            count += 1
+        if is_own:
+            with suppress(OSError):  # something else is in it
+                here.rmdir()
+    return count
+
+
+def _is_of(path: Path, thread: str) -> bool:
+    try:
+        found = note.read("", path.read_text(errors="replace"), trusted=True).thread
+    except OSError:
+        return False
+    return found is not None and (found == thread or found.startswith(f"{thread}/"))

@@ -1,0 +1,134 @@
+"""One note: its text, and the head that says where the text comes from."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from moothall.foundation.errors import FileError
+from moothall.foundation.text import cut, printable, shorten
+
+MAX_CHARS: Final = 20_000
+"""The longest text of a note."""
+SUFFIX: Final = ".md"
+_NAME_CHARS: Final = 60
+_MARK: Final = "---"
+_FIELD: Final = re.compile(r"([a-z0-9]+): (.*)")
+_OUTSIDE: Final = "outside"
+_SOURCE_CHARS: Final = 200
+_MOST_SOURCES: Final = 20
+_LINE_CHARS: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A note as it was read.
+
+    Attributes:
+        name: its name
+        text: its text
+        sources: where the text comes from, if from outside; empty if not
+        thread: the conversation in which it was written; None if its head does not say it
+    """
+
+    name: str
+    text: str
+    sources: tuple[str, ...] = ()
+    thread: str | None = None
+
+    @property
+    def line(self) -> str:
+        """The first line of the text that says something, shortened."""
+        lines = (each.strip(" \t#*->") for each in self.text.splitlines())
+        return shorten(printable(next(filter(None, lines), "")), _LINE_CHARS)
+
+
+def checked_name(given: str) -> str:
+    """Return the name of a note; FileError if a model must choose another."""
+    name = unicodedata.normalize("NFC", given.strip().removesuffix(SUFFIX)).lower()
+    name = re.sub(r"[\s_]+", "-", name)
+    if (
+        len(name) > _NAME_CHARS
+        or len(name.encode()) > 200
+        or not all(map(_is_word, name.split("-")))
+    ):
+        raise FileError(
+            f"the name of a note is 1 to {_NAME_CHARS} letters, digits and single hyphens, such as "
+            f"annas-address, got {shorten(printable(given), 80)!r}"
+        )
+    return name
+
+
+def _is_word(text: str) -> bool:
+    """Return whether a text is of letters and digits, with their marks, such as vowels in Hindi."""
+    marks = (each.isalnum() or unicodedata.category(each)[0] == "M" for each in text)
+    return text[:1].isalnum() and all(marks)
+
+
+def is_name(name: str) -> bool:
+    """Return whether a file can be a note by its name."""
+    try:
+        return name.endswith(SUFFIX) and checked_name(name) == name.removesuffix(SUFFIX)
+    except FileError:
+        return False
+
+
+def written(text: str, sources: Iterable[str], thread: str) -> str:
+    """Return the file of a note, with its head."""
+    found = [cut(each, _SOURCE_CHARS) for each in sources][:_MOST_SOURCES]
+    head: dict[str, Any] = {"from": _OUTSIDE if found else "own"}
+    if found:
+        head["sources"] = found
+    head |= {"thread": thread, "written": datetime.now(UTC).isoformat(timespec="seconds")}
+    head["sha256"] = _hash(text)
+    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in head.items()]
+    return "\n".join((_MARK, *lines, _MARK, "", text.strip(), ""))
+
+
+def read(name: str, data: str, trusted: bool) -> Note:
+    """Return the note in a file; without a head that fits its text, the text is from outside."""
+    head, text = _parts(data)
+    sources = head.get("sources")
+    said = [each for each in sources if isinstance(each, str)] if isinstance(sources, list) else []
+    thread = head.get("thread")
+    is_outside = head.get("from") == _OUTSIDE
+    if not is_outside and not trusted:
+        is_outside = head.get("from") != "own" or head.get("sha256") != _hash(text)
+    if not is_outside:
+        from_outside: tuple[str, ...] = ()
+    elif said:
+        from_outside = tuple(f"{each} (note {name})" for each in said[:_MOST_SOURCES])
+    else:
+        from_outside = (f"note {name}",)
+    return Note(name, text, from_outside, thread if isinstance(thread, str) else None)
+
+
+def _hash(text: str) -> str:
+    """Return the hash of a text, whatever an editor or git does with the ends of its lines."""
+    lines = (each.rstrip() for each in text.strip().splitlines())
+    return sha256("\n".join(lines).encode(errors="surrogatepass")).hexdigest()
+
+
+def _parts(data: str) -> tuple[dict[str, Any], str]:
+    """Return the head and the text of a file; an empty head if it has none that can be read."""
+    data = data.removeprefix("\ufeff")
+    lines = data.splitlines()
+    if not lines or lines[0] != _MARK or _MARK not in lines[1:]:
+        return {}, data.strip()
+    end = lines.index(_MARK, 1)
+    head: dict[str, Any] = {}
+    for line in lines[1:end]:
+        found = _FIELD.fullmatch(line.rstrip())
+        if found is None or found[1] in head:
+            return {}, data.strip()
+        try:
+            head[found[1]] = json.loads(found[2])
+        except (ValueError, RecursionError):
+            return {}, data.strip()
+    return head, "\n".join(lines[end + 1 :]).strip()

@@ -1,0 +1,212 @@
+"""The notes of an agent: an index in its prompt, and four actions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from moothall.actions import Action
+from moothall.actions.provenance import reading
+from moothall.agents.block import Block, Guidance
+from moothall.agents.context import Context
+from moothall.agents.notes import folders
+from moothall.agents.notes.folders import NoteFolder
+from moothall.agents.notes.note import MAX_CHARS, Note, checked_name
+from moothall.agents.replies.reply_context import kept_thread, sources_here
+from moothall.foundation.arguments import check_boolean, check_function, is_path, names_checked
+from moothall.foundation.errors import ConfigError, FileError, NoSuchFile
+from moothall.foundation.jsonvalue import readable
+from moothall.foundation.text import counted, cut
+from moothall.foundation.threads import WORKERS
+
+By = str | Callable[[Context[Any]], str]
+OWN_THREAD: Final = "default"
+"""The key of the agent's own thread, as in a memory that is a file."""
+_MAX_INDEX: Final = 900
+"""The most bytes of the index's lines: some 350 tokens."""
+_HITS: Final = 10
+_EXCERPT: Final = 200
+
+
+@names_checked
+class Notes(Block):
+    """Notes that an agent keeps from one conversation to the next, for `blocks=[…]`.
+
+    Its model writes them by `note(name, text)`, reads them by `read_note(name)`, searches them by
+    `find_notes(words)` and deletes them by `forget_note(name)`. The prompt lists the notes that
+    were written last, one a line. They are Markdown files, which people and git can read.
+
+    A note keeps where its text comes from. One that was written after something was read from
+    outside is from outside in every later conversation (docs/provenance.md).
+
+    Args:
+        folder: where the notes are; it is made with the first one
+        by: who shares them: `thread`, a folder for each conversation; `shared`, one for all; or a
+            function of the `Context` that returns the name of the folder, such as the id of a user
+        trusted: whether a note that the agent did not write, or that was changed since, counts as
+            the program's; else it counts as from outside, since nobody knows who wrote it
+
+    Raises:
+        ConfigError: an argument is not valid
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, by: By = "thread", trusted: bool = False
+    ) -> None:
+        super().__init__()
+        if not is_path(folder) or os.path.isfile(folder):
+            what = " (a file)" if is_path(folder) else ""
+            wrong = f"Notes: folder= must be the path of a folder, got {folder!r:.80}{what}"
+            raise ConfigError(wrong)
+        if callable(by):
+            check_function("Notes: by=", by, "context")
+        elif by not in ("thread", "shared"):
+            raise ConfigError(
+                'Notes: by= must be "thread", "shared" or a function of the Context, '
+                f"got {by!r:.80}"
+            )
+        check_boolean("Notes: trusted=", trusted)
+        self.folder: str = os.path.abspath(folder)
+        self.by: By = by
+        self.trusted: bool = trusted
+        made = (
+            Action("note", self._note, idempotent=True, addresses=()),
+            Action("read_note", self._read, idempotent=True),
+            Action("find_notes", self._find, idempotent=True),
+            Action("forget_note", self._forget, idempotent=True),
+        )
+        self.offers: dict[str, Action] = {each.name: each for each in made}
+        described = ((name, each.description) for name, each in self.offers.items())
+        self.actions: dict[str, str] = dict(described)
+        self.keeps_in: str = self.folder
+
+    def __repr__(self) -> str:
+        return f"<Notes in {self.folder}>"
+
+    def forget_thread(self, thread: str) -> int:
+        """Delete the notes of a conversation, and of those below it; return how many.
+
+        Raises:
+            FileError: a note cannot be deleted
+        """
+        return folders.forget_thread(self.folder, thread)
+
+    # -- the index ---------------------------------------------------------------------------------
+
+    async def guidance(self, context: Context[Any]) -> Guidance:
+        """Return the index: a line for each note, those that were written last first."""
+        return await WORKERS.run(asyncio.get_running_loop(), self._index, context)
+
+    def _index(self, context: Context[Any]) -> Guidance:
+        folder = self._of(context)
+        said = [
+            "# Notes",
+            "By note you keep what will matter in a later conversation; by read_note and "
+            "find_notes you read it.",
+        ]
+        # Of a note from outside only the name is shown: nobody else writes into the prompt.
+        outside: list[tuple[str, str]] = []
+        left, shown = _MAX_INDEX, 0
+        for each in folder.notes():
+            line = f"- {each.name}" if each.sources else f"- {each.name}: {each.line}"
+            if (left := left - len(line.encode()) - 1) < 0:
+                break
+            shown += 1
+            if each.sources:
+                outside.append((each.sources[0], line))
+            else:
+                said.append(line)
+        if outside:
+            outside.insert(0, ("notes", "Notes that were written after reading from outside:"))
+        if (more := len(folder.names()) - shown) > 0:
+            said.insert(
+                2, f"The newest of them are listed; {counted(more, 'more note')} can be found."
+            )
+        return Guidance("\n".join(said), outside)
+
+    # -- the actions -------------------------------------------------------------------------------
+
+    def _of(self, context: Context[Any]) -> NoteFolder:
+        return NoteFolder(Path(self.folder), self._key(context), self.trusted)
+
+    def _key(self, context: Context[Any]) -> str | None:
+        if self.by == "shared":
+            return None
+        if not callable(self.by):
+            return kept_thread(context.thread) or OWN_THREAD
+        key: Any = self.by(context)
+        if not isinstance(key, str) or not key:
+            raise ConfigError(f"Notes: by= must return a text, got {key!r:.80}")
+        return key
+
+    def _note(self, name: str, text: str, context: Context[Any]) -> str:
+        """Keep a note for later conversations; it replaces one of the same name.
+
+        Args:
+            name: A short name, such as annas-address
+            text: What to keep, as Markdown
+        """
+        name = checked_name(name)
+        if not text.strip():
+            raise FileError("the text of a note must not be empty; forget_note deletes one")
+        if len(text) > MAX_CHARS:
+            raise FileError(
+                f"the text of a note has at most {MAX_CHARS:,} characters, got {len(text):,}"
+            )
+        thread = kept_thread(context.thread) or OWN_THREAD
+        sources = sources_here(context.agent)
+        replaced = self._of(context).write(name, readable(text), sources, thread)
+        return f"{'replaced' if replaced else 'noted'}: {name}"
+
+    def _read(self, name: str, context: Context[Any]) -> str:
+        """Read a note.
+
+        Args:
+            name: Name of the note
+        """
+        name = checked_name(name)
+        found = self._of(context).read(name)
+        if found is None:
+            raise NoSuchFile(f"there is no note {name!r}; find_notes searches them by words")
+        reading.add(found.sources, found.text)
+        return found.text
+
+    def _find(self, words: str, context: Context[Any]) -> list[dict[str, str]]:
+        """Find notes by words; the best come first.
+
+        Args:
+            words: What to look for
+        """
+        from moothall.foundation.text.ranking import Ranking
+        from moothall.foundation.text.terms import terms
+
+        notes = list(self._of(context).notes())
+        ranking = Ranking(Counter(terms(f"{each.name} {each.text}")) for each in notes)
+        weights = {term: ranking.weight(term) for term in terms(words)}
+        found = [notes[each.place] for each in ranking.best(weights)[:_HITS]]
+        shown = [{"name": each.name, "line": _excerpt(each, weights)} for each in found]
+        for each, made in zip(found, shown, strict=True):
+            reading.add(each.sources, made)
+        return shown
+
+    def _forget(self, name: str, context: Context[Any]) -> str:
+        """Delete a note.
+
+        Args:
+            name: Name of the note
+        """
+        name = checked_name(name)
+        return f"forgotten: {name}" if self._of(context).forget(name) else f"no note {name!r}"
+
+
+def _excerpt(note: Note, weights: dict[str, float]) -> str:
+    """Return the line of a note that says the most of what was looked for."""
+    from moothall.foundation.text.terms import terms
+
+    lines = [each.strip() for each in note.text.splitlines() if each.strip()]
+    best = max(lines, key=lambda each: sum(weights.get(t, 0) for t in {*terms(each)}), default="")
+    return cut(best, _EXCERPT)

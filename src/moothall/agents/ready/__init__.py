@@ -1,0 +1,1 @@
+"""Ready agents and the actions of a machine: chat, host, person, files, commands."""

@@ -1,0 +1,171 @@
+"""The chat agent: its model answers what is said to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.actions import action
+from moothall.actions.message import REPLYING
+from moothall.agents.context import Context, SystemPrompt, check_system_prompt, prompt_for
+from moothall.agents.replies.checked_parts import (
+    MemoryPart,
+    check_model,
+    has_threads,
+    memory_of_thread,
+    memory_part,
+)
+from moothall.agents.replies.reply_context import Replying
+from moothall.agents.replies.thread import Thread
+from moothall.agents.replies.threaded import Threaded
+from moothall.foundation import tracing
+from moothall.foundation.errors import ContextOverflow, DefinitionError, ModelError
+from moothall.foundation.text import shorten
+from moothall.foundation.threads import within
+from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
+from moothall.memory.memory import Memory
+from moothall.models.base import answer_of, heard
+from moothall.models.protocol import Model, ReasoningPiece, TextPiece, is_answer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from moothall.agents.workflow import AgentOptions
+
+
+# No name: a small model that is given one, such as Chatty, repeats it without end.
+_PROMPT: Final = "You are a helpful assistant. Answer in one sentence."
+
+
+class ChattyAI(Threaded):
+    """Answers messages with a model, and remembers its conversation with each sender.
+
+    It has one conversation with each sender, or several by `say(thread=)`, and a thousand at most:
+    it forgets the least recently used. A conversation may fill half of its model's context, since
+    the new message and the answer need room too. If a message does not fit beside the conversation,
+    it is answered without the conversation. If the model fails, the sender gets the error, and the
+    message is not remembered. Watchers (`watch`) receive the pieces of its answers as the model
+    streams them.
+
+    Args:
+        id: its id
+        model: a model, or the name of one, which is loaded on first use
+        system_prompt: the system prompt, or a function of the `Context` that returns it for a
+            message, sync or async; an empty text for none. Default: a helpful assistant that
+            answers in one sentence
+        memory: where its conversations are kept, as `ReActAgent` takes it: a memory with threads,
+            such as a `SQLiteMemory`, or the path of a file of its own for one, with which
+            they outlive a restart; or a function of the thread's id. Default: in the process only
+        **options: what every `Agent` takes
+
+    Raises:
+        DefinitionError: an argument is not valid
+    """
+
+    def __init__(
+        self,
+        id: str | int,
+        model: Model | str = "local",
+        *,
+        system_prompt: SystemPrompt | None = None,
+        memory: MemoryPart | None = None,
+        **options: Unpack[AgentOptions],
+    ) -> None:
+        super().__init__(id, **options)
+        check_system_prompt(system_prompt, id)
+        self.system_prompt: SystemPrompt = _PROMPT if system_prompt is None else system_prompt
+        check_model(model, id)
+        self._model = model
+        if memory is not None:
+            self._memory = memory_part(memory, id)
+            if not has_threads(self._memory):
+                raise DefinitionError(
+                    f"agent {id!r} has a conversation with each sender, which its memory= cannot "
+                    f"keep apart: {type(memory).__name__} has no thread(id); pass a SQLiteMemory, "
+                    "or a function of the thread's id that makes a memory"
+                )
+
+    _untracked = True
+    _memory: Any = None
+
+    def _forget_memory(self, thread: str) -> None:
+        if isinstance(self._memory, Memory):
+            self._memory._forget_thread(thread)
+
+    @property
+    def model(self) -> Model:
+        """The model; one given by name is made on first use."""
+        if isinstance(self._model, str):
+            from moothall.models.names import model
+
+            self._model = model(self._model)
+        return self._model
+
+    @action(guard=())
+    async def say(self, content: str, thread: str | None = None) -> str:
+        """Say something to the agent.
+
+        Args:
+            content: what to say
+            thread: which of your conversations with the agent this belongs to
+
+        Returns:
+            What the agent answers
+        """
+        kept = self._take_thread(self._thread_of_message(thread))
+        mine = Replying(self, kept.id, kept.turns)
+        try:
+            with within(REPLYING, (*REPLYING.get(), mine)):
+                say = partial(self._say, content, kept)
+                return await tracing.within(say, "reply", self, None)
+        finally:
+            mine.open = False
+            self._release(kept)
+
+    async def _say(self, content: str, thread: Thread) -> str:
+        conversation = thread.memory
+        if conversation is None and self._memory is not None:
+            conversation = thread.memory = memory_of_thread(self._memory, thread.id, self.id)
+        if conversation is None:
+            room = getattr(self.model, "context_tokens", None)
+            conversation = thread.memory = TokenBoundedMemory(
+                DEFAULT_TOKENS if room is None else max(room // 2, 1),
+                getattr(self.model, "count_tokens", None),
+            )
+        message = self._current_message
+        context: Context[Any] = Context(self, message=message, thread=thread.id, deps=self.deps)
+        system = await prompt_for(self.system_prompt, context)
+        said = {"role": "user", "content": content}
+        before = conversation.get_memories()
+        try:
+            answer = await self._answer(system, [*before, said])
+        except ContextOverflow:
+            if not before:
+                raise
+            answer = await self._answer(system, [said])
+        conversation.add_memory(said)
+        conversation.add_memory({"role": "assistant", "content": answer})
+        return answer
+
+    async def _answer(self, system: str, prompt: list[dict[str, Any]]) -> str:
+        if system:
+            prompt.insert(0, {"role": "system", "content": system})
+        watchers, listener, id = self._watchers, self._listener(), str(self.id)
+        if not watchers and listener is None:
+            return self._text_of(await answer_of(self.model, prompt))
+
+        def tell(part: TextPiece | ReasoningPiece) -> None:
+            piece = replace(part, agent=id)
+            if watchers:
+                watchers.tell(piece)
+            if listener is not None:
+                listener(piece)
+
+        return self._text_of(await heard(self.model, prompt, tell))
+
+    def _text_of(self, given: Any) -> str:
+        if not is_answer(given):
+            made = shorten(type(given).__name__)
+            raise ModelError(f"the model of agent {self.id!r} gave no answer but {made}")
+        return (given.text or "").strip()

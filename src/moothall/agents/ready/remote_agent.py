@@ -1,0 +1,123 @@
+"""An agent in another place, asked by messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from moothall.agents.agent import Agent
+from moothall.agents.callers import HEARD
+from moothall.agents.replies.checked_parts import check_part
+from moothall.agents.replies.conversational import ConversationalAgent
+from moothall.agents.replies.reply import Reply
+from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.stream import event_of_json
+from moothall.agents.replies.thread import Thread
+from moothall.foundation.arguments import check_seconds, names_checked
+from moothall.foundation.jsonvalue import Unreadable, json_text
+from moothall.foundation.threads import within
+from moothall.journal.stop_reason import StopReason
+from moothall.models.protocol import ChatMessage, Usage
+
+_MOST_OBSERVED: Final = 100
+
+
+@names_checked
+class RemoteAgent(ConversationalAgent):
+    """Another agent of a space, as a conversational agent: each reply is a `say` request to it.
+
+    Each of its threads is a separate conversation with the other agent, if that agent separates
+    threads. Messages carry text; a schema is used here only, to read the answer: after one that
+    does not follow it, the other agent is asked once more, with the fault. The last hundred
+    observations since the last reply are sent with the next request. A request that ends without
+    its value raises as `request` does. `stream` yields the events of the other agent's reply.
+
+    Args:
+        via: our agent that asks; it must be in a space
+        id: the id of the other agent
+        timeout: seconds until a request ends; None for no limit
+    """
+
+    _elsewhere = True
+    _untracked = True
+
+    def __init__(self, via: Agent, id: str | int, *, timeout: float | None = 300) -> None:
+        super().__init__(id)
+        check_part(via, ("request",), "via", self.id)
+        check_seconds(f"agent {self.id!r}: timeout=", timeout, optional=True)
+        self._via = via
+        self._timeout = timeout
+        self._takes_threads: bool | None = None
+
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        if thread.own is None:
+            thread.own = deque(maxlen=_MOST_OBSERVED)
+        thread.own.append(json_text(message.get("content")))
+
+    async def _respond(self, request: ReplyRequest) -> Reply:
+        thread = request.state
+        observed, thread.own = [*(thread.own or ()), *thread.hear()], None
+        try:
+            return await self._asked(request, observed)
+        except BaseException:  # sent with the next request
+            thread.own = deque([*observed, *(thread.own or ())], _MOST_OBSERVED)
+            raise
+
+    async def _asked(self, request: ReplyRequest, observed: list[str]) -> Reply:
+        content = json_text(request.content)
+        args: dict[str, Any] = {"content": "\n\n".join([*observed, content])}
+        if request.thread is not None and await self._has_threads():
+            args["thread"] = request.thread
+        message = {"to": str(self.id), "action": {"name": "say", "args": args}}
+        hear = self._hears(request)
+        for _ in ("first", "again"):
+            with within(HEARD, hear):
+                asked = self._via.request(message, self._timeout)
+            value = await asked
+            text, fault = json_text(value), ""
+            if request.answer is None:
+                break
+            try:
+                value = request.answer.read(text)
+                break
+            except Unreadable as error:
+                value, args["content"] = None, (fault := str(error))
+        reason: StopReason = "unreadable" if fault else "done"
+        messages: list[ChatMessage] = [
+            {"role": "user", "content": content},
+            {"role": "assistant", "content": text},
+        ]
+        return Reply(text, value, messages, [], Usage(), reason, fault, None, request.run_id)
+
+    def _hears(self, request: ReplyRequest) -> Callable[[dict[str, Any]], None] | None:
+        """Return what takes the events of the other agent, as JSON data, if somebody listens."""
+        emit, loop = request.emit, asyncio.get_running_loop()
+        if emit is None:
+            return None
+
+        def hear(piece: dict[str, Any]) -> None:
+            if (event := event_of_json(piece)) is None:
+                return
+            event = replace(event, **request.of_run)
+            if asyncio._get_running_loop() is loop:
+                emit(event)
+            else:
+                with suppress(RuntimeError):  # the reader's loop has ended
+                    loop.call_soon_threadsafe(emit, event)
+
+        return hear
+
+    async def _has_threads(self) -> bool:
+        """Return whether the other agent's `say` has the argument `thread`; ask only once."""
+        if self._takes_threads is None:
+            args = {"action_name": "say"}
+            message = {"to": str(self.id), "action": {"name": "help", "args": args}}
+            help = await self._via.request(message, self._timeout)
+            described = help.get("say") if isinstance(help, dict) else None
+            known = described.get("args") if isinstance(described, dict) else None
+            self._takes_threads = isinstance(known, dict) and "thread" in known
+        return self._takes_threads

@@ -1,0 +1,264 @@
+"""A shell command: its start, its output, and its end with its process group or its sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from typing import BinaryIO, Final
+
+from moothall.agents.ready.sandbox import Sandbox
+from moothall.foundation.arguments import check_boolean, check_seconds
+from moothall.foundation.errors import CommandError, CommandTimeout, ConfigError, TooManyThreads
+from moothall.foundation.threads import WORKERS, guard
+
+MAX_OUTPUT: Final = 64 * 1024
+"""How many bytes of a command's output are kept."""
+
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
+_PIECE = 2**16
+_LAST_WORDS_S = 1.0
+# A shell script that waits for a line, sets the limit of file sizes, in blocks of 512 bytes, and
+# becomes the command. Without the line, as when this program has died, it ends.
+_HELD = 'read -r line || exit; ${0:+ulimit -f $0} 2>/dev/null; exec /bin/sh -c "$1" </dev/null'
+# A shell script that kills a process group when the program that holds its standard input ends.
+_WATCH = 'read -r line; kill -s KILL -- "-$0"'
+
+
+def check_limits(
+    seconds: float | None, max_file_bytes: int | None, network: bool, name: str = "command_timeout"
+) -> None:
+    """Raise if a setting of the commands is not one of its values; `name` is that of seconds."""
+    check_seconds(f"{name}=", seconds, optional=True)
+    if max_file_bytes is not None and not (type(max_file_bytes) is int and max_file_bytes >= 0):
+        raise ConfigError(f"max_file_bytes= must be 0 or more, or None, got {max_file_bytes!r}")
+    check_boolean("network=", network)
+
+
+async def run(
+    command: str,
+    folder: str,
+    timeout: float | None,
+    *,
+    sandbox: Sandbox | None = None,
+    max_file_bytes: int | None = None,
+) -> str:
+    """Run a shell command, return what it printed; if cancelled, kill it first."""
+    readable, writable = os.pipe()
+    output = _Output(readable)
+    process = _Process(command, folder, writable, sandbox, max_file_bytes)
+    try:
+        try:
+            ended = WORKERS.run(asyncio.get_running_loop(), process.run)
+        except TooManyThreads:
+            os.close(writable)
+            raise
+        late = False
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(ended)
+        except TimeoutError:
+            late = True
+        finally:
+            process.kill()
+            code = await ended
+        # A process that left the group may hold the pipe open; do not wait for it long.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_S):
+                await output.ended.wait()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CommandError(f"the command could not be started: {reason.lower()}") from error
+    finally:
+        output.close()
+    text = output.text()
+    if late:
+        said = f"; it had printed: {text[-1000:]}" if text.strip() else "; it had printed nothing"
+        raise CommandTimeout(f"the command was killed after {timeout:g} s{said}")
+    if not code:
+        return text
+    unseen = "" if sandbox is None else sandbox.unseen(folder, f"{command}\n{text}")
+    end = f"exit code {code}" if code > 0 else f"killed by {_signal_name(-code)}"
+    end = f"[{end}; {unseen}]" if unseen else f"[{end}]"
+    return f"{text}\n{end}" if text and not text.endswith("\n") else f"{text}{end}"
+
+
+class _Process:
+    """A command from its start to its end, in a thread: a starting task may be cancelled."""
+
+    def __init__(
+        self,
+        command: str,
+        folder: str,
+        output: int,
+        sandbox: Sandbox | None,
+        max_file_bytes: int | None,
+    ) -> None:
+        blocks = "" if max_file_bytes is None else str(max_file_bytes // 512)
+        self._command = ["/bin/sh", "-c", _HELD, blocks, command]
+        self._folder = folder
+        self._output = output
+        self._sandbox = sandbox
+        self._lock = guard()
+        self._killed = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._inside = -1  # the handle of the sandbox's first process
+
+    def run(self) -> int:
+        """Start it, unless it was killed before, and wait for its end; return its exit code."""
+        try:
+            if self._killed:
+                return -signal.SIGKILL
+            process, about = self._start()
+        finally:
+            os.close(self._output)
+        watch = None
+        try:
+            # The command begins when all that ends it is there.
+            with process.stdin as begin, about:  # type: ignore[union-attr]
+                if self._sandbox is None:
+                    watch = watched(process.pid)
+                else:
+                    self._inside = _first_inside(about.read())
+                with self._lock:
+                    self._process = process
+                    if self._killed:
+                        self._kill(process)
+                    else:
+                        with suppress(BrokenPipeError):  # bubblewrap has ended, and said why
+                            begin.write(b"\n")
+            if hasattr(os, "waitid"):
+                # Until its exit code is read, no other process gets its number.
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            else:  # macOS before Python 3.13
+                process.wait()
+        finally:
+            with self._lock:
+                self._kill(process)  # what is left of the command
+                self._process = None
+                process.wait()
+                if self._inside >= 0:
+                    os.close(self._inside)
+            if watch is not None:
+                watch.kill()
+                watch.communicate()
+        code = process.returncode
+        # bubblewrap reports signals as a shell does.
+        if self._sandbox is not None and code - 128 in set(signal.Signals):
+            return 128 - code
+        return code
+
+    def kill(self) -> None:
+        """Kill the command, or prevent its beginning. Does nothing if it has ended."""
+        with self._lock:
+            self._killed = True
+            if self._process is not None:
+                self._kill(self._process)
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], BinaryIO]:
+        """Start it; return its process, and what bubblewrap tells about its own."""
+        environment = {k: os.environ[k] for k in _KEPT if k in os.environ} | {"TERM": "dumb"}
+        readable, writable = os.pipe()
+        about = open(readable, "rb")  # noqa: SIM115 - the caller closes it
+        command = self._command
+        if self._sandbox is not None:
+            command = self._sandbox.wrap(self._folder, command, writable)
+        try:
+            process = subprocess.Popen(
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=self._output,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                env=environment,
+                start_new_session=True,
+                pass_fds=() if self._sandbox is None else (writable,),
+            )
+        except BaseException:
+            about.close()
+            raise
+        finally:
+            os.close(writable)
+        return process, about
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        with suppress(OSError):  # it has ended
+            os.killpg(process.pid, signal.SIGKILL)
+        # With the first process inside, every other one ends. `--die-with-parent` alone works only
+        # once that has set itself up.
+        if self._inside >= 0:
+            with suppress(OSError):
+                signal.pidfd_send_signal(self._inside, signal.SIGKILL)
+
+
+def watched(group: int) -> subprocess.Popen[bytes]:
+    """Start the process that kills a process group if this program dies."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _WATCH, str(group)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _first_inside(about: bytes) -> int:
+    """Return a handle of the sandbox's first process, by what bubblewrap tells; -1 if it failed."""
+    try:
+        return os.pidfd_open(json.loads(about)["child-pid"])
+    except (ValueError, OSError):
+        return -1
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class _Output:
+    """The output of a pipe, read to its end; the first and the last part are kept."""
+
+    def __init__(self, pipe: int) -> None:
+        os.set_blocking(pipe, False)
+        self._pipe = pipe
+        self._first = bytearray()
+        self._last = bytearray()
+        self._size = 0
+        self.ended = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(pipe, self._read)
+
+    def _read(self) -> None:
+        try:
+            piece = os.read(self._pipe, _PIECE)
+        except BlockingIOError:
+            return
+        if not piece:
+            self._loop.remove_reader(self._pipe)
+            self.ended.set()
+            return
+        self._size += len(piece)
+        room = MAX_OUTPUT // 2 - len(self._first)
+        self._first += piece[:room] if room > 0 else b""
+        self._last += piece[max(room, 0) :]
+        del self._last[: max(len(self._last) - MAX_OUTPUT // 2, 0)]
+
+    def text(self) -> str:
+        """Return what was kept, with a note of how much is left out between the two parts."""
+        left_out = self._size - len(self._first) - len(self._last)
+        parts = [bytes(self._first), bytes(self._last)]
+        if not left_out:
+            return b"".join(parts).decode(errors="replace")
+        first, last = (part.decode(errors="replace") for part in parts)
+        return f"{first}\n[… {left_out} bytes are left out …]\n{last}"
+
+    def close(self) -> None:
+        """Stop reading and close the pipe."""
+        self._loop.remove_reader(self._pipe)
+        os.close(self._pipe)

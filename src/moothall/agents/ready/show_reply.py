@@ -1,0 +1,154 @@
+"""Show a reply at a terminal while it is produced."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, TextIO, overload
+
+from moothall.agents.replies.events import Done, Event
+from moothall.agents.replies.reply import Reply
+from moothall.agents.replies.stream import R_co, ReplyStream
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import escaped_json, one_line, shown_lines
+from moothall.journal.stop_reason import ANSWERED, in_words
+
+_WIDTH = 200
+"""The most characters shown of a call's arguments or result."""
+
+
+@overload
+async def show(stream: ReplyStream[R_co], file: TextIO | None = None) -> R_co: ...
+@overload
+async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Reply: ...
+async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Any:
+    """Print at a terminal what an agent does while it replies, as it happens.
+
+    Text is printed as the model streams it; a call, its result, a decision, a turn and a block get
+    separate lines. Terminal control characters are escaped. If an approver asks at the same
+    terminal, the call is printed before the question.
+
+        reply = await show(agent.stream("…"))
+
+    Args:
+        stream: the result of an agent's `stream`; it is always closed
+        file: the output; default: the process's standard output
+
+    Returns:
+        the reply
+    """
+    if not hasattr(stream, "aclose"):
+        raise ConfigError(f"show takes a stream, such as agent.stream(text), got {stream!r:.80}")
+    shown = _Printer(file)
+    reply: Reply | None = None
+    async with aclosing(stream) as events:  # type: ignore[type-var]
+        async for event in events:
+            shown.event(event)
+            if isinstance(event, Done):  # in a conversation, each participant's reply comes, too
+                reply = event.reply
+    assert reply is not None
+    reply._was_printed()
+    return reply
+
+
+class _Printer:
+    """Prints the events of one reply."""
+
+    def __init__(self, file: TextIO | None) -> None:
+        self._file = file
+        self._in_line = False
+        self._agent: str | None = None
+        self._heading = ""  # the speaker, until it is printed before the text
+        self._text = ""  # the text so far of the current answer
+        self._printed = 0  # how many characters of it were printed
+        self._said = ""  # the last answer that was printed
+
+    def event(self, event: Any) -> None:
+        kind = event.kind
+        if kind == "text":
+            self._piece(event)
+            return
+        if kind == "reasoning":
+            return
+        if kind == "message":
+            # What the model is told ends its text: such as that its answer could not be read.
+            if event.agent == self._agent and event.message.get("role") != "assistant":
+                self._end_text()
+            return
+        if kind in ("decision", "conclusion") and self._holds:
+            self._drop()  # the model's JSON, printed in words
+            if kind == "conclusion":
+                self._say(event.conclusion.summary)
+        self._end_text()
+        if kind == "decision":
+            decision = event.decision
+            words = decision.new_instruction or decision.reasoning
+            self._line(f"{event.agent} decides: {decision.action.value} {json_text(words)}")
+        elif kind == "call_started":
+            self._line(f"→ {event.action} {escaped_json(event.args)}")
+        elif kind == "call_progress":
+            self._line(f"· {event.action}: {event.text}")
+        elif kind == "call_ended":
+            result = event.error or json_text(event.result.get("result"))
+            self._line(f"{'✗' if event.error else '←'} {event.action}: {result}")
+        elif kind == "turn_started":
+            self._line(f"{event.speaker}:")
+            self._agent = event.speaker
+        elif kind == "block_started":
+            self._line(f"{event.block} ({event.iteration})")
+        elif kind == "done":
+            self._end(event.reply)
+
+    @property
+    def _holds(self) -> bool:
+        """Whether the text may be a JSON object, which is printed only as a whole."""
+        return self._text.lstrip()[:1] in ("{", "`")
+
+    def _piece(self, event: Any) -> None:
+        if event.agent != self._agent:
+            self._end_text()
+            self._heading = "" if self._agent is None else f"{event.agent}:\n"
+            self._agent = event.agent
+        self._text += event.text
+        if not self._holds:
+            self._write_rest()
+
+    def _write_rest(self) -> None:
+        if rest := self._text[self._printed :]:
+            self._write(self._heading + rest)
+            self._heading = ""
+        self._printed = len(self._text)
+
+    def _end_text(self) -> None:
+        self._write_rest()
+        if self._in_line:
+            self._write("\n")
+        self._said = self._text or self._said
+        self._drop()
+
+    def _drop(self) -> None:
+        self._text, self._printed = "", 0
+
+    def _say(self, text: str) -> None:
+        self._end_text()
+        self._write(text + "\n")
+        self._said = text
+
+    def _end(self, reply: Reply) -> None:
+        if reply.text and reply.text.strip() != self._said.strip():
+            self._say(reply.text)
+        if reply.stop_reason not in ANSWERED:
+            self._line(f"({in_words(reply.stop_reason, reply.detail)})")
+
+    def _line(self, text: str) -> None:
+        self._write(one_line(text, _WIDTH) + "\n")
+
+    def _write(self, text: str) -> None:
+        if not text:
+            return
+        file = self._file or sys.stdout  # looked up now: an approver may replace it while it asks
+        file.write(shown_lines(text, file))
+        file.flush()
+        self._in_line = not text.endswith("\n")

@@ -1,0 +1,55 @@
+"""A person's terminal, one question at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import sys
+import threading
+from typing import TextIO
+
+from moothall.actions.approval.approval import read_line
+from moothall.foundation.text import shown_lines as shown_lines
+from moothall.foundation.threads import guard, in_child
+
+
+class Terminal:
+    """Asks for lines and waits for them without blocking an event loop.
+
+    If a question is cancelled, the line that was asked for is the answer to the next question,
+    since a read cannot be undone.
+    """
+
+    def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+        self._guard = guard()
+        self._reading: concurrent.futures.Future[str] | None = None
+        in_child(self._forget)
+
+    def _forget(self) -> None:
+        self._reading = None  # by a thread of the parent
+
+    def show(self, text: str) -> None:
+        """Write a text, line by line, with terminal control characters escaped."""
+        stdout = self._stdout or sys.stdout
+        print(shown_lines(text, stdout), file=stdout, flush=True)
+
+    async def ask(self, prompt: str) -> str | None:
+        """Return the line that the person writes; None if the terminal is closed."""
+        print(prompt, end="", file=self._stdout or sys.stdout, flush=True)
+        with self._guard:
+            reading = self._reading
+            if reading is None:
+                reading = self._reading = concurrent.futures.Future()
+                # A daemon: an unanswered question must not delay the interpreter's exit.
+                threading.Thread(
+                    target=lambda: reading.set_result(read_line(self._stdin)),
+                    name="moothall-terminal",
+                    daemon=True,
+                ).start()
+        line = await asyncio.shield(asyncio.wrap_future(reading))
+        with self._guard:
+            if self._reading is reading:
+                self._reading = None
+        return line.rstrip("\r\n") if line else None

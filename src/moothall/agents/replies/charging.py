@@ -1,0 +1,321 @@
+"""Budgets of replies: which one a reply or a member uses, and what is charged to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.actions.message import REPLYING
+from moothall.agents.agent import CURRENT
+from moothall.agents.callers import PAYERS, of_chain
+from moothall.agents.replies.checked_parts import check_part
+from moothall.agents.replies.step import KEPT_MARK
+from moothall.budget.bill import Bill, charged_json
+from moothall.budget.limits import picodollars, used_up
+from moothall.foundation.errors import BudgetExceeded, ConfigError
+from moothall.foundation.threads import reset
+from moothall.models.base import answer_of, heard
+from moothall.models.protocol import Usage
+from moothall.models.remote.batch import KEPT
+
+if TYPE_CHECKING:
+    from moothall.agents.replies.step import Step
+    from moothall.budget import Budget
+    from moothall.journal import Entry
+    from moothall.models.protocol import ReasoningPiece, TextPiece
+
+
+@dataclass(slots=True)
+class Spending:
+    """The recorded spending of a run."""
+
+    answers: int = 0  # how often a model gave an answer, or failed
+    tokens: int = 0
+    usd: Decimal = Decimal(0)  # what the tokens cost, as far as that was known then
+    model_calls: int = 0
+    actions: int = 0
+    unpriced: Usage = field(default_factory=Usage)  # tokens whose price was not known
+    untold: int = 0  # tokens without a price that may be input or output
+
+    def add(self, charged: Mapping[str, Any] | None, usage: Usage | None = None) -> None:
+        """Add the cost of one model call."""
+        usage = usage or Usage()
+        stated = usage.total
+        if charged is None:
+            charged = charged_json(stated, 0, 1)
+        tokens, usd = charged["tokens"], Decimal(charged["usd"])
+        self.tokens += tokens
+        self.usd += usd
+        self.model_calls += charged["model_calls"]
+        if usd:
+            return
+        if tokens < stated:
+            self.untold += tokens
+        else:
+            self.unpriced = self.unpriced + usage
+            self.untold += tokens - stated
+
+
+def spending(entries: Iterable[Entry]) -> Spending:
+    """Return what one agent's part in a run has spent, without calls that a budget refused."""
+    spent = Spending()
+    reserved: dict[str, Mapping[str, Any]] = {}  # for the steps without an end
+    goes_on: set[str] = set()  # steps whose calls a resumed run goes on with
+    interrupted = False  # the last answer was cut off, and nothing says yet that the run was too
+    for entry in entries:
+        data = entry.data
+        about = data.get("about", {})
+        if interrupted:
+            spent.answers += entry.kind == "state"  # the run goes on without that answer
+            interrupted = False
+        if entry.kind == "started" and "part" not in data:
+            if data["key"] in reserved:  # the one before was cut off
+                spent.add(reserved.pop(data["key"]).get("reserved"))
+            if "model" in about:
+                reserved[data["key"]] = data
+            elif "action" in about:
+                spent.actions += 1
+        elif entry.kind == "ended" and data["key"].endswith(KEPT_MARK):
+            goes_on.add(data["key"].removesuffix(KEPT_MARK))
+        elif entry.kind in ("ended", "failed") and data["key"] in reserved:
+            del reserved[data["key"]]
+            if data.get("cancelled") and data["key"] in goes_on:
+                continue
+            usage = (data.get("result") or {}).get("usage")
+            cost = data.get("charged")
+            spent.add(cost, None if usage is None else Usage(*usage))
+            # Calls that a budget refused, or that were cut off with their run, do not count.
+            if cost is None or cost["model_calls"]:
+                interrupted = bool(data.get("cancelled"))
+                spent.answers += not interrupted
+    for key, left in reserved.items():
+        if key not in goes_on:
+            spent.add(left.get("reserved"))
+    return spent
+
+
+MAX_NESTED_MODEL_CALLS: Final = 500
+"""How many model calls the agents beneath one reply may make together without any budget."""
+
+
+def called_each_other(replies: Iterable[Any]) -> str:
+    """Return which agent called which, in words."""
+    return " called ".join(f"{each.agent.id!r}" for each in replies)
+
+
+def count_unbounded() -> None:
+    """Count a model call that no budget bounds, if its agent was called by an action of another."""
+    replies = REPLYING.get()
+    if not replies or replies[-1].depth == 1:
+        return
+    around = [*replies[-1].around, replies[-1]]
+    root = around[0]
+    most: int = getattr(root.agent, "max_nested_model_calls", MAX_NESTED_MODEL_CALLS)
+    if root.calls >= most:
+        raise BudgetExceeded(
+            f"the agents beneath one reply of agent {root.agent.id!r} have made {root.calls} model "
+            f"calls, and without a budget no more are allowed: {called_each_other(around)}; give "
+            f"agent {root.agent.id!r} a budget=, or raise its max_nested_model_calls=",
+            "model_calls",
+        )
+    root.calls += 1
+
+
+async def begun(
+    step: Step, budget: Budget | None, model: Any, *asked: Any, args: Any = None
+) -> AbstractContextManager[None]:
+    """Record that a call begins and what it reserves; return the context that it is charged in.
+
+    That may be entered again, for a second try of the same step.
+    """
+    if budget is None:
+        await step.begins(args)
+        return _Begun(step, None)
+    bill = Bill(budget)
+    step.charge(bill.json)
+    try:
+        tokens, usd = model._most(*asked)
+        reserved = charged_json(tokens, picodollars("reserve", usd), 1)
+    except Exception:
+        reserved = None  # the call itself raises the same error
+    await step.begins(args, reserved)
+    return _Begun(step, bill)
+
+
+class _Begun:
+    """A `with` block in which a call is charged; it may be entered again.
+
+    A model keeps with the step what a resumed run must find, such as the batch of its request.
+    """
+
+    def __init__(self, step: Step, bill: Bill | None) -> None:
+        self._step = step
+        self._bill = bill
+        self._token: Any = None
+
+    def __enter__(self) -> None:
+        self._token = KEPT.set(self._step)
+        if self._bill is not None:
+            self._bill.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        if self._bill is not None:
+            self._bill.__exit__()
+        reset(self._token)
+
+
+def budgeted(model: Any, budget: Budget | None) -> Any:
+    """Return the model bound to a budget; without a budget, the model itself."""
+    if budget is None:
+        return model
+    from moothall.models.wrappers.budgeted import BudgetedModel
+
+    return BudgetedModel(model, budget)
+
+
+async def completed(
+    model: Any,
+    budget: Budget | None,
+    prompt: list[dict[str, Any]],
+    schema: dict[str, Any] | None,
+    step: Step,
+    tell: Callable[[TextPiece | ReasoningPiece], object] | None = None,
+) -> Any:
+    """Ask a model once its reservation is recorded; return its answer, and tell its pieces."""
+    if budget is None:
+        count_unbounded()
+    model = budgeted(model, budget)
+    args = {"messages": prompt} if schema is None else {"messages": prompt, "schema": schema}
+    with await begun(step, budget, model, prompt, None, schema, args=args):
+        if tell is not None:
+            return await heard(model, prompt, tell, schema=schema)
+        return await answer_of(model, prompt, schema=schema)
+
+
+def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:
+    """Charge a budget what was spent, even if that is more than it allows."""
+    usd = spent.usd
+    if spent.untold or spent.unpriced != Usage():
+        usd += _price(budget, model, spent.unpriced, spent.untold)
+    calls, actions = spent.model_calls, spent.actions
+    # No further call starts; the reply of a run that has ended is returned all the same.
+    with suppress(BudgetExceeded):
+        budget.charge(tokens=spent.tokens, usd=usd, model_calls=calls, actions=actions)
+
+
+def _price(budget: Budget, model: Any, usage: Usage, untold: int) -> Decimal:
+    """Return the cost, at current prices, of tokens that were recorded without a price."""
+    # The record does not say which of several models it was, nor the direction: take the dearest.
+    models = getattr(model, "models", [model])
+    input, output = usage.input_tokens, usage.output_tokens
+    dearest: Decimal = max(
+        (
+            budgeted(each, budget).cost(*counts)
+            for each in models
+            for counts in ((input + untold, output), (input, output + untold))
+        ),
+        default=Decimal(0),
+    )
+    return dearest
+
+
+# -- the budget of a reply, and of a group's members -----------------------------------------------
+
+
+def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> None:
+    """Give agents a budget; an agent that has a child of it keeps that."""
+    if budget is None:
+        raise ConfigError(f"agent {owner.id!r}: what was spent counts in the budget it had")
+    check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
+    agents = list(agents)
+    for agent in agents:
+        had = getattr(agent, "budget", None)
+        if had is not None and not had.is_part_of(budget):
+            raise ConfigError(
+                f"{owner.id!r} and {agent.id!r} have budgets of their own: give the agent a "
+                "child() of the other, or none"
+            )
+    for agent in agents:
+        if getattr(agent, "budget", budget) is None:
+            agent.budget = budget
+
+
+def check_reply_budget(owner: Any, budget: Budget) -> None:
+    """Refuse a reply's budget that is not part of the agent's own or not shared by its members."""
+    check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
+    had = getattr(owner, "budget", None)
+    if had is not None and not budget.is_part_of(had):
+        raise ConfigError(
+            f"agent {owner.id!r} has a budget: give the reply a child() of it as budget="
+        )
+    _check_members(owner, owner, budget)
+
+
+def budget_of_caller(agent: Any) -> Budget | None:
+    """Return the budget of the caller from outside whom a reply serves, if the reply counts in it.
+
+    An agent that another one asks keeps a budget of its own.
+
+    Raises:
+        ConfigError: the caller called this agent, which has an unrelated budget
+    """
+    handling: Any = CURRENT.get()
+    found = of_chain(PAYERS, handling)
+    had: Budget | None = getattr(agent, "budget", None)
+    if found is None or (had is not None and had.is_part_of(found)):
+        return None
+    try:
+        check_reply_budget(agent, found)
+    except ConfigError:
+        if handling.envelope.id in PAYERS:
+            raise
+        return None
+    return found
+
+
+def _check_members(owner: Any, of: Any, budget: Budget) -> None:
+    for member in getattr(of, "_member_agents", ()):
+        had = getattr(member, "budget", None)
+        if had is not None and not (had.is_part_of(budget) or budget.is_part_of(had)):
+            raise ConfigError(
+                f"{owner.id!r} is given a budget for a reply, and its member {member.id!r} has one "
+                "that is not a part of it: give the member none, or a child() of it"
+            )
+        _check_members(owner, member, budget)
+
+
+def budget_of(member: Any, budget: Budget | None) -> Budget | None:
+    """Return the budget that a member uses in a reply with this budget, or None."""
+    had: Budget | None = getattr(member, "budget", None)
+    return had if budget is None or (had is not None and had.is_part_of(budget)) else budget
+
+
+def budget_in_call(agent: Any, budget: Budget | None) -> Budget | None:
+    """Return the caller's budget for an agent that an action asks; None if it keeps its own."""
+    own: Budget | None = getattr(agent, "budget", None)
+    return None if budget is None or (own is not None and not budget.is_part_of(own)) else budget
+
+
+def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:
+    """Return whether the limit that stopped an agent holds for all that share the budget."""
+    if budget is None:
+        return False
+    if _has_no_own(agent, budget):
+        return True
+    if late:
+        return budget.remaining_seconds() == 0
+    try:
+        budget.check()
+    except BudgetExceeded:
+        return True
+    return bool(used_up(budget.left))
+
+
+def _has_no_own(agent: Any, budget: Budget) -> bool:
+    """Return whether an agent and its members use only this budget."""
+    return getattr(agent, "budget", None) is budget and all(
+        _has_no_own(member, budget) for member in getattr(agent, "_member_agents", ())
+    )

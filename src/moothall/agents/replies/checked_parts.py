@@ -1,0 +1,154 @@
+"""Checks of what an agent is made of: its model, memory and actions, and a group's participants."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterable
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from weakref import WeakSet
+
+from moothall.actions import Action
+from moothall.foundation.arguments import can_take, check_function
+from moothall.foundation.errors import DefinitionError, ModelError
+from moothall.foundation.threads import is_async
+
+if TYPE_CHECKING:
+    from moothall.memory.memory import AnyMemory
+
+
+class Participant(Protocol):
+    """What a group needs of a member; `Conversational` has what it may take beside."""
+
+    @property
+    def id(self) -> str | int:
+        """Its id."""
+        ...
+
+    @property
+    def reply(self) -> Callable[..., Any]:
+        """Answers with a `Reply`, `async` or not."""
+        ...
+
+    @property
+    def observe(self) -> Callable[..., Any]:
+        """Hears what others say, `async` or not."""
+        ...
+
+
+_SUCH = {
+    "budget": "Budget(usd=1)",
+    "environment": "Environment()",
+    "memory": "Memory(), or the path of a file",
+    "model": "ScriptedModel([…]), or the name of a model",
+}
+
+
+def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> None:
+    """Refuse an object without these attributes early; it would fail during a reply."""
+    missing = [name for name in names if not hasattr(part, name)]
+    if missing or isinstance(part, type):
+        given = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
+        such = f", such as {_SUCH[what]}" if what in _SUCH else ""
+        raise DefinitionError(
+            f"agent {id!r}: {what}= needs an object with {', '.join(names)}{such}, not {given}"
+        )
+
+
+MemoryPart: TypeAlias = "AnyMemory | Callable[[str | None], AnyMemory] | str | os.PathLike[str]"
+"""What `memory=` takes: a memory, a function of a thread's id, or the path of a file."""
+
+
+def makes_memories(memory: Any) -> bool:
+    """Return whether it is a function of a thread's id rather than a memory."""
+    return callable(memory) and not hasattr(memory, "add_memory") and not isinstance(memory, type)
+
+
+def memory_part(memory: Any, id: object) -> Any:
+    """Return a given memory, checked; of a path, the memory in that file."""
+    if isinstance(memory, str | os.PathLike):
+        from moothall.memory.sqlite import SQLiteMemory
+
+        return SQLiteMemory(memory)
+    if makes_memories(memory):
+        check_function(f"agent {id!r}: memory=", memory, "thread")
+    else:
+        check_memory_part(memory, "memory", id)
+    return memory
+
+
+def check_memory_part(memory: object, what: str, id: object) -> None:
+    """Refuse what is not a memory, and one with async methods: nothing would await them."""
+    check_part(memory, ("add_memory", "get_memories"), what, id)
+    for name in ("add_memory", "get_memories"):
+        if is_async(getattr(memory, name)):
+            its = f"{name} of a {type(memory).__name__} is async"
+            raise DefinitionError(f"agent {id!r}: {what}= needs plain methods, and {its}")
+
+
+def has_threads(memory: Any) -> bool:
+    """Return whether a given memory serves several threads."""
+    return makes_memories(memory) or callable(getattr(memory, "thread", None))
+
+
+def memory_of_thread(given: Any, thread: str | None, id: object) -> Any:
+    """Return the memory of a thread: a part of the given one, or what the given function makes."""
+    if makes_memories(given):
+        made: Any = given(thread)
+        check_memory_part(made, "what the function of memory", id)
+        return made
+    if thread is None:
+        return given
+    if not has_threads(given):
+        raise DefinitionError(
+            f"agent {id!r}: thread= needs a memory with threads, such as SQLiteMemory, a function "
+            f"of the thread's id that makes one, or none given at all; {type(given).__name__} has "
+            "no thread(id)"
+        )
+    return given.thread(thread)
+
+
+_FITTING: Final[WeakSet[FunctionType]] = WeakSet()
+"""The functions behind methods `complete` that fit: reading a signature takes 25 µs an agent."""
+
+
+def check_model(model: object, id: object, name: str = "model") -> None:
+    """Refuse what is neither a model nor the name of one, without importing or loading a model."""
+    if not isinstance(model, str):
+        complete: Any = getattr(model, "complete", None)
+        of_it = type(complete) is MethodType and complete.__self__ is model
+        behind: Any = complete.__func__ if of_it else None
+        plain = type(behind) is FunctionType  # another object's hash and equality are its own
+        if plain and behind in _FITTING:
+            return
+        check_part(model, ("complete",), name, id)
+        if not can_take(complete, 1, actions=None):
+            raise DefinitionError(
+                f"agent {id!r}: its {name} must have complete(messages, actions=None, "
+                f"schema=None), got complete{inspect.signature(complete)}"
+            )
+        if plain:
+            _FITTING.add(behind)
+        return
+    from moothall.models.names import check_name
+
+    try:
+        check_name(model)
+    except ModelError as error:
+        raise type(error)(f"agent {id!r}: {error}") from None
+
+
+def check_actions(actions: Iterable[Any], id: object) -> None:
+    """Refuse actions that cannot be described to a model: early, and by their names."""
+    for each in actions:
+        # A parameter's type is looked up now, not when it was defined: it may have come later.
+        if not isinstance(each, Action):
+            continue
+        try:
+            if each._parameters is None or each._description is None:
+                _ = each.signature
+            if each.examples:
+                _ = each.description
+        except DefinitionError as error:
+            raise DefinitionError(f'agent {id!r} cannot use "{each.name}": {error}') from error

@@ -1,0 +1,597 @@
+"""Conversational agents: they reply, observe, can be interrupted and stream their events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, overload
+
+from typing_extensions import TypeVar
+
+from moothall.actions import Action, action
+from moothall.actions.message import REPLYING
+from moothall.actions.provenance import with_sources
+from moothall.actions.provenance.marks import has_marks
+from moothall.actions.provenance.reading import READ, Beside, is_adrift
+from moothall.agents.agent import CURRENT, leads_to
+from moothall.agents.callers import PAYERS
+from moothall.agents.replies.charging import (
+    MAX_NESTED_MODEL_CALLS,
+    budget_of_caller,
+    check_reply_budget,
+)
+from moothall.agents.replies.hooks import (
+    NO_HOOKS,
+    Hook,
+    Hooks,
+    HookType,
+    observe_with_hooks,
+    reply_with_hooks,
+    with_hook,
+    without_hook,
+)
+from moothall.agents.replies.reply import GIVEN, Reply, gives
+from moothall.agents.replies.reply_context import (
+    JOINED,
+    MAX_DEPTH,
+    ONCE,
+    RUNS_NAMED,
+    Replying,
+    UnderWay,
+    approver_of_group,
+    checked_trusted,
+    content_at_door,
+    note_content,
+    sources_of_asker,
+    tell_caller,
+    text_with_sources,
+)
+from moothall.agents.replies.reply_request import (
+    ReplyOptions,
+    ReplyRequest,
+    as_memory,
+    marked_with,
+    thread_id,
+)
+from moothall.agents.replies.stream import ReplyStream
+from moothall.agents.replies.sub_agents.asking import asking
+from moothall.agents.replies.thread import Interruption, Thread, steer
+from moothall.agents.replies.threaded import Threaded
+from moothall.agents.workflow import AgentOptions
+from moothall.foundation import tracing
+from moothall.foundation.arguments import check_boolean, check_integer, named_elsewhere
+from moothall.foundation.errors import ConfigError, DefinitionError
+from moothall.foundation.jsonvalue import readable
+from moothall.foundation.threads import refuse_on_loop, reset
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm, Unpack
+
+    from moothall.actions.approval import Approver
+    from moothall.actions.message import Message
+    from moothall.budget import Budget
+    from moothall.models.protocol import ChatMessage
+
+T = TypeVar("T")
+
+
+@named_elsewhere(
+    **dict.fromkeys(("acall", "ainvoke", "arun", "chat"), "await reply(text)"),
+    **dict.fromkeys(("invoke", "kickoff", "run_sync"), "reply_sync(text)"),
+    **dict.fromkeys(("astream", "run_stream", "run_streamed"), "stream(text)"),
+)
+class ConversationalAgent(Threaded):
+    """An agent that replies: one reply at a time in each thread, several threads concurrently.
+
+    A thread is one conversation, with its own memory. In a space each sender has threads of its
+    own. A subclass implements `_respond`, which replies, and `_remember`, which handles what it
+    observes.
+
+    Args:
+        id: its id
+        shared: whether it has one conversation with all senders: one memory, one reply at a time,
+            each line of a message marked with its sender
+        trusted: the ids of agents in other processes whose messages count as the user's; else they
+            count as from outside (docs/provenance.md)
+        max_depth: how many agents deep one of its replies may go, each called by an action of the
+            one before, itself included
+        max_nested_model_calls: how many model calls the agents beneath one of its replies may make
+            together, as far as no budget bounds them
+        **options: the options of `Agent`
+    """
+
+    _takes_options: bool = False
+
+    max_depth: int = MAX_DEPTH
+    max_nested_model_calls: int = MAX_NESTED_MODEL_CALLS
+    _gives: frozenset[str] = GIVEN
+    """The stop reasons for which `say` returns the text."""
+    _hooks: Hooks = NO_HOOKS
+    _begins_with: bool = False
+    """Whether a conversation with it can begin with messages."""
+    _records: bool = False
+    """Whether its replies can be recorded."""
+    _elsewhere: bool = False
+    """Whether another agent answers for it, in another place."""
+
+    if not TYPE_CHECKING:  # a checker refuses it
+
+        def run(self, *given: object) -> Any:
+            """Run one step of its blocks."""
+            if given:
+                raise DefinitionError(
+                    f"agent {self.id!r}: run() is a step of its blocks: ask it by reply(text)"
+                )
+            return super().run()
+
+    def __init__(
+        self,
+        id: str | int,
+        *,
+        shared: bool = False,
+        trusted: Iterable[str | int] = (),
+        max_depth: int = MAX_DEPTH,
+        max_nested_model_calls: int = MAX_NESTED_MODEL_CALLS,
+        **options: Unpack[AgentOptions],
+    ) -> None:
+        super().__init__(id, **options)
+        if shared is not False:
+            check_boolean(f"agent {id!r}: shared=", shared)
+            self.shared = True
+        if trusted != ():
+            self.trusted: frozenset[str] = checked_trusted(trusted, id)
+        if max_depth != MAX_DEPTH:
+            check_integer(f"agent {id!r}: max_depth=", max_depth)
+            self.max_depth = max_depth
+        if max_nested_model_calls != MAX_NESTED_MODEL_CALLS:
+            check_integer(f"agent {id!r}: max_nested_model_calls=", max_nested_model_calls, low=0)
+            self.max_nested_model_calls = max_nested_model_calls
+
+    # -- what a subclass defines -------------------------------------------------------------------
+
+    async def _respond(self, request: ReplyRequest) -> Reply:
+        """Answer. Called in this thread's turn, and in a space on the space's loop."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it responds")
+
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        """Remember a chat message in a thread."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it remembers")
+
+    def _as_once(self) -> tuple[str, int] | None:
+        """Return the run and number of the message that it observes; None outside of a run."""
+        once = ONCE.get()
+        return None if once is None else (f"{once[0]}/{self.id}", once[1])
+
+    @property
+    def _member_agents(self) -> Sequence[Any]:
+        """Return the members that reply on its behalf."""
+        return ()
+
+    def _resumes(self, action: str) -> bool:
+        # A user's own `say` may do work that the journal does not have.
+        own = type(self).say is ConversationalAgent.say
+        return action == "say" and own and getattr(self, "journal", None) is not None
+
+    def _run_of_message(self) -> str | None:
+        """Return the run id of a `say`: what a door names; the same for one redelivered."""
+        message = self._current_message if RUNS_NAMED else None
+        if message is not None and message["action"]["name"] == "say":
+            named = RUNS_NAMED.get((message.get("id", ""), str(self.id)))
+            if named is not None:
+                return named
+        key = self._idempotency_key("say") if self._resumes("say") else None
+        if key is None:
+            return None
+        return sha256(f"{key}\n{self.id}".encode(errors="surrogatepass")).hexdigest()[:32]
+
+    # -- asking it ---------------------------------------------------------------------------------
+
+    @overload
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: dict[str, Any] | None = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> Reply[Any]: ...
+
+    @overload
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: TypeForm[T],
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> Reply[T]: ...
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Reply[Any]:
+        """Answer.
+
+        Replies of one thread wait for each other. The exception is a re-entrant call, where the
+        thread's own reply asks another agent that asks back: it is answered within the other reply.
+        Replies of different threads run concurrently.
+
+        Cancelling it stops the model's answer and the actions at their next await; their results
+        until then are remembered.
+
+        Args:
+            text: the prompt: a text, or blocks of content as providers take them, such as
+                `{"type": "text", "text": …}` and `{"type": "image_url", "image_url": {"url": …}}`
+            schema: the form of the answer: a JSON schema, or a type such as a dataclass, a pydantic
+                model or `list[int]`; the reply's `value` is of that form
+            thread: the id of the conversation, each with a memory of its own; defaults to the
+                agent's own
+            run_id: the id of the run; a new one by default. With a journal, an unfinished run of
+                this id is resumed, and one that has ended returns its reply again.
+            deps: what actions find in their `Context` in this reply; defaults to the agent's own
+            budget: what this reply may spend, within the agent's own budget
+            options: fields of the requests to the model in this reply, such as
+                `{"temperature": 0}`, for a model behind a server; a resumed run has none of them
+
+        Raises:
+            ConfigError: an argument is not valid, or the budget is not part of the agent's own
+            DefinitionError: the schema is not valid, the memory has no threads, or the budget
+                limits a cost that is not known
+            RunHeld: the run is in use elsewhere
+            RunMismatch: another program began it
+            JournalError: the journal cannot be used, or is damaged; once the run is under way, it
+                stops with the reason `error` instead
+        """
+        request = ReplyRequest(text, schema, thread, run_id, deps, budget)
+        return await self._reply_on_loop(self._optioned(request, options))
+
+    def _optioned(self, request: ReplyRequest, options: Mapping[str, Any] | None) -> ReplyRequest:
+        if options and not self._takes_options:
+            raise ConfigError(f"agent {self.id!r}: options= is for a ReActAgent")
+        request.options = options
+        return request
+
+    @overload
+    def reply_sync(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: dict[str, Any] | None = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> Reply[Any]: ...
+
+    @overload
+    def reply_sync(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: TypeForm[T],
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> Reply[T]: ...
+    def reply_sync(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Reply[Any]:
+        """Call `reply` from a script, and wait for the answer.
+
+        Raises:
+            RuntimeError: called where an event loop is running, which it would block
+        """
+        refuse_on_loop(f"reply_sync of agent {self.id!r}", "reply(text)")
+        given = {"deps": deps, "budget": budget, "options": options}
+        more: Any = {name: each for name, each in given.items() if each is not None}
+        return asyncio.run(self.reply(text, schema, thread, run_id, **more))
+
+    @overload
+    def stream(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: dict[str, Any] | None = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> ReplyStream[Reply[Any]]: ...
+
+    @overload
+    def stream(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: TypeForm[T],
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> ReplyStream[Reply[T]]: ...
+    def stream(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> ReplyStream[Reply[Any]]:
+        """Answer, and stream the events of the reply.
+
+        The arguments are those of `reply`. The reader sees an action's `CallStarted` before its
+        approver is asked: the reply continues when the next event is requested.
+
+        Returns:
+            An async iterator of events: pieces of text as the model gives them, calls started and
+            ended, messages remembered, and last `Done` with the reply. Closing or dropping it
+            cancels the reply.
+
+        Raises:
+            ConfigError: an argument is not valid
+            DefinitionError: the schema is not valid
+        """
+        request = ReplyRequest(text, schema, thread, run_id, deps, budget)
+        return ReplyStream(str(self.id), self._optioned(request, options), self._reply_on_loop)
+
+    @action(guard=())
+    async def say(self, content: str, thread: str | None = None) -> str:
+        """Say something to the agent.
+
+        Args:
+            content: what to say
+            thread: which of your conversations with the agent this belongs to
+
+        Returns:
+            what the agent replies
+        """
+        in_thread = self._thread_of_message(thread)
+        said: Any = content_at_door(self, content)
+        return self._said(await self.reply(said, thread=in_thread, run_id=self._run_of_message()))
+
+    def as_action(
+        self,
+        name: str | None = None,
+        description: str | None = None,
+        *,
+        fresh: bool = False,
+        fork: bool = False,
+    ) -> Action:
+        """Return an action that asks this agent, for `actions=[…]` of another one.
+
+        It is asked in the thread of the reply that calls it, which is a conversation of its own,
+        with the deps and within the budget of that reply, and is cancelled with it. An agent that
+        has a budget keeps that. Approvals are asked of its own approver.
+
+        Args:
+            name: the action's name; defaults to the agent's id
+            description: what a model reads of it; defaults to the agent's `description=`
+            fresh: whether each call is a conversation of its own, which ends with its answer.
+                Several calls of one answer then run at the same time. A journal of the caller
+                records each as a part of the caller's run, so that it is resumed and deleted with
+                that run
+            fork: the same, and the conversation begins with the caller's messages, those before
+                the answer that calls it; for a `ReActAgent`
+
+        Raises:
+            DefinitionError: the name is not a text
+            ConfigError: `fresh` or `fork` is not a boolean, or `fork` is not possible
+        """
+        return asking(self, name, description, fresh=fresh, fork=fork)
+
+    def _said(self, reply: Reply) -> str:
+        """Return the text of a reply; raise its error if nobody may have the text."""
+        if not gives(self, reply.stop_reason, reply.text):
+            reply._raise(self.id)
+        return reply.text
+
+    async def observe(
+        self, message: str | dict[str, Any] | ChatMessage | Message, thread: str | int | None = None
+    ) -> None:
+        """Remember something without answering.
+
+        Args:
+            message: a text, a chat message (`role`, `content`) or a message of a space
+            thread: the id of the conversation that it belongs to; defaults to the agent's own
+
+        Raises:
+            ConfigError: the message is none of these, or the thread's id is not valid
+            DefinitionError: the memory has no threads
+            HookError: a hook failed
+        """
+        item = as_memory(message)
+        if not has_marks(item):
+            item = with_sources(item, sources_of_asker(self)[0])
+        id = thread_id(thread)
+        if self.shared and id is not None:
+            item["content"], id = marked_with(id, item.get("content")), None
+        if self._mailbox is None:
+            await self._observe(item, id)
+            return
+        await self._mailbox.carry(lambda: self._observe(item, id))
+
+    def interrupt(self, text: str, thread: str | int | None = None) -> Interruption:
+        """Interrupt a reply under way: it stops its current work and continues with this text.
+
+        The model's answer or the actions are cancelled, at their next await. (A plain function in
+        a worker thread runs on; its result is dropped.) What ended until then is remembered, and so
+        is the text, as the user's. If no reply is under way, the next one of the thread hears the
+        text first. It can be called in any thread of the process.
+
+        Args:
+            text: the text
+            thread: the id of the conversation, an empty text for the agent's own; defaults to that
+                of the only reply under way, or else to the agent's own
+
+        Returns:
+            An object that is true if a reply was under way; awaiting it waits until that reply has
+            heard the text.
+
+        Raises:
+            ConfigError: `text` is not a text, or several replies are under way and no thread is
+                named
+            MailboxFull: no reply is under way, and a hundred texts wait for the next one already
+        """
+        if not isinstance(text, str):
+            raise ConfigError(f"interrupt takes a text, got {type(text).__name__}")
+        state = self._thread_to_steer(thread)
+        return steer(state, text_with_sources(self, readable(text), state), self._keep)
+
+    # -- hooks -------------------------------------------------------------------------------------
+
+    def register_hook(self, type: HookType, name: str, fn: Hook) -> None:
+        """Register a function to be called before or after what the agent does.
+
+        It is called as `fn(agent, kwargs)`, and may be async: then the reply's deadline ends it,
+        except a `post_` hook that begins after the deadline, for example to log it. A plain one is
+        called on the event loop and must be short. The dict that it returns is merged into
+        `kwargs`, for the next hook and for the agent; None changes nothing. Hooks are called in
+        order of registration; a hook with the name of an existing one replaces it.
+
+        ==================  ==================================================================
+        type                `kwargs`; those in capitals may be changed
+        ==================  ==================================================================
+        `pre_reply`         `TEXT`, `SCHEMA`
+        `post_reply`        `text`, `schema`, `REPLY`
+        `pre_observe`       `MESSAGE`, as it will be remembered
+        `post_observe`      `message`
+        `pre_reasoning`     `MESSAGES` for the model, `iteration`
+        `post_reasoning`    `iteration`, `ANSWER`
+        `pre_acting`        `action`, `ARGS`, `iteration`, `call_id`
+        `post_acting`       `action`, `args`, `iteration`, `call_id`, `RESULT`
+        ==================  ==================================================================
+
+        All have `thread`, the id of the conversation (None for the agent's own), `run_id` (None for
+        the `observe` hooks), and `deps`, those of the reply or else of the agent.
+
+        If a `pre_acting` hook raises, the call is not executed and the exception is its result. Any
+        other hook that raises ends the reply with the reason `error`. So does any hook that
+        replaces a value by one of another kind.
+
+        Args:
+            type: one of those above
+            name: its name, by which it can be removed or replaced
+            fn: the function
+
+        Raises:
+            DefinitionError: there is no such type, or `fn` is not a function
+        """
+        self._hooks = with_hook(self._hooks, type, name, fn)
+
+    def remove_hook(self, type: HookType, name: str) -> None:
+        """Remove a hook.
+
+        Raises:
+            KeyError: there is no hook of that name
+        """
+        self._hooks = without_hook(self._hooks, type, name)
+
+    def clear_hooks(self, type: HookType | None = None) -> None:
+        """Remove all hooks, or all of one type."""
+        self._hooks = {key: each for key, each in self._hooks.items() if type and key != type}
+
+    # -- how it replies ----------------------------------------------------------------------------
+
+    async def _reply_on_loop(self, request: ReplyRequest) -> Reply:
+        joined = JOINED.get()
+        if joined is not None and joined[0] is self:
+            # They apply to this reply alone, not to nested ones.
+            request.record, request.offered, request.step = joined.part, joined.offered, joined.step
+            request.before, request.results = joined.before, joined.results
+            JOINED.set(None)
+        if request.budget is not None:
+            check_reply_budget(self, request.budget)
+        elif PAYERS:
+            request.budget = budget_of_caller(self)
+        if self.shared and request.thread is not None:
+            request.content = request.given = marked_with(request.thread, request.content)
+            request.thread = None
+        if self._mailbox is not None:
+            return await self._mailbox.carry(lambda: self._in_turn(request))
+        return await self._in_turn(request)
+
+    async def _in_turn(self, request: ReplyRequest) -> Reply:
+        """Reply in the thread's turn."""
+        outer = REPLYING.get()
+        mine = Replying(self, request.thread, request=request)
+        handling: Any = CURRENT.get()
+        if around := outer or getattr(handling, "replies", ()):
+            mine.nest(around)
+        if handling is not None and not handling.envelope.name:  # it carries this reply to its loop
+            handling.replies = (*(each for each in handling.replies if each.open), mine)
+        thread = request.state = self._take_thread(request.thread)
+        adrift = is_adrift()
+        if outer or handling is not None or thread.texts is not None or adrift:
+            note_content(request, self)
+        if handling is not None and request.emit is None and not outer:
+            request.emit = self._listener()
+        turns = mine.turns = thread.turns
+        # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
+        nested = (outer and any(each.turns is turns and each.open for each in outer)) or (
+            turns.handling is not None and leads_to(turns.handling, handling)
+        )
+        token = REPLYING.set((*outer, mine))
+        answer = partial(reply_with_hooks, self) if self._hooks else self._respond
+        if not self._records:
+            answer = partial(self._traced_reply, answer)
+        if self._watchers:
+            answer = partial(self._watchers.reply, self.id, answer)
+        beside = Beside() if adrift else None
+        try:
+            if nested:
+                with UnderWay(request.run_id):
+                    return await answer(request)
+            await turns.take()
+            try:
+                turns.handling = handling
+                with UnderWay(request.run_id):
+                    return await answer(request)
+            finally:
+                thread.underway = None
+                turns.end()
+        finally:
+            mine.open = False
+            if thread.texts is not None or READ.get() is not None:
+                tell_caller(self, thread)
+            if beside is not None:
+                beside.end()
+            self._release(thread)
+            reset(token)
+
+    async def _traced_reply(
+        self, answer: Callable[[ReplyRequest], Awaitable[Reply]], request: ReplyRequest
+    ) -> Reply:
+        """Answer in a span of its own, as an agent without records does."""
+        work = partial(answer, request)
+        return await tracing.within(work, "reply", self, request)
+
+    def _approver(self) -> Approver | None:
+        """Return its own approver or its space's, or else that of its group."""
+        approver = super()._approver()
+        return approver_of_group(self) if approver is None else approver
+
+    async def _observe(self, item: dict[str, Any], thread: str | None) -> None:
+        state = self._take_thread(thread)
+        try:
+            if self._hooks:
+                await observe_with_hooks(self, item, state)
+            else:
+                await self._remember(item, state)
+        finally:
+            self._release(state)
+
+    def _as_observed(self, message: Any) -> dict[str, Any]:
+        """Return a message that a hook changed, as it is remembered; raise if it is invalid."""
+        return as_memory(message)

@@ -1,0 +1,295 @@
+"""Groups: agents made of others, which share one record, one budget and the same threads."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from moothall.actions.provenance.origin import union
+from moothall.actions.provenance.reading import READ, MemberReading
+from moothall.agents.agent import Agent
+from moothall.agents.replies.charging import budget_of, share_budget
+from moothall.agents.replies.events import CallStarted, Done, Event
+from moothall.agents.replies.record import Record, Step, dumped, loaded
+from moothall.agents.replies.recorded_agent import RecordedAgent
+from moothall.agents.replies.reply import Reply, Stop
+from moothall.agents.replies.reply import Step as Called
+from moothall.agents.replies.reply_context import JOINED, Joined, note_member
+from moothall.agents.replies.state import REPLY, opened, state
+from moothall.agents.replies.step import asking
+from moothall.agents.replies.thread import Threads
+from moothall.foundation.errors import DeadlineExceeded, ModelError, StateError
+from moothall.foundation.threads import awaited, is_cancelled, within
+from moothall.journal.stop_reason import ANSWERED
+from moothall.models.protocol import stated_usage
+
+if TYPE_CHECKING:
+    from moothall.actions import Action
+    from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.budget import Budget
+
+
+T = TypeVar("T")
+
+
+class Group(RecordedAgent):
+    """An agent made of others. A subclass names its members and defines how they work together."""
+
+    _own_budget: Budget | None = None
+
+    @property
+    def budget(self) -> Budget | None:
+        """Return what its members may spend together, or None."""
+        return self._own_budget
+
+    @budget.setter
+    def budget(self, budget: Budget | None) -> None:
+        share_budget(self, self._member_agents, budget)
+        self._own_budget = budget
+
+    def _one_thread_only(self) -> str | None:
+        return members_without_threads(self._member_agents)
+
+    # -- saved and loaded --------------------------------------------------------------------------
+
+    @property
+    def _saved_members(self) -> dict[str, Any]:
+        """Return the members whose states are saved with its own, by name."""
+        raise NotImplementedError(f"{type(self).__name__} does not name its members")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return its state and its members' memories, as JSON, to resume in another process.
+
+        Members without `state_dict` are not saved; make them again with the same settings. Call it
+        after any turn of a dual act, in `post_` hooks too, and between two turns of a conversation.
+
+        Raises:
+            RuntimeError: a participant of a conversation is speaking
+            StateError: something remembered is not JSON
+        """
+        self._check_still(loads=False)
+        members = {
+            name: member.state_dict()
+            for name, member in self._saved_members.items()
+            if hasattr(member, "state_dict")
+        }
+        own = self._kept.default.own
+        threads = {each.id: self._saved(each.own) for each in self._kept if each.own is not None}
+        mine = None if own is None else self._saved(own)
+        return state(self._kind, own=mine, threads=threads, members=members)
+
+    def _check_still(self, *, loads: bool) -> None:
+        """Refuse to save or load a state during a turn."""
+
+    def _saved(self, own: Any) -> dict[str, Any]:
+        return dumped(own)
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Load a saved state; `resume` continues from it.
+
+        Raises:
+            StateError: the state is of another kind or of other members; nothing was loaded
+            Exception: what a member raises that refuses its state; earlier members have theirs
+            RuntimeError: a reply of a conversation is under way
+        """
+        self._check_still(loads=True)
+        found = opened(saved, self._kind)
+        whose = f"{self._called} {self.id!r} cannot resume from this state"
+        threads, theirs = found.get("threads"), found.get("members")
+        if not isinstance(threads, dict) or not isinstance(theirs, dict):
+            raise StateError(f"{whose}: threads and members must be objects")
+        kept = Threads(self._together)
+        for id, given in [(None, found.get("own")), *threads.items()]:
+            kept.get(id).own = None if given is None else self._loaded(given, whose)
+        members = self._saved_members
+        if theirs.keys() - members.keys():
+            raise StateError(f"{whose}: it is of {[*theirs]!r:.200}, not of {[*members]!r:.200}")
+        for name in theirs:
+            if not hasattr(members[name], "load_state_dict"):
+                raise StateError(f"{whose}: member {name!r} has no load_state_dict")
+        for name, its in theirs.items():
+            members[name].load_state_dict(its)
+        self._threads = kept
+        self._note_threads(*kept)
+
+    def _loaded(self, given: Any, whose: str) -> Any:
+        return loaded(self._state_type, given, whose)
+
+
+def options_for(member: Any, request: ReplyRequest) -> dict[str, Any]:
+    """Return the thread, and the deps and the budget, if it takes them, for a member."""
+    options = {"thread": request.thread, "deps": request.deps}
+    if budget_of(member, request.budget) is request.budget:
+        options["budget"] = request.budget
+    return {
+        name: value
+        for name, value in options.items()
+        if value is not None and takes(member.reply, name)
+    }
+
+
+def in_thread(function: Any, thread: str | None) -> dict[str, Any]:
+    """Return the argument `thread` for a member's `observe` or `interrupt`, if it takes one."""
+    # An empty text means the member's own thread, so that no other reply is interrupted.
+    if getattr(function, "__name__", "") == "interrupt" and isinstance(
+        getattr(function, "__self__", None), Agent
+    ):
+        thread = thread or ""
+    return {"thread": thread} if thread is not None and takes(function, "thread") else {}
+
+
+def takes(function: Any, parameter: str) -> bool:
+    """Return whether a function has a parameter of that name."""
+    try:
+        return parameter in _parameters(getattr(function, "__func__", function))
+    except (TypeError, ValueError):
+        return False
+
+
+@lru_cache(maxsize=1000)
+def _parameters(function: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
+def members_without_threads(members: Iterable[Any]) -> str | None:
+    """Return which member cannot keep threads apart, and why, in words; None if all can."""
+    for member in members:
+        own = getattr(member, "_one_thread_only", None)
+        if own is not None:
+            why = None if member.shared else own()
+            if why is not None:
+                return f"{member.id!r}: {why}"
+        elif not takes(member.reply, "thread") or not takes(member.observe, "thread"):
+            return f"reply and observe of {member.id!r} take no thread="
+    return None
+
+
+async def ask_member(
+    agent: Any,
+    content: Any,
+    part: str,
+    request: ReplyRequest,
+    record: Record[Any],
+    emit: Callable[[Event], Any] | None = None,
+    schema: Any = None,
+    offered: tuple[Action, ...] = (),
+    **about: Any,
+) -> Reply:
+    """Return the reply of a member in its turn, `part`: the recorded one, or a new one.
+
+    Its events go to `emit`, if it streams; its `Done` in any case. Its model also has `offered`.
+    """
+    options = options_for(agent, request)
+    if schema is not None:
+        options["schema"] = schema
+    if takes(agent.reply, "run_id"):
+        options["run_id"] = _run_id(agent, part, request)
+
+    is_person = getattr(agent, "decides_in_words", False)
+
+    async def ask_once(step: Step) -> Reply:
+        await step.begins()
+        read = MemberReading()
+        its = Joined(agent, step=step if request.recorded is not None and is_person else None)
+        until = asking(record, "person", text=str(agent.id)) if is_person else nullcontext()
+        with within(READ, read), within(JOINED, its), until:
+            reply = await _request(agent, content, options, request, emit)
+        if sources := union(read.read):  # kept with the reply, which is recorded
+            reply = replace(reply, outside=(*reply.outside, *sources))
+        if reply.stop_reason not in ANSWERED and is_person:
+            raise _Unanswered(reply)  # a resumed run asks a person again
+        return reply
+
+    if getattr(agent, "_records", False):
+        its = Joined(agent, record.member(part, str(agent.id), **about), offered)
+        with within(JOINED, its):
+            reply = await _request(agent, content, options, request, emit)
+        note_member(request, agent, reply)
+        return reply
+    try:
+        reply = await record.step(part, ask_once, of=REPLY, anew=is_person, **about)
+    except _Unanswered as unanswered:
+        return unanswered.reply
+    note_member(request, agent, reply)
+    await record.commit()  # before the reply is used
+    return reply
+
+
+def _run_id(agent: Any, part: str, request: ReplyRequest) -> str | None:
+    """Return the run id for a turn; a turn that a member records itself is a run of its own."""
+    if request.recorded is not None or getattr(agent, "journal", None) is None:
+        return request.run_id
+    made = f"{request.run_id}/{part}"
+    return made if len(made) <= 255 and made.isprintable() else None
+
+
+async def _request(
+    agent: Any,
+    content: Any,
+    options: dict[str, Any],
+    request: ReplyRequest,
+    emit: Callable[[Event], Any] | None,
+) -> Reply:
+    reply: Any = None
+    with own_cancellation():
+        if emit is None or not hasattr(agent, "stream"):
+            reply = await awaited(agent.reply(content, **options))
+            if emit is not None and isinstance(reply, Reply):
+                emit(Done(str(agent.id), reply, **request.of_run))
+        else:
+            async with AsyncExitStack() as stack:
+                events = agent.stream(content, **options)
+                if hasattr(events, "aclose"):
+                    stack.push_async_callback(events.aclose)
+                async for event in events:
+                    emit(event)
+                    if isinstance(event, CallStarted) and request.seen is not None:
+                        await request.seen()  # before an approver is asked about it
+                    if isinstance(event, Done):
+                        reply = event.reply  # its members' replies come first, its own last
+    if not isinstance(reply, Reply):
+        raise ModelError(f"agent {agent.id!r} must give a Reply, got {reply!r:.80}")
+    whole = isinstance(reply.steps, list) and all(isinstance(each, Called) for each in reply.steps)
+    if not isinstance(reply.text, str) or not isinstance(reply.messages, list) or not whole:
+        raise ModelError(
+            f"the Reply of agent {agent.id!r} has no text, or no list of messages or of steps"
+        )
+    usage = stated_usage(reply)
+    return reply if usage is reply.usage else replace(reply, usage=usage)
+
+
+@contextmanager
+def own_cancellation() -> Iterator[None]:
+    """Turn the cancellation of a user's awaitable, unless this task is cancelled, into an error."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        raise ModelError("it was cancelled from elsewhere") from error
+
+
+async def in_time(request: Any, budget: Budget | None, what: str) -> Any:
+    """Await a user's awaitable; DeadlineExceeded if the budget's time was over before `what`."""
+    limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
+    try:
+        async with limit:
+            with own_cancellation():
+                return await awaited(request)
+    except TimeoutError as error:
+        if not limit.expired():  # a timeout of the awaitable itself
+            raise
+        raise DeadlineExceeded(f"the seconds of {budget} were over before {what}") from error
+
+
+class _Unanswered(Stop):
+    """A person gave no answer, or not yet."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.stop_reason, reply.detail)
+        self.reply = reply

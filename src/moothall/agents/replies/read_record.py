@@ -1,0 +1,222 @@
+"""Reads the record of one agent's part of a run, and fingerprints the program that wrote it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+
+from moothall.agents.replies.state import APPENDED, LIVE, loaded
+from moothall.agents.replies.step import Past
+from moothall.foundation.errors import RunMismatch, StateError
+from moothall.foundation.jsonvalue import as_json
+from moothall.foundation.text import shorten
+from moothall.journal.store.wait_rows import ANSWERED, WAITS, Answer, is_of
+
+if TYPE_CHECKING:
+    from moothall.journal import Entry
+    from moothall.journal.run_parts import RecordedPart
+
+_SORTED: Final = json.JSONEncoder(sort_keys=True)
+_SHOWN = 80
+"""A part that is no longer than this, as JSON, stands in the fingerprint as it is."""
+_MEMBERS = "members"
+_STEPS: Final = ("started", "ended", "failed", "permitted", "decided", WAITS, ANSWERED)
+"""The kinds of entries about a step."""
+
+S = TypeVar("S")
+
+
+class ReadRecord(Generic[S]):
+    """The record of one agent's part of a run, as it was read."""
+
+    def __init__(self, part: RecordedPart, kind: type[S]) -> None:
+        self._read = part
+        self._steps: dict[str, Past] = {}
+        metadata = {each.name: each.metadata for each in fields(cast(Any, kind))}
+        self._scalars = [name for name, how in metadata.items() if how not in (APPENDED, LIVE)]
+        # How many items of each append-only list are recorded.
+        self._written = {name: 0 for name, how in metadata.items() if how == APPENDED}
+        # The start entries of the turns that members record in their own parts, by part.
+        self.members: dict[str, dict[str, Any]] = {}
+        self.begun: dict[str, Any] | None = None  # what the part began with; None if it is new
+        self.over: dict[str, Any] | None = None  # the end, if nothing was done after it
+        self.heard: list[Any] = []  # from outside since the last state, in order
+        state: dict[str, Any] | None = None
+        for entry in part.past:
+            if entry.kind != "begun":  # a fork begins anew, also what has ended
+                self.over = None
+            state = self._take(entry, state)
+        self.state: S | None = None  # the last that was saved
+        if state is not None:
+            self.state = loaded(kind, state, f"run {part.run_id!r}")
+            self._written = {name: len(getattr(self.state, name)) for name in self._written}
+
+    # -- what was recorded -------------------------------------------------------------------------
+
+    @property
+    def run_id(self) -> str:
+        """Return the id of the run."""
+        return self._read.run_id
+
+    def past(self, prefix: str = "") -> list[Past]:
+        """Return the recorded steps whose keys have this prefix, in the order of their start."""
+        return [past for key, past in self._steps.items() if key.startswith(prefix)]
+
+    def find(self, key: str) -> Past | None:
+        """Return the recorded step of this key, or None."""
+        return self._steps.get(key)
+
+    def has_ended(self, key: str) -> bool:
+        """Return whether a step has a recorded result."""
+        past = self._steps.get(key)
+        return past is not None and past.state == "ended"
+
+    def entries(self) -> list[Entry]:
+        """Return the recorded entries."""
+        return self._read.past
+
+    @property
+    def copied(self) -> list[dict[str, Any]]:
+        """Return, for a fork, the runs it copied, with their `key` and how much was copied."""
+        copied: list[dict[str, Any]] = (self.begun or {}).get("copied", [])
+        return copied
+
+    def _earlier(self, name: str) -> list[Any]:
+        """Return what a list had before the run; nothing in a record that is only read."""
+        return []
+
+    def _take(self, entry: Entry, state: dict[str, Any] | None) -> dict[str, Any] | None:
+        kind, data = entry.kind, entry.data
+        if kind == "state":
+            made: dict[str, Any] = {**(state or {}), **data["state"]}
+            for name, items in data["appended"].items():
+                kept = (state or {}).get(name)
+                made[name] = items if kept is None else [*kept, *items]
+            for name, kept in data.get("earlier", {}).items():
+                made[name] = [*self._earlier(kept), *made.get(name, ())]
+            self.heard = []
+            return made
+        if kind == "begun":
+            self.begun = data
+        elif kind == "heard":
+            self.heard.append(data)
+        elif kind == "over":
+            self.over = data
+        elif "part" in data:
+            self.members[data["part"]] = data
+        elif kind in _STEPS:
+            self._take_step(kind, data, entry.at)
+        else:
+            raise StateError(
+                f"entry {entry.sequence} of run {self.run_id!r} is of the kind {kind!r:.80}, which "
+                "this moothall does not know: resume it with the program that wrote it"
+            )
+        return state
+
+    def _take_step(self, kind: str, data: dict[str, Any], at: float) -> None:
+        past = self._steps.setdefault(data["key"], Past(data["key"]))
+        if kind == "permitted":
+            past.permitted, past.proposed = data["fingerprint"], data.get("proposed")
+            past.changed, past.was = data.get("args"), data.get("was")
+            past.state = past.state or kind
+            return
+        if kind == "decided":
+            past.decision, past.value = data["decision"], data.get("value")
+            return
+        if kind == WAITS:
+            past.state = kind
+            if not is_of(self.run_id, data):
+                return
+            since = past.asked.get(data["wait"], {}).get("since", at)
+            past.asked[data["wait"]] = {**data, "since": since}
+            return
+        if kind == ANSWERED:
+            about = (data.get("value"), data.get("by"), at, data.get("expired", False))
+            past.answers[data["wait"]] = Answer(*about)
+            return
+        past.state = kind
+        past.about = data.get("about", past.about)
+        if kind == "started":
+            past.args, past.asks = data.get("args"), data.get("asks", False)
+            past.decision = None
+        elif kind == "ended":
+            past.result, past.kept = data.get("result"), data.get("kept")
+        else:
+            past.error = data["error"]
+
+
+def kept_list(name: str, kept: Callable[[str], bytes]) -> list[Any]:
+    """Return a list that `keep_list` has kept; `kept` returns a value by its hash."""
+    levels, _, hash = name.partition(":")
+    hashes = [hash]
+    for _ in range(int(levels)):
+        groups = [kept(each).hex() for each in hashes]
+        hashes = [each[at : at + 64] for each in groups for at in range(0, len(each), 64)]
+    return [json.loads(kept(each)) for each in hashes]
+
+
+def fingerprint(**parts: Any) -> dict[str, str]:
+    """Return a program's parts by name: each as JSON if that is short, else as its hash."""
+    made = {}
+    for name, value in parts.items():
+        try:
+            text = _SORTED.encode(value)  # as nearly all parts are JSON data
+        except (TypeError, ValueError, RecursionError):
+            text = _SORTED.encode(as_json(value))
+        if len(text) > _SHOWN:
+            text = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+        made[name.replace("_", " ")] = text
+    return made
+
+
+def of_group(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
+    """Return the fingerprint of a group, with those of its members."""
+    programs = []
+    for member in members:
+        id = str(member.id)
+        records = getattr(member, "_records", False)
+        own = member._program() if records else fingerprint(agent=[type(member).__qualname__, id])
+        programs.append([id, own])
+    return {**fingerprint(**parts), _MEMBERS: programs}
+
+
+def check(
+    run_id: str, begun: Mapping[str, Any], kind: str, agent: str, program: Mapping[str, Any]
+) -> None:
+    """Check that a program is the one that began the run."""
+    changed: Iterable[str]
+    if begun["kind"] != kind:
+        changed, detail = ["agent"], f"it was a {begun['kind']}, and is a {kind}"
+    elif begun["fingerprint"] is None:
+        return
+    elif changes := _changes(agent, begun["fingerprint"], program):
+        changed = dict.fromkeys(name for names in changes.values() for name in names)
+        detail = "; ".join(
+            f"agent {of!r}: " + "; ".join(f"{name}: {text}" for name, text in names.items())
+            for of, names in changes.items()
+        )
+    else:
+        return
+    raise RunMismatch(run_id, tuple(changed), shorten(detail, 500))
+
+
+def _changes(
+    whose: str, recorded: Mapping[str, Any], now: Mapping[str, Any]
+) -> dict[str, dict[str, str]]:
+    """Return the changed parts of an agent and its members, by id, of the parts that both have."""
+    own = {
+        name: f"was {recorded[name]}, is {text}"
+        for name, text in now.items()
+        if name != _MEMBERS and name in recorded and recorded[name] != text
+    }
+    changes = {whose: own} if own else {}
+    # The group's own parts say which members it has, and in which role.
+    pairs = zip(recorded.get(_MEMBERS, ()), now.get(_MEMBERS, ()), strict=False)
+    for (was, was_program), (id, program) in pairs:
+        if was == id:
+            for of, names in _changes(id, was_program, program).items():
+                changes[of] = changes.get(of, {}) | names
+    return changes

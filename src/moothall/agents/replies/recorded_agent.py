@@ -1,0 +1,398 @@
+"""Agents whose replies are recorded in a journal, so that they can be resumed after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from moothall.actions.message import REPLYING, check_message
+from moothall.agents.agent import CURRENT
+from moothall.agents.replies.conversational import ConversationalAgent
+from moothall.agents.replies.read_record import fingerprint
+from moothall.agents.replies.record import NULL_RECORD, Record
+from moothall.agents.replies.reply import Reply
+from moothall.agents.replies.resume import answer_asker, answers_in, asked_in, ended
+from moothall.agents.replies.state import dumped, loaded
+from moothall.foundation import tracing
+from moothall.foundation.arguments import check_function, check_integer
+from moothall.foundation.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
+from moothall.foundation.jsonvalue import as_json, json_text
+from moothall.foundation.text import log_failure
+from moothall.foundation.threads import to_its_end
+from moothall.journal.entry import RunDamaged
+from moothall.journal.stop_reason import ANSWERED
+
+if TYPE_CHECKING:
+    from moothall.actions import Action
+    from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.budget import Budget
+    from moothall.journal import Journal, Outline, Part
+
+OnMismatch: TypeAlias = Literal["stop", "fork"]
+_AGAIN_S = 60.0
+"""Seconds after which a run that could not be resumed is tried again."""
+_FIRST = 8
+"""Among so many entries is the beginning of a run's own part."""
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+
+@dataclass(frozen=True, slots=True)
+class ResumedRun:
+    """What became of one stopped run in `resume_runs`.
+
+    Attributes:
+        run: the run's outline, as it was before
+        outcome: `resumed`, with its `reply`; `in_doubt`: a call had begun and not ended, and a
+            person must decide; `mismatch`: another program began it; `held`: another process works
+            on it; `forked`: a copy was resumed in its place; `empty`: its process ended before
+            anything was recorded, and it is deleted; `failed`: with its `error`
+        reply: the reply, or None
+        error: the exception of a run that could not be resumed, or None
+    """
+
+    run: Outline
+    outcome: Literal["resumed", "in_doubt", "mismatch", "held", "forked", "empty", "failed"]
+    reply: Reply | None = None
+    error: Exception | None = None
+
+
+class RecordedAgent(ConversationalAgent):
+    """An agent whose replies are recorded in a journal, or as part of another agent's run."""
+
+    _records = True
+    _kind = ""
+    """What its runs are called in a journal."""
+    _called = ""
+    """What it is called in errors."""
+    _state_type: type
+    """The dataclass that its state is in a record."""
+    _journal: Journal | None = None
+    _again: Mapping[str, float] = MappingProxyType({})  # when runs may be tried again
+    _ending: bool = False  # whether no further run is resumed
+    on_mismatch: OnMismatch = "stop"
+    """What happens where a run of another program is resumed: `RunMismatch`, or the agent goes on
+    in a fork of the run, with what is recorded so far."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """Return the journal that records its replies, or None."""
+        return self._journal
+
+    @journal.setter
+    def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
+        from moothall.journal.journal_argument import as_journal
+
+        self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
+
+    def _load(self) -> tuple[Any, list[Action] | None]:
+        loaded(self._state_type, as_json(dumped(self._state_type())), f"agent {self.id!r}")
+        return super()._load()
+
+    async def resume_runs(
+        self,
+        *,
+        deps: Callable[[Outline], Any] | None = None,
+        budget: Callable[[Outline], Budget | None] | None = None,
+        which: Callable[[Outline], bool] | None = None,
+        concurrency: int = 16,
+    ) -> list[ResumedRun]:
+        """Resume the runs of this agent in its journal that stopped because their process ended.
+
+        Call it when the program starts. The runs of a thread are resumed one after the other, in
+        the order in which they began; those of different threads side by side. A run that cannot
+        be resumed is reported, and the others go on. Whoever asks again with the same `run_id`
+        gets the reply. A run that is `in_doubt`, or waits, is resumed once it can go on.
+
+        Args:
+            deps: returns the `deps` of a run's reply; the run's outline has its `thread`
+            budget: returns the budget of a run's reply
+            which: returns whether a run is to be resumed; all are, if it is left out
+            concurrency: how many runs are resumed at a time
+
+        Returns:
+            What became of each run, in the order in which they began.
+
+        Raises:
+            DefinitionError: the agent has no journal, or an argument is not valid
+            JournalError: the journal cannot be read
+        """
+        journal = self._journal_to_resume("resume_runs", concurrency, deps, budget, which)
+        found = await asyncio.to_thread(journal._to_resume, self._kind, str(self.id))
+        mine = [each for each in found if which is None or which(each)]
+        return await self._resume_all(journal, mine, deps, budget, concurrency)
+
+    async def resume_decided(
+        self,
+        *,
+        deps: Callable[[Outline], Any] | None = None,
+        budget: Callable[[Outline], Budget | None] | None = None,
+        which: Callable[[Outline], bool] | None = None,
+        concurrency: int = 16,
+    ) -> list[ResumedRun]:
+        """Resume the runs that can go on since: a person has decided, or what they waited for came.
+
+        The reply to a message goes to its sender, as a `say` that is not answered. A server calls
+        this every few seconds. What could not be resumed is tried again after a minute. Arguments
+        and errors are those of `resume_runs`.
+        """
+        journal = self._journal_to_resume("resume_decided", concurrency, deps, budget, which)
+        now = time.monotonic()
+        due = [
+            run
+            for run in await asyncio.to_thread(journal._due, self._kind, str(self.id))
+            if not run.held and run.state in ("waiting", "stopped")
+        ]
+        mine = [run for run in due if self._again.get(run.id, now) <= now]
+        mine = [run for run in mine if which is None or which(run)]
+        found = await self._resume_all(journal, mine, deps, budget, concurrency)
+        self._again = {id: at for id, at in self._again.items() if at > now} | {
+            each.run.id: math.inf if isinstance(each.error, RunDamaged) else now + _AGAIN_S
+            for each in found
+            if each.outcome != "resumed"
+        }
+        for each in found:
+            reply = each.reply
+            if each.outcome == "resumed" and reply is not None and reply.stop_reason in ANSWERED:
+                self._tell_sender(each.run, reply.text)
+        return found
+
+    async def _resume_all(
+        self, journal: Journal, runs: list[Outline], deps: Any, budget: Any, concurrency: int
+    ) -> list[ResumedRun]:
+        """Resume runs: those of a thread one after the other, those of others side by side."""
+        found: dict[str, ResumedRun] = {}
+        room = asyncio.Semaphore(concurrency)
+
+        async def resume(some: list[Outline]) -> None:
+            async with room:
+                for run in some:
+                    if self._ending:
+                        return
+                    forked = journal.runs(forked_from=run.id, limit=1)
+                    resumed = None if forked else await self._resume_run(run, deps, budget)
+                    found[run.id] = resumed or ResumedRun(run, "forked")
+
+        threads: dict[str | None, list[Outline]] = {}
+        for run in runs:
+            threads.setdefault(run.thread, []).append(run)
+        tasks = [asyncio.create_task(resume(some)) for some in threads.values()]
+        try:
+            await asyncio.gather(*(asyncio.shield(task) for task in tasks))
+        except BaseException:
+            for run in runs:  # who asked for its reply has not cancelled it
+                journal._leave(run.id)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await to_its_end(asyncio.to_thread(journal._runs.wait_for_openings))
+            raise
+        return [found[run.id] for run in runs if run.id in found]
+
+    def _journal_to_resume(
+        self, method: str, concurrency: int, deps: object, budget: object, which: object
+    ) -> Journal:
+        """Return its journal; DefinitionError if it has none, or an argument is not valid."""
+        if self._journal is None:
+            raise DefinitionError(f"agent {self.id!r} has no journal=, so no run can be resumed")
+        check_integer(f"agent {self.id!r}: {method}: concurrency=", concurrency)
+        for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
+            check_function(f"agent {self.id!r}: {method}: {name}=", fn, "run", optional=True)
+        return self._journal
+
+    def _tell_sender(self, run: Outline, text: str) -> None:
+        """Send a late reply to the sender of the message that asked for it, if it was a message."""
+        assert self._journal is not None
+        begun = next((e.data for e in self._journal.entries(run.id, most=_FIRST) if not e.path), {})
+        sender, mailbox = begun.get("asked_by"), self._mailbox
+        if not isinstance(sender, str) or mailbox is None:
+            return
+        message = {"to": sender, "action": {"name": "say", "args": {"content": text}}}
+        thread = str(begun.get("asked_within", ""))
+        mailbox.send(check_message(message, mailbox.id)._replace(thread=thread), answers=True)
+
+    async def _resume_run(
+        self,
+        run: Outline,
+        deps: Callable[[Outline], Any] | None,
+        budget: Callable[[Outline], Budget | None] | None,
+    ) -> ResumedRun:
+        assert self._journal is not None
+        try:
+            asked = asked_in(self._journal.entries(run.id))
+            if asked is None:
+                await asyncio.to_thread(self._journal.delete, run.id)
+                return ResumedRun(run, "empty")
+            if self._journal.in_doubt(run.id):
+                return ResumedRun(run, "in_doubt")
+            reply = await self.reply(
+                **asked,
+                run_id=run.id,
+                deps=None if deps is None else deps(run),
+                budget=None if budget is None else budget(run),
+            )
+        except RunHeld as error:
+            return ResumedRun(run, "held", error=error)
+        except Exception as error:
+            log_failure(logger, f"agent {self.id!r}: run {run.id!r} was not resumed", error)
+            differs = isinstance(error, RunMismatch)
+            return ResumedRun(run, "mismatch" if differs else "failed", error=error)
+        return ResumedRun(run, "in_doubt" if reply.stop_reason == "in_doubt" else "resumed", reply)
+
+    async def _respond(self, request: ReplyRequest) -> Reply:
+        self._check_request(request)
+        await self._get_ready()
+        part, record = request.record, NULL_RECORD
+        if part is None and self._journal is not None:
+            part = await self._begin(self._journal, request)
+        try:
+            try:
+                if part is not None:
+                    record = self._begun(part, request)
+            except RunMismatch as error:
+                journal = self._journal
+                if part is None or journal is None or not self._may_fork(request, error):
+                    raise
+                part.close()
+                run_id = request.run_id
+                request.run_id = await asyncio.to_thread(_fork_of, journal, run_id)
+                logger.warning("%s; resuming its fork, run %r", error, request.run_id)
+                part = await self._begin(journal, request)
+                record = self._begun(part, request)
+            request.recorded = record if part is not None else None
+            if ended(record):  # it has its span
+                return await self._work(request, record)
+            work = partial(self._work, request, record)
+            reply = await tracing.within(work, "reply", self, request)
+            if part is not None and part.past:
+                await answer_asker(self._journal, record, reply)
+            return reply
+        finally:
+            if record.at_end is not None:
+                record.at_end()
+            if part is not None and request.record is None:
+                part.close()
+                if ended(record):
+                    self._end_run(f"{part.run.key}/", request.thread)
+
+    async def _begin(self, journal: Journal, request: ReplyRequest) -> Part:
+        """Open the run of a request, new or resumed."""
+        if self.on_mismatch not in get_args(OnMismatch):
+            raise ConfigError(
+                f"agent {self.id!r}: on_mismatch must be 'stop' or 'fork', "
+                f"got {self.on_mismatch!r:.80}"
+            )
+        task = json_text(request.content)
+        return await journal.begin(request.run_id, self._kind, str(self.id), task, request.thread)
+
+    def _may_fork(self, request: ReplyRequest, error: RunMismatch) -> bool:
+        """Return whether a run that differs goes on in a fork: only if the program has changed."""
+        return (
+            self.on_mismatch == "fork"
+            and request.record is None
+            and not {"task", "thread"} & set(error.changed)
+        )
+
+    def _begun(self, part: Part, request: ReplyRequest) -> Record[Any]:
+        """Return the record of a new run, or of a resumed one if the program is the same."""
+        record: Record[Any] = Record(part, self._state_type)
+        schema = None if request.answer is None else request.answer.json
+        if schema is None and request.resumed and record.begun is not None:
+            schema = record.begun["schema"]  # `resume` need not pass it again
+        if request.options is None and record.begun is not None:
+            request.options = record.begun.get("options")
+        program = fingerprint(task=request.given, thread=request.thread, schema=schema)
+        if record.begun is not None and (request.record is not None or request.resumed):
+            program.pop("task")  # the group has recorded it, or `resume` does not repeat it
+        given = None if request.given == request.content else request.given  # before hooks
+        about = {
+            "task": request.content,
+            "given": given,
+            "thread": request.thread,
+            "schema": schema,
+        }
+        if request.options:
+            about["options"] = dict(request.options)
+        if request.record is None:
+            about |= tracing.stated()  # where a process that resumes the run continues it
+        if record.begun is None:
+            about |= self._keeps(record, request)
+        if request.record is None:
+            about |= self._asker()
+        record.begin(self._kind, str(self.id), program | self._program(), **about)
+        assert record.begun is not None
+        request.content = record.begun["task"]
+        return record
+
+    def _keeps(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
+        """Return what else is recorded of how a run begins."""
+        return {}
+
+    def _asker(self) -> dict[str, str]:
+        """Return who gets a reply that comes late: a run that asks, or who sent the `say`."""
+        asking = [e.request for e in REPLYING.get()[-2:] if e.agent is not self and e.open]
+        if asking and answers_in(self, asking[0]):
+            return {"asked_for": asking[0].recorded.run_id}
+        handling = CURRENT.get()
+        message = handling.message() if handling is not None and handling.agent is self else None
+        if handling is None or message is None or message["action"]["name"] != "say":
+            return {}
+        within = {} if handling.within is None else {"asked_within": handling.within}
+        return {"asked_by": str(message["from"]), **within}
+
+    async def _prepare(self) -> None:
+        await self._get_ready()
+        await super()._prepare()
+
+    async def _get_ready(self) -> None:
+        """Have it know what it may call, before its program is compared: a server says that."""
+        known: list[Any] = [self]
+        for agent in known:  # a group may be its own member, which its reply refuses
+            members = agent._member_agents if isinstance(agent, RecordedAgent) else ()
+            known += [each for each in members if all(each is not other for other in known)]
+        for agent in known[1:]:
+            if isinstance(agent, RecordedAgent) and not agent._member_agents:
+                await agent._get_ready()
+
+    def _end_run(self, key: str, thread: str | None) -> None:
+        """Note in the memories of the members that a run is over."""
+        for member in self._member_agents:
+            if isinstance(member, RecordedAgent):
+                member._end_run(key, thread)
+
+    def _check_request(self, request: ReplyRequest) -> None:
+        """Refuse an invalid request before a run begins."""
+        self._check_thread(request.thread)
+
+    def _check_thread(self, thread: str | None) -> None:
+        """Refuse a thread, if it cannot keep threads apart."""
+        if thread is not None and (why := self._one_thread_only()) is not None:
+            raise DefinitionError(
+                f"{self._called} {self.id!r} cannot keep threads apart: {why}. Leave out thread=, "
+                f"or make the {self._called} with shared=True"
+            )
+
+    async def _work(self, request: ReplyRequest, record: Record[Any]) -> Reply:
+        """Answer, or resume from the record."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it works")
+
+    def _program(self) -> dict[str, Any]:
+        """Return its program and those of its members, independent of the request."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it does")
+
+    async def _restore(self, part: Part, budget: Budget | None) -> None:
+        """Restore what it did in a part that is over, and charge the budget of this reply."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it knows")
+
+
+def _fork_of(journal: Journal, run_id: str) -> str:
+    """Return the last fork of a run; make the first one."""
+    forks = journal.runs(forked_from=run_id)
+    return forks[-1].id if forks else journal.fork(run_id)

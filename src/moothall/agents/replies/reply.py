@@ -1,0 +1,327 @@
+"""What an agent says: its reply, and how it came about; or an utterance in a conversation."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeAlias
+
+from typing_extensions import TypeVar
+
+from moothall.actions.provenance import Origins, with_sources
+from moothall.foundation.arguments import named_elsewhere
+from moothall.foundation.errors import (
+    BudgetExceeded,
+    DeadlineExceeded,
+    HookError,
+    InDoubt,
+    ModelError,
+    RunWaiting,
+)
+from moothall.foundation.jsonvalue import deep_json, json_line
+from moothall.foundation.text import (
+    counted,
+    cut,
+    display,
+    error_message,
+    escaped_json,
+    log_failure,
+    shorten,
+)
+from moothall.journal.stop_reason import ANSWERED, StopReason
+from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
+
+_LOGGER = logging.getLogger("moothall.reasoning")
+
+GIVEN: Final = ANSWERED | {"max_loops"}
+"""The reasons for which `say` returns the text, including a conclusion that nobody accepted."""
+
+
+def gives(agent: Any, reason: str, text: str | None = None) -> bool:
+    """Return whether `say` of an agent returns the text of a reply; None if it is not known yet.
+
+    A text that nobody accepted is returned too, and no text only as an answer.
+    """
+    return reason in (ANSWERED if text == "" else getattr(agent, "_gives", GIVEN))
+
+
+@dataclass(slots=True)
+class Step:
+    """One action that was called.
+
+    Attributes:
+        iteration: which answer of the model called it, from 1
+        action: the action's name
+        args: its arguments, as the model gave them
+        result: the environment's result
+        error: what went wrong, or None
+        run_id: the id of the run
+        thread: the id of the conversation; None for the agent's own
+        origins: where the values of its arguments come from, by parameter; empty as long as the
+            thread had read nothing from outside
+        repaired: what of its arguments the model spelled otherwise, such as a number as a text;
+            empty if nothing
+    """
+
+    iteration: int
+    action: str
+    args: dict[str, Any]
+    result: dict[str, Any]
+    error: str | None
+    run_id: str | None = None
+    thread: str | None = None
+    origins: Origins = field(default_factory=dict)
+    repaired: str = ""
+
+    @property
+    def executed(self) -> bool:
+        """Return whether the action was executed, according to the environment."""
+        return bool(self.result.get("tool_executed", True))
+
+
+_UNSET: Any = ...
+
+
+class _InCell:
+    """In which cell of a notebook a reply was printed: there it is not displayed once more."""
+
+    __slots__ = ("_cell",)
+
+    _cell: int
+
+    def _was_printed(self) -> None:
+        cell = display.cell_number()
+        if cell is not None:
+            object.__setattr__(self, "_cell", cell)
+
+    def _ipython_display_(self) -> None:
+        if getattr(self, "_cell", None) != display.cell_number():
+            raise NotImplementedError  # IPython goes on to `_repr_html_`
+
+
+T_co = TypeVar("T_co", covariant=True, default=Any)
+
+
+@named_elsewhere(
+    **dict.fromkeys(("answer", "content", "output_text", "response"), "text"),
+    **dict.fromkeys(("data", "final_output", "output", "result"), "value"),
+    tool_calls="steps",
+)
+@dataclass(frozen=True, slots=True)
+class Reply(_InCell, Generic[T_co]):
+    """An agent's answer. `Reply[Order]` is one whose value was requested as an `Order`.
+
+    Attributes:
+        text: the answer; if the run ended without one, the model's last text
+        value: the answer as a value: the result of a terminal action, or the text read by the
+            requested schema, or else the text; None if a schema was requested and the run ended
+            without an answer
+        messages: the chat messages that the run added to memory
+        steps: the actions that were called, in order
+        usage: the tokens that the run took
+        stop_reason: why it ended
+        detail: more on the stop reason, in words; may be empty
+        error: the exception that ended it, if `stop_reason` is `error`
+        run_id: the id of the run
+        outside: the sources of what it may repeat from outside, such as pages that were read
+    """
+
+    text: str
+    value: T_co = _UNSET
+    messages: list[ChatMessage] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    usage: Usage = NO_USAGE
+    stop_reason: StopReason = "done"
+    detail: str = ""
+    error: BaseException | None = None
+    run_id: str | None = None
+    outside: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.value is ...:  # a reply made without a value
+            object.__setattr__(self, "value", self.text)
+
+    @property
+    def blocks(self) -> list[dict[str, Any]]:
+        """The images and audio of the answer, as blocks of content; mostly none.
+
+        Each can be part of a further request: `agent.reply([{"type": "text", …}, *reply.blocks])`.
+        """
+        content = self.messages[-1].get("content") if self.messages else None
+        if self.stop_reason != "done" or not isinstance(content, list):
+            return []
+        return [each for each in content if isinstance(each, dict) and each.get("type") != "text"]
+
+    def __repr__(self) -> str:
+        # Kept short: debuggers and `asyncio.run` format results, and messages may hold megabytes.
+        text, steps = shorten(self.text, 80), len(self.steps)
+        name = type(self).__name__
+        return f"{name}(stop_reason={self.stop_reason!r}, text={text!r}, steps={steps})"
+
+    def _repr_html_(self) -> str:
+        answered = self.stop_reason in ANSWERED
+        ended = self.stop_reason + (f": {self.detail}" if self.detail else "")
+        parts = [display.text(self.text)]
+        if not answered:
+            parts.append(display.facts({"no answer": ended}))
+        if self.value is not None and not isinstance(self.value, str | Reply):
+            parts.append(display.facts({"value": repr(self.value)}))
+        parts.extend(self._tables())
+        tokens = counted(self.usage.total, "token") if self.usage.total else ""
+        parts.append(display.small(" · ".join(filter(None, (ended, tokens, self.run_id)))))
+        return "".join(parts)
+
+    def _tables(self) -> list[str]:
+        """Return the calls as HTML; a dual act's reply has its decisions, too."""
+        if not self.steps:
+            return []
+        rows = ((s.action, json_line(s.args), s.error or json_line(s.result)) for s in self.steps)
+        made = display.table(("action", "arguments", "result or error"), rows, len(self.steps))
+        return [display.folded(counted(len(self.steps), "call"), made)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data; what has no JSON form, such as the error, becomes text."""
+        made: dict[str, Any] = deep_json(self)
+        return made
+
+    def raise_for_error(self) -> None:
+        """Raise what ended the run; do nothing if its text is an answer.
+
+        Raises:
+            BudgetExceeded: the run reached its budget; `DeadlineExceeded` for its time
+            InDoubt: the outcome of an action is unknown: it was running when the run was cut off
+            RunWaiting: the run waits in its journal for an answer, a result or a moment
+            ModelError: there is no answer for another reason, which the text states
+            Exception: the error, if `stop_reason` is `error`
+        """
+        if self.stop_reason not in ANSWERED:
+            self._raise(None)
+
+    def _raise(self, agent: str | int | None) -> None:
+        """Raise an error that names the agent and says why there is no answer."""
+        if self.error is not None:
+            raise self.error
+        who = "the agent" if agent is None else f"agent {agent!r}"
+        said = f"; it had said: {cut(self.text, 500)}" if self.text else ""
+        text = f"{who} has no reply ({self.stop_reason}): {self.detail}{said}"
+        if agent is None and self.stop_reason == "deadline":
+            raise DeadlineExceeded(text)
+        if agent is None and self.stop_reason == "budget":
+            raise BudgetExceeded(text, "budget")
+        if self.stop_reason == "waiting":
+            raise RunWaiting(text)
+        if agent is None and self.stop_reason == "in_doubt":
+            raise InDoubt(text)
+        raise ModelError(text)
+
+
+class Stop(Exception):
+    """Raised to end a run during a turn, with the stop reason."""
+
+    def __init__(self, reason: StopReason, detail: str, error: BaseException | None = None) -> None:
+        super().__init__(detail)
+        self.reason: StopReason = reason
+        self.detail = detail
+        self.error = error
+
+    @property
+    def leaves_open(self) -> bool:
+        """Return whether a call that it cut off is not over: the resumed run has the turn again."""
+        return self.reason == "deadline"
+
+    @classmethod
+    def at_limit(cls, error: BudgetExceeded, detail: str | None = None) -> Stop:
+        """Return the Stop for a limit of the run's budget."""
+        reason: StopReason = "deadline" if isinstance(error, DeadlineExceeded) else "budget"
+        return cls(reason, str(error) if detail is None else detail)
+
+    @classmethod
+    def on_hook(cls, agent: str | int, error: HookError) -> Stop:
+        """Log an agent's hook that failed, and return the Stop."""
+        log_failure(_LOGGER, f"a hook of agent {agent!r} failed", error)
+        return cls("error", str(error), error)
+
+    @classmethod
+    def on_memory(cls, agent: str | int, error: Exception) -> Stop:
+        """Log an agent's memory that failed, and return the Stop."""
+        log_failure(_LOGGER, f"the memory of agent {agent!r} failed", error)
+        return cls("error", f"{type(error).__name__}: {error_message(error)}", error)
+
+
+# -- in a conversation ----------------------------------------------------------------------------
+
+
+Content: TypeAlias = str | list[dict[str, Any]]
+"""A text, or blocks of content."""
+
+MAX_ERROR: Final = 500
+"""How many characters of an error others read."""
+
+_PLAIN = re.compile(r"[\w .@/+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """What one speaker said in a turn.
+
+    Attributes:
+        number: counted from 1 over the whole conversation
+        speaker: a participant's id; None for a text from outside
+        content: a text, or blocks of content
+        error: why the participant gave no answer; None if it gave one
+        outside: the sources of a text that was observed as from outside
+    """
+
+    number: int
+    speaker: str | None
+    content: Content
+    error: str | None = None
+    outside: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return the content as text; of blocks, the text in them."""
+        if isinstance(self.content, str):
+            return self.content
+        texts = (block.get("text") for block in self.content if isinstance(block, dict))
+        return "\n".join(text for text in texts if isinstance(text, str))
+
+    @property
+    def size(self) -> int:
+        """Return about how many characters it has."""
+        body = len(self.content) if isinstance(self.content, str) else len(repr(self.content))
+        return body + len(self.error or "")
+
+    def heard(self, ids: Iterable[str] = ()) -> Content:
+        """Return the content for another participant, with the speaker's name at the beginning.
+
+        Everything after the name is that speaker's: each utterance is a message of its own. A text
+        from outside that begins like an utterance of one of the participants, `ids`, is marked.
+        """
+        if self.speaker is None:
+            text, names = self.content, tuple(f"{shown(id)}:" for id in ids)
+            if isinstance(text, str) and text.lstrip().startswith(names):
+                return f"(from outside the conversation) {text}"
+            return text
+        name = shown(self.speaker)
+        if self.error is not None:
+            return f"({name} gave no answer: {cut(self.error, MAX_ERROR)})"
+        if isinstance(self.content, str):
+            return f"{name}: {self.content}"
+        return [{"type": "text", "text": f"{name}:"}, *self.content]
+
+    def message(self, ids: Iterable[str] = ()) -> dict[str, Any]:
+        """Return the chat message that another participant observes."""
+        message: dict[str, Any] = {"role": "user", "content": self.heard(ids)}
+        if self.speaker is not None:
+            message["name"] = self.speaker
+        return with_sources(message, self.outside)
+
+
+def shown(id: str) -> str:
+    """Return an id as it precedes an utterance; in quotes if it is ambiguous."""
+    if _PLAIN.fullmatch(id) and id == id.strip() and id.isprintable():
+        return id
+    return escaped_json(id)

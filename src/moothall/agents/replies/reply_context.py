@@ -1,0 +1,398 @@
+"""The context of a reply.
+
+Three things are looked up here, where an agent replies or one of its actions runs: which replies
+led to this one, which task a run can be cancelled by, and which outside sources the text of the
+asker comes from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from moothall.actions.message import REPLYING, address
+from moothall.actions.provenance import Texts, union
+from moothall.actions.provenance.origin import Sourced
+from moothall.actions.provenance.reading import READ, add, given_beside
+from moothall.agents.agent import CURRENT, Agent
+from moothall.agents.replies.charging import called_each_other
+from moothall.agents.replies.thread import Thread, thread_of_sender
+from moothall.foundation.errors import ConfigError, HopLimitExceeded, RequestCancelled
+
+if TYPE_CHECKING:
+    from moothall.actions import Action
+    from moothall.actions.approval import Approver
+    from moothall.agents.replies.reply import Reply
+    from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.agents.replies.step import Step
+    from moothall.agents.replies.thread import Turns
+    from moothall.journal import Part
+    from moothall.memory.results import Results
+
+
+MAX_DEPTH: Final = 8
+"""How many agents deep a reply may go, each called by an action of the one before."""
+
+
+@dataclass(slots=True, eq=False)
+class Replying:
+    """A reply that runs. A background task of one of its tools may see it after its end."""
+
+    agent: Agent
+    thread: str | None
+    turns: Turns | None = None  # the lock of the thread, which the reply holds
+    request: ReplyRequest | None = None  # None for a chat agent, whose answers are not runs
+    open: bool = True  # False after its end
+    around: tuple[Replying, ...] = ()  # the open replies that led to it, the outermost first
+    depth: int = 1  # how many agents deep it is, each called by an action of the one before
+    calls: int = 0  # how many model calls the agents beneath it have made without a budget
+
+    def nest(self, outer: tuple[Replying, ...]) -> None:
+        """Set what it is within; HopLimitExceeded if that is too deep."""
+        caller = next((each for each in reversed(outer) if each.open), None)
+        if caller is None:
+            return
+        self.around = (*(each for each in caller.around if each.open), caller)
+        members = getattr(caller.agent, "_member_agents", ())
+        is_member = any(each is self.agent for each in members)
+        self.depth = caller.depth + (not is_member)
+        outermost = self.around[0].agent
+        limit: int = getattr(outermost, "max_depth", MAX_DEPTH)
+        if self.depth > limit:
+            raise HopLimitExceeded(
+                f"agent {self.agent.id!r} would reply {self.depth} agents deep, and {limit} are "
+                f"the most: {called_each_other([*self.around, self])}; raise max_depth= of agent "
+                f"{outermost.id!r} if that is meant"
+            )
+
+    def thread_for(self, agent: Agent, thread: str | None = None) -> str | None:
+        """Return the thread of another agent in which this reply asks it.
+
+        Args:
+            agent: the other agent
+            thread: which of several conversations of this reply with that agent
+        """
+        own = self.thread
+        if own is None or agent is self.agent:
+            return thread if own is None else own
+        return thread_of_sender(str(self.agent.id), own if thread is None else f"{own}/{thread}")
+
+
+class Joined(NamedTuple):
+    """What an agent that asks another sets for the other one's next reply."""
+
+    agent: Agent  # the one that is asked
+    part: Part | None = None  # the part of the asking run that records the reply
+    offered: tuple[Action, ...] = ()  # actions that the asked agent gets besides its own
+    before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
+    results: Results | None = None  # the long results in these messages
+    step: Step | None = None  # the step of a group in which a person replies
+
+
+JOINED: ContextVar[Joined | None] = ContextVar("moothall_joined", default=None)
+"""Set by a group, or by an action that asks an agent, while it asks."""
+
+FRESH: ContextVar[tuple[str | None] | None] = ContextVar("moothall_fresh", default=None)
+"""Set where a thread lasts for one reply and is kept in no file: the thread of the caller."""
+
+ONCE: ContextVar[tuple[str, int] | None] = ContextVar("moothall_told_once", default=None)
+"""Set in a recorded run while an agent observes a message: the run, and the message's number."""
+
+
+CONTENTS: Final[dict[tuple[str, str], list[dict[str, Any]]]] = {}
+"""What callers at the doors say by `say` whole, as blocks, by message id and agent."""
+
+RUNS_NAMED: Final[dict[tuple[str, str], str]] = {}
+"""The run ids that the doors choose for `say` requests, by message id and agent.
+
+A door removes its entry after the request.
+"""
+
+
+class UnderWay:
+    """Lets `cancel_run` find the current task by its run, within a `with` block."""
+
+    __slots__ = ("run_id", "stopped", "task")
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.stopped = False  # whether `cancel_run` has cancelled it
+        self.task: weakref.ref[asyncio.Task[Any]] | None = None  # a dropped reply is collected
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        if task is not None and self.run_id not in _UNDER_WAY:  # a group's members reply in its run
+            self.task = weakref.ref(task)
+            _UNDER_WAY[self.run_id] = self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.task is None:
+            return
+        _UNDER_WAY.pop(self.run_id, None)
+        if self.stopped and isinstance(error, asyncio.CancelledError):
+            task = self.task()
+            if task is not None and not task.uncancel():  # and nobody else has cancelled it
+                stopped = f"it was stopped; run {self.run_id!r} can be resumed"
+                raise RequestCancelled(stopped) from None
+
+
+_UNDER_WAY: Final[dict[str, UnderWay]] = {}
+"""The replies under way in this process, by the ids of their runs."""
+
+
+def is_under_way(run_id: str) -> bool:
+    """Return whether a reply of a run is under way in this process."""
+    return run_id in _UNDER_WAY
+
+
+def cancel_run(run_id: str) -> bool:
+    """Cancel the reply of a run, in any thread; its caller gets RequestCancelled.
+
+    Return False if none is under way in this process.
+    """
+    reply = _UNDER_WAY.get(run_id)
+    task = None if reply is None or reply.task is None else reply.task()
+    if reply is None or task is None:
+        return False
+
+    def cancel() -> None:
+        if _UNDER_WAY.get(run_id) is reply and not reply.stopped:  # else its task does other work
+            reply.stopped = True
+            task.cancel()
+
+    with suppress(RuntimeError):  # its loop has ended
+        task.get_loop().call_soon_threadsafe(cancel)
+    return True
+
+
+def own_reply(agent: Any) -> ReplyRequest | None:
+    """Return the request that an agent replies to in this context, or None."""
+    each: Replying
+    for each in reversed(REPLYING.get()):
+        if each.agent is agent and each.open:
+            return each.request
+    return None
+
+
+def kept_thread(thread: str | None) -> str | None:
+    """Return the thread that what is kept belongs to: of a fresh call, that of its caller."""
+    fresh = FRESH.get()
+    return thread if fresh is None else fresh[0]
+
+
+def deps_of(agent: Any) -> Any:
+    """Return the `deps` of the reply that an agent gives in this context, or else its own."""
+    request = own_reply(agent)
+    own = getattr(agent, "deps", None)
+    return own if request is None or request.deps is None else request.deps
+
+
+def thread_of_caller(agent: Any, thread: str | None) -> str | None:
+    """Return the thread of a `say` that is called as a method, by a program or within a reply."""
+    caller: Replying | None = next((each for each in reversed(REPLYING.get()) if each.open), None)
+    return thread if caller is None else caller.thread_for(agent, thread)
+
+
+def approver_of_group(agent: Agent) -> Approver | None:
+    """Return the approver of the group that asked an agent; None without one."""
+    replying = [each.agent for each in REPLYING.get()]
+    while replying and replying[-1] is not agent:
+        replying.pop()
+    member = agent
+    for group in reversed(replying):
+        # An agent that asked it by a tool call is not its group: its approver is not asked.
+        if any(each is member for each in getattr(group, "_member_agents", ())):
+            approver = Agent._approver(group)
+            if approver is not None:
+                return approver
+            member = group
+    return None
+
+
+# -- where the asker's texts come from ------------------------------------------------------------
+#
+# An outside source is a web page, a file of others, an agent in another process. Functions return:
+#   sources_of_asker    of the text that an agent is given now
+#   sources_of_speaker  of what another agent of this process has read, and so may say
+#   sources_of_thread   of what a thread has read, this reply's
+#   sources_here        of the last and the first, where an action is called
+#   sources_told_to     of what an agent may have told a sender before
+
+
+_ANSWERS: Final = ("response", "error")
+
+Asked: TypeAlias = tuple[list[str], Texts | None]
+"""The outside sources in an asker's text, and the texts of the thread that the asker serves."""
+
+
+def checked_trusted(trusted: Any, id: str | int) -> frozenset[str]:
+    """Return the ids of trusted agents."""
+    if isinstance(trusted, str) or not isinstance(trusted, Iterable):
+        raise ConfigError(f"agent {id!r}: trusted= must be a list of ids, got {trusted!r:.80}")
+    return frozenset(map(address, trusted))
+
+
+def sources_of_asker(agent: Any) -> Asked:
+    """Return the outside sources in the text that an agent gets now, and the asker's texts.
+
+    A program's text counts as the user's. An agent of this process counts as the user, too, unless
+    its thread has read something from outside. The text of an agent in another process is from
+    outside, unless this agent trusts that agent; what the other says about itself does not count.
+    """
+    replies = [each for each in REPLYING.get() if each.open]
+    if replies:
+        request, read = replies[-1].request, READ.get()
+        found = [] if read is None else [*read.read]
+        if request is None:
+            return found, None
+        if (texts := request.state.texts) is None:
+            return union((*request.outside, *found)), request.on_behalf
+        return union((*texts.sources, *found)), texts
+    handling = CURRENT.get()
+    message = handling.message() if handling is not None and handling.agent is agent else None
+    if message is None or handling is None:
+        return [], None
+    sender: str = message["from"]
+    if sender in agent.trusted:
+        return [], None
+    local, is_local = agent_here(agent, sender)
+    if not is_local:
+        return [f"agent {sender}"], None
+    name = message["action"]["name"]
+    if name in _ANSWERS and any(each.outside for each in getattr(local, "offers", {}).values()):
+        return [f"agent {sender}"], None
+    found, texts = sources_of_speaker(local, handling.within)
+    return union((*found, *handling.outside)), texts
+
+
+def sources_here(agent: Any) -> list[str]:
+    """Return the outside sources that an agent has read where it calls an action now."""
+    request, read = own_reply(agent), READ.get()
+    found = sources_of_asker(agent)[0] if request is None else sources_of_thread(request)
+    return union((*found, *(() if read is None else read.read)))
+
+
+def agent_here(agent: Any, id: str) -> tuple[Any, bool]:
+    """Return the agent with an id, and whether it is in this process; None if it is unknown."""
+    space = agent.space
+    find = getattr(space, "_here", None)
+    if find is None:  # a space of another kind, such as a society, is one process
+        return None, True
+    found = find(id)
+    return found, found is not None
+
+
+def sources_of_speaker(agent: Any, thread: str | None = None) -> Asked:
+    """Return the outside sources that an agent has read, in one thread or in all, and its texts."""
+    if getattr(agent, "_untracked", False):
+        return [f"agent {agent.id}"], None
+    kept = getattr(agent, "_threads", None)
+    if kept is None:
+        return [], None
+    threads: list[Thread] = [kept.default]
+    threads += [each for each in kept if each.id == thread or (thread is None and each.uses)]
+    read = [each.texts for each in threads if each.texts is not None]
+    return (
+        (union(source for each in read for source in each.sources), read[0]) if read else ([], None)
+    )
+
+
+def sources_told_to(agent: Any, sender: str) -> list[str]:
+    """Return the outside sources that an agent has read in its conversations with a sender."""
+    own = [f"agent {agent.id}"] if getattr(agent, "_untracked", False) else []
+    kept = getattr(agent, "_threads", None)
+    found = [] if kept is None else [kept.default, *kept.of_sender(sender)]
+    read = (each.texts.sources for each in found if each.texts is not None)
+    return union(chain(own, *read))
+
+
+def note_content(request: ReplyRequest, agent: Any) -> None:
+    """Note in a request, and in its thread, which outside sources its content comes from."""
+    request.outside, request.on_behalf = sources_of_asker(agent)
+    request.outside = request.outside or given_beside(request.content)
+    texts = request.state.texts
+    if texts is not None:
+        texts.on_behalf = request.on_behalf
+        if request.outside:
+            texts.read(request.content, request.outside)
+        else:
+            texts.add(request.content, "user")
+
+
+def tell_caller(agent: Any, thread: Thread) -> None:
+    """Pass the outside sources of a thread on to the caller, of a tool call or a message."""
+    read = READ.get()
+    if read is not None:
+        if agent._untracked:
+            add([f"agent {agent.id}"])
+        if thread.texts is not None:
+            add(thread.texts.sources)
+    handling: Any = CURRENT.get()
+    if thread.texts is not None and handling is not None and handling.agent is agent:
+        handling.has_read(thread.texts.sources)
+
+
+def note_member(request: ReplyRequest, agent: Any, reply: Reply) -> None:
+    """Note in a group's thread the outside sources that a member had read before its reply."""
+    sources = [*reply.outside]
+    if getattr(agent, "_untracked", False):
+        sources.append(f"agent {agent.id}")
+    elif getattr(agent, "_member_agents", ()):  # a group: its reply has no messages of its members
+        sources += sources_of_speaker(agent, request.thread)[0]
+    note_sources(request, sources)
+    texts = request.state.texts
+    if texts is not None and getattr(agent, "decides_in_words", False):  # a person
+        texts.add(reply.text, "user")
+
+
+def sources_of_thread(request: ReplyRequest) -> list[str]:
+    """Return the outside sources that the thread of a request has read."""
+    texts = request.state.texts
+    return [] if texts is None else [*texts.sources]
+
+
+def content_at_door(agent: Any, content: str) -> str | list[dict[str, Any]]:
+    """Return what a caller at a door has said whole, with files; else the text."""
+    message = agent._current_message if CONTENTS else None
+    if message is None:
+        return content
+    return CONTENTS.get((message.get("id", ""), str(agent.id)), content)
+
+
+def text_with_sources(agent: Any, text: str, thread: Thread) -> str:
+    """Return a text with its sources, if an action says it, or another agent."""
+    if not (sources := sources_of_asker(agent)[0]):
+        return text
+    note_on_thread(thread, sources)
+    return Sourced(text, sources)
+
+
+def note_late_reading(request: ReplyRequest, sources: Sequence[str]) -> None:
+    """Note what the work that an action left behind has read: later results may have it."""
+    note_on_thread(request.state, sources, request.on_behalf).changed = True
+
+
+def note_on_thread(thread: Thread, sources: Iterable[str], on_behalf: Texts | None = None) -> Texts:
+    """Note that a thread has read from these sources; return its texts."""
+    if thread.texts is None:  # the next prompt fills it
+        thread.texts, thread.looked = Texts(on_behalf), None
+    thread.texts.note(sources)
+    return thread.texts
+
+
+def note_sources(request: ReplyRequest, sources: list[str]) -> None:
+    """Note in a thread outside sources that a researcher, or a member of a group, has read."""
+    if not sources:
+        return
+    thread = request.state
+    if thread.texts is None:
+        thread.texts = Texts(request.on_behalf)
+        if not request.outside:
+            thread.texts.add(request.content, "user")
+    thread.texts.note(sources)

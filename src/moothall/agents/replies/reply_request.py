@@ -1,0 +1,325 @@
+"""Who replies, the request of a reply, checked, and the schema of its answer."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_checkable
+
+from moothall.actions.signature.annotation import (
+    Mismatch,
+    form_of,
+    read,
+    schemas_of,
+    spelled,
+    validator_of,
+)
+from moothall.actions.signature.schema import WrongSchema, checked
+from moothall.foundation.errors import ConfigError, DefinitionError
+from moothall.foundation.jsonvalue import (
+    NotJSON,
+    Unreadable,
+    copy_json,
+    json_text,
+    read_json,
+    readable,
+)
+from moothall.foundation.text import cut, escaped, render_path, shorten
+from moothall.models.protocol import ReasoningPiece
+
+if TYPE_CHECKING:
+    from moothall.actions import Action
+    from moothall.actions.provenance import Texts
+    from moothall.agents.replies.record import Record
+    from moothall.agents.replies.reply import Reply
+    from moothall.agents.replies.step import Step
+    from moothall.agents.replies.thread import Thread
+    from moothall.budget import Budget
+    from moothall.journal import Part
+    from moothall.memory.memory import Memory
+    from moothall.memory.results import Results
+
+
+class ReplyOptions(TypedDict, total=False):
+    """What `reply`, `reply_sync` and `stream` take by name only."""
+
+    deps: Any
+    budget: Budget | None
+    options: Mapping[str, Any] | None
+
+
+@runtime_checkable
+class Conversational(Protocol):
+    """Anything that replies and observes: an agent with a model, a conversation, a person."""
+
+    @property
+    def id(self) -> str | int:
+        """Its id."""
+        ...
+
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        /,
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+    ) -> Reply:
+        """Answer."""
+        ...
+
+    async def observe(
+        self, message: str | dict[str, Any], /, thread: str | int | None = None
+    ) -> None:
+        """Remember something without answering."""
+        ...
+
+
+class ReplyRequest:
+    """A request for a reply: the content, the schema and the options."""
+
+    def __init__(
+        self,
+        content: Any,
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        deps: Any = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self.content: str | list[dict[str, Any]] = checked_content(content, "reply")
+        self.given: str | list[dict[str, Any]] = self.content  # the content before hooks
+        self.want(schema)
+        self.thread: str | None = thread_id(thread)  # None for the agent's own
+        self.run_id: str = os.urandom(8).hex() if run_id is None else _text(run_id, "run_id")
+        self.deps = deps  # for the `Context` of its actions; None for the agent's own
+        self.budget = budget  # what it may spend; None for the agent's own budget
+        self.options: Mapping[str, Any] | None = None  # of the requests to its model
+        self.emit: Callable[[Any], Any] | None = None  # where events go
+        # Waits until the reader has seen the events; None without a reader to wait for.
+        self.seen: Callable[[], Awaitable[None]] | None = None
+        self.state: Thread  # the thread, set before its turn
+        self.record: Part | None = None  # the part of another's run that records it
+        self.recorded: Record[Any] | None = None  # the record of this reply
+        self.before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
+        self.results: Results | None = None  # the long results in these messages
+        self.step: Step | None = None  # the step of a group's run in which a person replies
+        self.offered: tuple[Action, ...] = ()  # extra actions for its model in this reply
+        self.must_call = False  # whether the answer must call one of these
+        self.thoughts: list[str] | None = None  # gets the reasoning of each answer of its model
+        # The messages before it, in place of what the thread remembers; None for the thread's. A
+        # journal keeps them with the actions offered, so that any process can resume the run.
+        self.conversation: Sequence[dict[str, Any]] | None = None
+        self.memory: Memory | None = None  # of its model; set when it begins
+        self.outside: list[str] = []  # of what is from outside in the content: the sources
+        self.on_behalf: Texts | None = None  # the texts of the reply that asks for this one
+        self.allowed: list[str] = []  # values from outside that a person has permitted in it
+        self.resumed = False  # whether it resumes a stopped reply
+
+    @property
+    def of_run(self) -> dict[str, Any]:
+        """Return `run_id` and `thread`, as events and hooks have them."""
+        return {"run_id": self.run_id, "thread": self.thread}
+
+    def tell(self, event: Callable[..., Any], *parts: Any, past: bool = False) -> None:
+        """Emit an event of this class, if somebody listens."""
+        if self.emit is not None:
+            self.emit(event(*parts, past=past, run_id=self.run_id, thread=self.thread))
+
+    def draft(self, agent: str) -> Callable[[Any], None] | None:
+        """Return what emits the pieces of a draft, as reasoning: it is no answer."""
+        emit = self.emit
+        if emit is None:
+            return None
+
+        def tell(part: Any) -> None:
+            if part.kind == "text":
+                emit(ReasoningPiece(part.text, agent, **self.of_run))
+
+        return tell
+
+    def want(self, schema: Any) -> None:
+        """Set the form of the answer: a JSON schema or a type; None for any text."""
+        self.schema = schema
+        self.answer: AnswerSchema | None = None if schema is None else AnswerSchema(schema)
+
+
+def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:
+    """Return a text or blocks, checked and copied, ready to be sent and remembered."""
+    if isinstance(content, str):
+        return readable(content)
+    if not isinstance(content, list):
+        raise ConfigError(f"{what} takes a text or a list of blocks, got {type(content).__name__}")
+    if not content:
+        raise ConfigError(f"{what} was given an empty list of blocks")
+    try:
+        blocks: list[dict[str, Any]] = copy_json(content)
+    except NotJSON as error:
+        raise ConfigError(f"{what} takes blocks that are JSON: {error}") from None
+    for number, block in enumerate(blocks):
+        if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+            raise ConfigError(
+                f"{what} takes blocks such as {{'type': 'text', 'text': …}}; "
+                f"block {number} is {block!r:.80}"
+            )
+        if block["type"] == "text" and not isinstance(block.get("text"), str):
+            raise ConfigError(f"{what}: block {number} is of type 'text' and has no text")
+    return blocks
+
+
+def thread_id(thread: str | int | None) -> str | None:
+    """Return the id of a thread as a text; None for the agent's own."""
+    if type(thread) is int:
+        thread = str(thread)
+    return None if thread is None else _text(thread, "thread")
+
+
+def _text(given: Any, what: str) -> str:
+    try:
+        if isinstance(given, str) and 0 < len(given) <= 255 and given.encode():
+            return given
+    except UnicodeEncodeError:  # half a character, which no store can keep
+        pass
+    raise ConfigError(f"{what}= must be a text of 1 to 255 characters, got {given!r:.80}")
+
+
+def check_changed(made: dict[str, Any], request: ReplyRequest) -> None:
+    """Refuse a text or schema that a hook set, if it is invalid."""
+    checked_content(made["text"], "reply")
+    schema = made["schema"]
+    if schema is not None and schema is not request.schema:
+        AnswerSchema(schema)
+
+
+def marked_with(speaker: str, content: Any) -> Any:
+    """Return a text or blocks with the speaker at the beginning of each line of text."""
+    mark = f"{escaped(speaker)}: "
+    if isinstance(content, list):
+        blocks = [
+            {**block, "text": marked_with(speaker, block["text"])}
+            if isinstance(block, dict) and isinstance(block.get("text"), str)
+            else block
+            for block in content
+        ]
+        return [{"type": "text", "text": mark.rstrip()}, *blocks]
+    return "\n".join(mark + line for line in str(content).splitlines()) or mark.rstrip()
+
+
+def as_memory(message: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the chat message by which an observation is remembered."""
+    if isinstance(message, str):
+        return {"role": "user", "content": readable(message)}
+    if isinstance(message, dict):
+        if isinstance(message.get("role"), str):
+            return dict(message)
+        action = message.get("action")
+        if isinstance(action, dict) and isinstance(action.get("name"), str):
+            sender = message.get("from", "someone")
+            args = action.get("args", {})
+            if action["name"] == "say" and isinstance(args, dict) and "content" in args:
+                text = json_text(args["content"])
+            else:
+                text = f"{action['name']} {json_text(args)}"
+            return {"role": "user", "content": f"{readable(str(sender))}: {text}"}
+    raise ConfigError(
+        "observe takes a text, a chat message with `role` and `content`, or a message of a space, "
+        f"not {cut(repr(message), 100)}"
+    )
+
+
+MAX_ANSWER_CHARS: Final = 10_000_000
+"""How long the text of an answer by a schema may be."""
+_MAX_TOLD = 4000
+"""How many characters of the schema a model is shown after it did not follow it."""
+
+
+class AnswerSchema:
+    """The schema of an answer, and its JSON form."""
+
+    __slots__ = ("_convert", "json")
+
+    def __init__(self, wanted: Any) -> None:
+        self.json: dict[str, Any]
+        self._convert: Callable[[Any], Any]
+        if isinstance(wanted, dict):
+            self.json, self._convert = _of_schema(wanted)
+        else:
+            self.json, self._convert = _of_type(wanted)
+
+    def read(self, text: str) -> Any:
+        """Return a text's value by this schema; Unreadable tells a model what to answer."""
+        try:
+            return self.parse(text)
+        except Unreadable as error:
+            schema = cut(json.dumps(self.json, ensure_ascii=False), _MAX_TOLD)
+            raise Unreadable(
+                f"Your answer {error}. Answer with JSON alone that follows this schema: "
+                f"{readable(schema)}"
+            ) from None
+
+    def parse(self, text: str) -> Any:
+        """Return a text's value by this schema; Unreadable says only what is wrong."""
+        try:
+            if len(text) > MAX_ANSWER_CHARS:
+                raise Unreadable(f"longer than {MAX_ANSWER_CHARS} characters")
+            return self._convert(copy_json(self._value(text)))
+        except RecursionError:
+            fault = "is nested too deep for the schema"
+        except Mismatch as error:
+            fault = f"does not follow the schema: {error}"
+        except NotJSON as error:  # a lone surrogate, or an infinite number
+            fault = f"is not JSON: {error}"
+        except Unreadable as error:
+            fault = f"is {error}"
+        raise Unreadable(readable(fault))
+
+    def _value(self, text: str) -> Any:
+        """Return a text's JSON value; the text itself where only texts fit and it has no quotes."""
+        only_texts = self.json.get("type") == "string" or (
+            all(isinstance(each, str) for each in self.json.get("enum", (None,)))
+        )
+        try:
+            value = read_json(text)
+        except Unreadable:
+            if not only_texts:
+                raise
+            return text.strip()
+        return value if not only_texts or isinstance(value, str | dict | list) else text.strip()
+
+
+def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    try:
+        schema: dict[str, Any] = copy_json(wanted)
+        checks = checked(json.dumps(schema))
+    except (NotJSON, WrongSchema) as error:
+        raise DefinitionError(f"schema= is not a JSON schema: {shorten(str(error), 300)}") from None
+
+    def convert(value: Any) -> Any:
+        wrong = checks.wrong(value)
+        if wrong is not None:
+            where = render_path(wrong[0], "answer")
+            raise Mismatch((where, f"is wrong: {shorten(wrong[1], 300)}"))
+        return value
+
+    return schema, convert
+
+
+def _of_type(wanted: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    try:
+        if inspect.isroutine(wanted):  # pydantic would call it
+            raise TypeError("a function is not a type")
+        form = form_of(wanted)
+        found, definitions = schemas_of({"answer": form})
+        schema = found["answer"]
+        if definitions:
+            schema = {**schema, "$defs": definitions}
+    except Exception as error:  # its classes may run user code
+        reason = shorten(str(error).partition("\n")[0], 200)
+        raise ConfigError(
+            f"schema= must be a JSON schema or a type with a JSON form, got {spelled(wanted)} "
+            f"({type(error).__name__}: {reason})"
+        ) from error
+    reader = validator_of({"answer": form}, ["answer"])
+    return schema, lambda value: read(reader, {"answer": value})["answer"]

@@ -1,0 +1,187 @@
+"""Resuming a run: what its objects know of it, how it ended, and recording its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import finalize
+
+from moothall.agents.replies.reply import Reply, Step, Stop
+from moothall.agents.replies.state import dumped
+from moothall.foundation.errors import JournalError, MoothallError, NoSuchRun, StateError
+from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.text import error_message, error_text, log_failure
+from moothall.foundation.threads import guard, is_closing
+from moothall.journal.stop_reason import ANSWERED, ENDED, cut_off, why_ended
+from moothall.models.protocol import Usage
+
+if TYPE_CHECKING:
+    from moothall.agents.replies.read_record import ReadRecord
+    from moothall.agents.replies.record import Record
+    from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest
+    from moothall.journal import Entry, Journal
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+_MOST: Final = 10_000
+"""How many runs an object's marks cover; those of the run set longest ago are dropped first."""
+
+
+class ReplayOffsets:
+    """Replay offsets of objects, such as memories and budgets, in each run.
+
+    A memory that has the first five messages of a run gets only those from the sixth on when the
+    run is resumed. Objects are compared by identity; one without weak references has no marks.
+    """
+
+    def __init__(self) -> None:
+        self._guard = guard()
+        self._of: dict[int, OrderedDict[str, int]] = {}
+
+    def get(self, of: Any, run: str) -> int:
+        """Return an object's offset in a run; 0 if unknown."""
+        marks = self._of.get(id(of))
+        return 0 if marks is None else marks.get(run, 0)
+
+    def set(self, of: Any, run: str, place: int) -> None:
+        """Set an object's offset in a run."""
+        marks = self._of.get(id(of))
+        if marks is None:
+            try:
+                finalize(of, self._of.pop, id(of), None)
+            except TypeError:
+                return
+            marks = self._of.setdefault(id(of), OrderedDict())
+        with self._guard:
+            marks[run] = place
+            marks.move_to_end(run)
+            if len(marks) > _MOST:
+                marks.popitem(last=False)
+
+
+R = TypeVar("R", bound=Reply)
+
+
+def ended(record: ReadRecord[Any]) -> bool:
+    """Return whether a run is over for good."""
+    return record.over is not None and record.over["reason"] in ENDED
+
+
+def reply_at_end(
+    record: ReadRecord[Any],
+    schema: AnswerSchema | None,
+    messages: list[Any],
+    steps: list[Step],
+    usage: Usage,
+) -> Reply:
+    """Return the reply that a run ended with, its value as the requested type."""
+    over = record.over
+    assert over is not None
+    text, value, reason = over["text"], over["value"], over["reason"]
+    if schema is not None and reason == "done":
+        with suppress(Unreadable):  # from a terminal action, or by another schema
+            value = schema.read(text)
+    made = (text, value, messages, steps, usage)
+    return Reply(*made, reason, over["detail"], None, record.run_id)
+
+
+async def guarded(
+    record: Record[Any],
+    run: Callable[[], Awaitable[R]],
+    over: Callable[[R], Mapping[str, Any]],
+    stopped: Callable[[Stop], R],
+) -> R:
+    """Run to the end, and record its reason and what `over` returns, even if it is an exception."""
+    past = record.over  # of a run that is resumed
+    try:
+        try:
+            reply = await run()
+        except Stop as stop:
+            reply = stopped(stop)
+        if not (reply.stop_reason == "waiting" and _rests(record)):
+            await record.end(reply.stop_reason, **over(reply))
+    except JournalError as error:
+        log_failure(logger, f"run {record.run_id!r} stops", error)
+        return stopped(Stop("error", str(error), error))
+    except BaseException as error:
+        left = isinstance(error, asyncio.CancelledError) and record.run.left
+        if record.over is past and not left:  # else the end is noted already, and only not written
+            ends = Stop("cancelled", _why(error, record.run.cut_off))
+            record.note_end("cancelled", **over(stopped(ends)))
+        try:
+            awaits = isinstance(error, Exception | asyncio.CancelledError) and not is_closing(error)
+            if awaits:
+                await record.commit()
+            else:
+                record.commit_now(error)
+        except MoothallError as lost:  # also an error of the memory: raise what stopped the run
+            logger.error("run %r: its end is not kept: %s", record.run_id, lost)
+        raise
+    return reply
+
+
+def _why(error: BaseException, asked: Sequence[str]) -> str:
+    """Return why a run was cut off, and what it had asked a person; empty if nothing says more."""
+    if isinstance(error, Exception):
+        return error_text(error)
+    why = error_message(error)
+    return cut_off(why or why_ended("cancelled"), asked) if asked else why
+
+
+def _rests(record: Record[Any]) -> bool:
+    """Return whether a run waits as before: nothing has happened since it was opened."""
+    return record.over is not None and record.over["reason"] == "waiting" and not record.noted
+
+
+def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
+    """Return what is recorded of the end."""
+    about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
+    if reply.stop_reason not in ENDED:
+        # A resumed run repeats a turn that was stopped: only the end has its partial outcome.
+        return {**about, name: dumped(state)}
+    record.save(state)
+    return about
+
+
+def overlap(known: list[Any], messages: list[Any]) -> int:
+    """Return how many of a run's messages are at the end of a memory that has no `add_once`."""
+    for count in range(len(messages), 0, -1):
+        shared = min(count, len(known))
+        if shared and known[-shared:] == messages[count - shared : count]:
+            return count
+    return 0
+
+
+# -- a run that waits for another one --------------------------------------------------------------
+
+
+def answers_in(agent: Any, caller: ReplyRequest | None) -> bool:
+    """Return whether an agent's runs are in the journal of a reply that asks it."""
+    journal: Any = getattr(agent, "journal", None)
+    recorded = None if caller is None else caller.recorded
+    return journal is not None and recorded is not None and recorded.run.file.name == journal.path
+
+
+async def answer_asker(journal: Journal | None, record: Record[Any], reply: Reply) -> None:
+    """Answer the run whose action waits for a resumed run, once that has ended."""
+    asker = (record.begun or {}).get("asked_for")
+    if journal is None or not isinstance(asker, str) or reply.stop_reason not in ENDED:
+        return
+    text = reply.text
+    if reply.stop_reason not in ANSWERED:
+        text = f"it has no answer: {reply.detail or reply.stop_reason}"
+    with suppress(StateError, NoSuchRun):  # it was answered before, has ended or was deleted
+        await asyncio.to_thread(journal.answer, asker, record.run_id, text)
+
+
+def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:
+    """Return the arguments with which a run's reply was asked for; None before it began."""
+    begun = next((each.data for each in entries if not each.path and each.kind == "begun"), None)
+    if begun is None or "given" not in begun:
+        return None
+    text = begun["task"] if begun["given"] is None else begun["given"]
+    return {"text": text, "schema": begun["schema"], "thread": begun["thread"]}

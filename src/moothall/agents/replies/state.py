@@ -1,0 +1,183 @@
+"""JSON forms of the states of agents, memories and orchestrators, and of replies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+
+from moothall.actions.provenance import origins_of, sources_of, union
+from moothall.actions.provenance.marks import bare
+from moothall.agents.replies.reply import Reply, Step
+from moothall.foundation.errors import StateError
+from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, deep_json, to_json
+from moothall.memory.memory import Memory
+from moothall.models.protocol import Usage, answer_json, answer_of_json, usage_json
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+class Codec(NamedTuple):
+    """Functions that write a result as JSON data and read it back."""
+
+    dump: Callable[[Any], Any]
+    load: Callable[[Any], Any]
+
+
+def codec_of(of: Any) -> Codec:
+    """Return the codec of a type; without a type, values stay JSON data."""
+    if isinstance(of, Codec):
+        return of
+    return Codec(_same, _same if of is None or of is Any else _adapter(of).validate_python)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return a type's validator, cached because making one takes 2 ms."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def reply_json(reply: Reply) -> dict[str, Any]:
+    """Return a reply as JSON data."""
+    names = ("text", "value", "messages", "stop_reason", "detail", "run_id")
+    return {
+        **{name: as_json(getattr(reply, name)) for name in names},
+        "steps": [dumped(step) for step in reply.steps],
+        "usage": usage_json(reply.usage),
+        **({"outside": [*reply.outside]} if reply.outside else {}),
+    }
+
+
+def reply_of_json(given: dict[str, Any]) -> Reply:
+    """Return a reply from its JSON data."""
+    steps = [Step(**{**s, "origins": origins_of(s.get("origins"))}) for s in given["steps"]]
+    messages, outside = given["messages"], given.get("outside", ())
+    made = {**given, "steps": steps, "usage": Usage(*given["usage"])}
+    # Of an earlier version, in which the messages had them.
+    outside = union((*outside, *(source for each in messages for source in sources_of(each))))
+    return Reply(**{**made, "messages": [*map(bare, messages)], "outside": (*outside,)})
+
+
+REPLY: Final = Codec(reply_json, reply_of_json)
+"""The codec of a reply as the result of a step."""
+
+
+ANSWER: Final = Codec(answer_json, answer_of_json)
+"""The codec of a model's answer as the result of a step."""
+
+S = TypeVar("S")
+
+VERSION: Final = 1
+
+APPENDED: Final = {"moothall": "appended"}
+"""The metadata of a state's field that is an append-only list: each item is recorded once, as in
+`lines: list[str] = field(default_factory=list, metadata=APPENDED)`."""
+LIVE: Final = {"moothall": "live"}
+"""The metadata of a state's field that is not saved, such as a requested type."""
+
+
+def state(kind: str, **parts: Any) -> dict[str, Any]:
+    """Return a state of this kind, as copied JSON data."""
+    try:
+        copied: dict[str, Any] = copy_json({"kind": kind, "version": VERSION, **parts})
+    except NotJSON as error:
+        raise StateError(f"the state of a {kind} cannot be written as JSON: {error}") from error
+    return copied
+
+
+def opened(given: Any, kind: str) -> dict[str, Any]:
+    """Return a copy of a saved state, checked to be of this kind and version."""
+    if not isinstance(given, dict) or given.get("kind") != kind:
+        what = given.get("kind") if isinstance(given, dict) else type(given).__name__
+        raise StateError(f"this is not a state of a {kind}, but of {what!r:.80}")
+    if given.get("version") != VERSION:
+        raise StateError(
+            f"this state of a {kind} is of version {given.get('version')!r:.80}; this moothall "
+            f"reads version {VERSION}"
+        )
+    try:
+        copied: dict[str, Any] = copy_json(given)
+    except NotJSON as error:
+        raise StateError(f"the state of a {kind} is damaged: {error}") from error
+    return copied
+
+
+def dumped(state: Any) -> dict[str, Any]:
+    """Return a state, or any other dataclass, as JSON data; what has no JSON form becomes text."""
+    parts = {
+        each.name: getattr(state, each.name) for each in fields(state) if each.metadata != LIVE
+    }
+    try:
+        made: dict[str, Any] = to_json(parts)
+    except NotJSON:
+        made = deep_json(parts)
+    return made
+
+
+def loaded(kind: type[S], data: Any, whose: str) -> S:
+    """Return the state in JSON data. Fields that an older program did not save have defaults."""
+    from pydantic import ValidationError
+    from pydantic_core import PydanticSerializationError
+    from pydantic_core import to_json as text_of
+
+    known = {each.name for each in fields(cast(Any, kind)) if each.metadata != LIVE}
+    try:
+        if not isinstance(data, dict):
+            raise TypeError(f"it must be an object, got {type(data).__name__}")
+        held = {name: value for name, value in data.items() if name in known}
+        try:
+            text = text_of(held)
+        except PydanticSerializationError:  # a lone surrogate, as in the name of a file
+            text = text_of(deep_json(held))
+        made: S = _adapter(cast(Any, kind)).validate_json(text, strict=True)
+    except (ValidationError, TypeError, ValueError) as error:
+        why = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            why = f"{place}: {first['msg']}, got {first['input']!r:.80}"
+        raise StateError(f"{whose}: the state of a {kind.__name__} is damaged: {why}") from error
+    return made
+
+
+def memory_state(memory: Memory) -> dict[str, Any]:
+    """Return the state of a memory: by its `state_dict` if it has one, else its items."""
+    own: Any = getattr(memory, "state_dict", None)
+    if callable(own):
+        made: dict[str, Any] = own()
+        return made
+    known = memory._told_state() if isinstance(memory, Memory) else {}
+    return {"items": memory.get_memories(), **known}
+
+
+def restore_memory(memory: Memory, given: Any, agent: Any) -> None:
+    """Replace the content of a memory by a saved state."""
+    own: Any = getattr(memory, "load_state_dict", None)
+    if callable(own):
+        own(given)
+        return
+    items = given.get("items") if isinstance(given, dict) else None
+    if not isinstance(items, list) or not all(
+        isinstance(item, dict) and isinstance(item.get("role"), str) for item in items
+    ):
+        raise StateError(f"agent {agent!r}: the state of its memory is not a list of chat messages")
+    if isinstance(memory, Memory):
+        memory._load_told(given)
+    listed: Any = getattr(memory, "items", None)
+    if isinstance(listed, list):
+        listed.clear()
+    if memory.get_memories():
+        raise StateError(
+            f"agent {agent!r}: its {type(memory).__name__} keeps what it has and has no "
+            "load_state_dict: load into an agent with a new memory"
+        )
+    for item in items:
+        memory.add_memory(item)

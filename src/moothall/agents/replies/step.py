@@ -1,0 +1,349 @@
+"""One step of a recorded run: its earlier record, and its progress."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.actions.approval import Always, ChangedArgs, Later
+from moothall.actions.approval.decision import Decision, Refused, decision_of
+from moothall.agents.replies.reply import Stop
+from moothall.foundation.threads import WORKERS, is_cancelled
+from moothall.journal.entry import Wait, in_words, wait_of
+from moothall.journal.store.wait_rows import ANSWERED, WAITS, Answer
+
+if TYPE_CHECKING:
+    from moothall.journal.commits import OpenRun
+
+KEPT_MARK: Final = "#kept"
+"""What ends the key under which a step keeps data while it is under way."""
+
+
+@dataclass(slots=True)
+class Past:
+    """The earlier record of a step."""
+
+    key: str
+    state: str = ""  # `permitted`, `waits`, `started`, `ended` or `failed`
+    about: dict[str, Any] = field(default_factory=dict)  # what the orchestrator recorded besides
+    args: Any = None  # the arguments with which it began
+    asks: bool = False  # whether a person decides if it had begun and not ended
+    result: Any = None  # its result, as JSON data
+    error: str = ""  # why it failed
+    permitted: str | None = None  # the fingerprint of the permitted request
+    proposed: str | None = None  # that of the request as it was made, if a person changed it
+    changed: dict[str, Any] | None = None  # the arguments with which it was permitted then
+    was: dict[str, Any] | None = None  # the arguments that these replace
+    decision: str | None = None  # what a person decided: `repeat`, `skip` or `done`
+    value: Any = None  # the result that a person stated, if the decision is `done`
+    kept: str | None = None  # the hash of the result, if that is bytes
+    asked: dict[str, dict[str, Any]] = field(default_factory=dict)  # what it waits for, by key
+    answers: dict[str, Answer] = field(default_factory=dict)  # what came of that
+
+    @property
+    def in_doubt(self) -> bool:
+        """Return whether it had begun and not ended, and a person has still to decide."""
+        return self.state == "started" and self.asks and self.decision is None
+
+    @property
+    def waits(self) -> str | None:
+        """Return the key of what it has asked for last, if it has not gone on since."""
+        return next(reversed(self.asked), None) if self.state == WAITS else None
+
+    @property
+    def later(self) -> str | None:
+        """Return the key of the result or moment that it waits for; None if it waits for none."""
+        last = self.waits
+        return last if last and self.asked[last]["kind"] in ("result", "moment") else None
+
+
+class Step:
+    """Passed to a step's call, which reports its progress by it."""
+
+    def __init__(
+        self, record: Any, key: str, note: dict[str, Any], past: Past, beside: bool
+    ) -> None:
+        self._record = record
+        self._key = key
+        self._note = note
+        self._charged: Callable[[], Mapping[str, Any]] | None = None
+        self._beside = beside
+        self._took = False
+        self._noted: list[tuple[str, dict[str, Any]]] = []  # what it recorded of itself
+        self.begun: bool = False  # whether its effect has begun
+        self.past = past
+        # The arguments with which it began before the run was cut off: they hold.
+        began = past.state == "started" or (past.state == WAITS and past.args is not None)
+        self.args: Any = past.args if began else None
+
+    async def permitted(
+        self,
+        fingerprint: str,
+        ask: Callable[[], Awaitable[Any]],
+        change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None = None,
+        about: Mapping[str, Any] | None = None,
+        check: Callable[[Decision], Decision] | None = None,
+    ) -> Any:
+        """Return whether exactly this request is permitted: as recorded, or by asking.
+
+        `change` gives it the arguments of `ChangedArgs`, and returns its new fingerprint and the
+        arguments that they replace. If the approver decides later, the request waits with what it
+        is `about`; `check` checks the decision then.
+        """
+        past = self.past
+        if past.permitted == fingerprint:
+            return True
+        if past.proposed == fingerprint and past.changed is not None and change is not None:
+            change(past.changed)
+            return True
+        record, wait = self._record, self.hash_of(fingerprint)
+        given, decision = await self.came(wait), None
+        if given is None:
+            of = about or {}
+            record.run.wait(1)
+            try:
+                with asking(
+                    record, "approval", of.get("action", ""), of.get("args"), of.get("text", "")
+                ):
+                    await record.commit()  # keep all entries: a person may take long to answer
+                    decision = await ask()
+            finally:
+                record.run.wait(-1)
+            if isinstance(decision, Later):
+                given = await self.wait(wait, "approval", decision, **(about or {}))
+        note: dict[str, Any] = {"key": self._key, "fingerprint": fingerprint}
+        if given is not None:
+            decision = Refused(given.late) if given.expired else decision_of(given.value)
+            decision = decision if check is None else check(decision)
+            note |= {} if given.by is None else {"by": given.by}
+        if isinstance(decision, ChangedArgs) and change is not None:
+            exact, was = change(decision.args)
+            note |= {"fingerprint": exact, "proposed": fingerprint}
+            note |= {"args": decision.args, "was": was}
+            decision = True
+        if decision is True or isinstance(decision, Always):
+            self._tell("permitted", note)
+            await record.commit()
+        return decision
+
+    # -- waiting in the journal --------------------------------------------------------------------
+
+    @property
+    def run_id(self) -> str:
+        """Return the id of the run whose record it is in."""
+        return str(self._record.run_id)
+
+    def hash_of(self, *asked: Any) -> str:
+        """Return the hash of what this call of this run asks: two equal calls ask twice."""
+        exact = json.dumps([self._record.run_id, self._record.path, self._key, *asked])
+        return hashlib.sha256(exact.encode()).hexdigest()
+
+    async def came(self, wait: str) -> Answer | None:
+        """Return what came of a wait; None if nothing was asked; raise Stop if it goes on."""
+        if wait in self.past.answers:
+            return self.past.answers[wait]
+        asked = self.past.asked.get(wait)
+        return None if asked is None else await self._look(asked)
+
+    async def wait(self, wait: str, kind: str, later: Later, **about: Any) -> Answer:
+        """Ask, and return what has come already; raise Stop for the run to wait in the journal."""
+        return await self._look(await self._ask(wait, kind, later, about))
+
+    async def ask(self, later: Later, **about: Any) -> Stop:
+        """Ask a question, once; return the Stop after which the call is made again and hears it."""
+        assert later.question is not None
+        wait = self.hash_of("question", *later.question)
+        asked = self.past.asked.get(wait) or await self._ask(wait, "question", later, about)
+        return Stop("waiting", f"waiting for {self._waiting(asked)}")
+
+    async def _ask(
+        self, wait: str, kind: str, later: Later, about: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        asked = {"key": self._key, "wait": wait, "kind": kind, "run": self.run_id, **about}
+        asked |= {"until": later.until, "remind": later.remind}
+        if later.who:
+            asked["who"] = list(later.who)
+        if later.text:
+            asked["text"] = later.text
+        if later.has_default:
+            asked["default"] = later.default
+        if later.asks_caller:
+            asked["of_caller"] = True
+        self.past.asked[wait] = asked
+        self._tell(WAITS, asked)
+        await self._record.commit()
+        return asked
+
+    async def _look(self, asked: dict[str, Any]) -> Answer:
+        record, wait = self._record, asked["wait"]
+        found = await self._row(wait)
+        if found is False:  # a copy of the run that asked, or one that was cancelled, asks again
+            self._tell(WAITS, asked)
+            await record.commit()
+            found = await self._row(wait)
+        if not isinstance(found, Answer):
+            raise Stop("waiting", f"waiting for {self._waiting(asked)}")
+        if found.expired and ("default" in asked or asked["kind"] == "moment"):
+            found = Answer(asked.get("default"), at=found.at)
+        given: dict[str, Any] = {"expired": True} if found.expired else {"value": found.value}
+        if found.by is not None:
+            given["by"] = found.by
+        self._tell(ANSWERED, {"key": self._key, "wait": wait, **given})
+        await record.commit()
+        self.past.answers[wait] = found
+        return found
+
+    def withdraw(self) -> None:
+        """Note that nobody need answer what it has asked: it has its result from elsewhere."""
+        for wait in self.past.asked.keys() - self.past.answers.keys():
+            self._tell(ANSWERED, {"key": self._key, "wait": wait, "withdrawn": True})
+
+    def rests(self) -> None:
+        """Keep what it has recorded: it may be called again while this process has the run."""
+        self._record._steps.setdefault(self._key, self.past)
+        for each in self._noted:
+            self._record._take_step(*each, time.time())
+
+    async def is_answered(self) -> bool:
+        """Return whether what it waits for has come, or its time is over."""
+        last = next(reversed(self.past.asked), None)
+        return last is not None and isinstance(await self._row(last), Answer)
+
+    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+        self._record.note(kind, data)
+        self._noted.append((kind, data))
+
+    async def _row(self, wait: str) -> Answer | bool:
+        run: OpenRun = self._record.run
+        if not run.file.waits:
+            return run.answer(wait)
+        return await WORKERS.run(asyncio.get_running_loop(), run.answer, wait)
+
+    def _waiting(self, asked: dict[str, Any]) -> Wait:
+        since = asked.get("since") or time.time()
+        return wait_of(asked, run=self._record.run_id, since=since, **_NOWHERE)
+
+    async def begins(self, args: Any = None, reserved: Mapping[str, Any] | None = None) -> None:
+        """Note that the effect begins now; return when that is in the file.
+
+        Call it after hooks, permission and reservation, so that a waiting step is not in doubt.
+        `reserved` is what the effect may spend at most, charged if it has no recorded end.
+        """
+        data = dict(self._note)
+        if args is not None:
+            data["args"] = args
+        if reserved is not None:
+            data["reserved"] = dict(reserved)
+        self.begun = True
+        record = self._record
+        if self.past.state == "started" and record.find(f"{self._key}{KEPT_MARK}") is not None:
+            return  # the call that began then goes on
+        self._tell("started", data)
+        noted = record.noted
+        try:
+            if self._beside or record.open > 1:
+                await asyncio.sleep(0)  # let concurrent steps begin in the same commit
+            await record.commit(noted)
+        except asyncio.CancelledError:
+            if "asks" in data:  # its effect has not begun: no person need decide about it
+                self.begun = False
+                self.end("failed", {"error": "cancelled", "cancelled": True})
+            raise
+
+    def charge(self, charged: Callable[[], Mapping[str, Any]]) -> None:
+        """Set the function that returns, at the end of the step, what it has spent."""
+        self._charged = charged
+
+    @property
+    def goes_on(self) -> bool:
+        """Return whether the run is resumed if it is cancelled now."""
+        return bool(self._record.run.left)
+
+    def take_kept(self) -> dict[str, Any] | None:
+        """Return what this step kept before the run was cut off; only the first time."""
+        past = None if self._took else self._record.find(f"{self._key}{KEPT_MARK}")
+        self._took = True
+        return None if past is None else past.result
+
+    async def keep(self, data: dict[str, Any]) -> None:
+        """Keep data for the case that the run is cut off; return when it is in the file."""
+        self._record.mark(f"{self._key}{KEPT_MARK}", data)
+        await self._record.commit()
+
+    def tell(self, **more: Any) -> None:
+        """Add to what is recorded at the end of the step."""
+        self._note.update(more)
+
+    def end(self, kind: str, data: dict[str, Any]) -> None:
+        """Note how it ended."""
+        charged = {} if self._charged is None else {"charged": dict(self._charged())}
+        self._record.note(kind, self._note | charged | data)
+
+
+class _NullStep(Step):
+    """The step of a run without a journal."""
+
+    async def permitted(
+        self,
+        fingerprint: str,
+        ask: Callable[[], Awaitable[Any]],
+        change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None = None,
+        about: Mapping[str, Any] | None = None,
+        check: Callable[[Decision], Decision] | None = None,
+    ) -> Any:
+        return await decided_now(ask, change)
+
+    async def came(self, wait: str) -> Answer | None:
+        return None
+
+    async def begins(self, args: Any = None, reserved: Mapping[str, Any] | None = None) -> None:
+        return None
+
+    def charge(self, charged: Callable[[], Mapping[str, Any]]) -> None:
+        return None
+
+    def take_kept(self) -> None:
+        return None
+
+    async def keep(self, data: dict[str, Any]) -> None:
+        return None
+
+    @property
+    def goes_on(self) -> bool:
+        return False
+
+
+@contextmanager
+def asking(
+    record: Any, kind: str, action: str = "", args: Any = None, text: str = ""
+) -> Iterator[None]:
+    """Have the end of a run that is cancelled meanwhile say what it waited for."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        if is_cancelled() and record.run_id:
+            record.run.cut_off.append(in_words(kind, action, args, text))
+        raise
+
+
+_NOWHERE: Final = {"agent": "", "thread": None, "path": "", "step": ""}
+
+NULL_STEP: Final = _NullStep(None, "", {}, Past(""), False)
+
+
+async def decided_now(
+    ask: Callable[[], Awaitable[Any]],
+    change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None,
+) -> Any:
+    """Return whether a request is permitted, by asking: nothing is recorded."""
+    decision = await ask()
+    if isinstance(decision, ChangedArgs) and change is not None:
+        change(decision.args)
+        return True
+    return decision

@@ -1,0 +1,169 @@
+"""The action by which one agent asks another: in a conversation that goes on, or in a fresh one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from moothall.actions import Action
+from moothall.actions.approval import Later
+from moothall.actions.message import REPLYING
+from moothall.actions.provenance.reading import READ
+from moothall.agents.context import Context
+from moothall.agents.replies.charging import budget_in_call
+from moothall.agents.replies.reply import Stop
+from moothall.agents.replies.reply_context import FRESH, JOINED, Joined, own_reply, thread_of_caller
+from moothall.agents.replies.resume import answers_in
+from moothall.agents.replies.thread import thread_of_sender
+from moothall.foundation.arguments import check_boolean
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import as_json
+from moothall.foundation.threads import within
+from moothall.journal.doubt import in_doubt
+
+if TYPE_CHECKING:
+    from moothall.agents.replies.record import Record
+    from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.budget import Budget
+    from moothall.journal import Part
+
+
+def asking(
+    agent: Any, name: str | None, description: str | None, *, fresh: bool, fork: bool
+) -> Action:
+    """Return the action that asks an agent; `as_action` documents it."""
+    for option, given in (("fresh", fresh), ("fork", fork)):
+        check_boolean(f"agent {agent.id!r}: as_action: {option}=", given)
+    if fork and not agent._begins_with:
+        raise ConfigError(
+            f"agent {agent.id!r}: as_action: fork=True is for a ReActAgent, whose conversation can "
+            f"begin with messages; a {type(agent).__name__} takes fresh=True"
+        )
+    is_fresh = fresh or fork
+
+    async def ask(text: str, context: Context) -> str:
+        caller = own_reply(context.agent)
+        deps = None if caller is None else caller.deps
+        budget = budget_in_call(agent, context.budget)
+        if not is_fresh:
+            thread = thread_of_caller(agent, None)
+            reply = await agent.reply(text, **_stated(thread=thread, deps=deps, budget=budget))
+            if reply.stop_reason == "waiting" and answers_in(agent, caller):
+                raise Later(reply.run_id, text=reply.detail)  # its run answers when it has ended
+            return str(agent._said(reply))
+        read: Any = READ.get()
+        call = read if getattr(read, "action", None) is made else None
+        thread = _thread_of_call(caller, call)
+        before: Sequence[dict[str, Any]] = ()
+        results = None
+        if fork and caller is not None and caller.memory is not None:
+            before, known = caller.memory.get_memories(), caller.state.results
+            results = None if known is None else known.copy()
+        part = run_id = None
+        if caller is not None and call is not None and call.key and agent._records:
+            part, before = _recorded_in(caller.recorded, call.key, agent, before)
+        if caller is not None and part is not None:
+            run_id = caller.run_id
+        of = None if caller is None else caller.thread
+        with _passing(agent, thread, of), within(JOINED, Joined(agent, part, (), before, results)):
+            options = _stated(thread=thread, run_id=run_id, deps=deps, budget=budget)
+            reply = await agent.reply(text, **options)
+        if part is not None and reply.stop_reason == "waiting":
+            assert call is not None
+            call.waits = Stop("waiting", reply.detail)  # and the caller's run waits with it
+            raise Later
+        return str(agent._said(reply))
+
+    id = str(agent.id)
+    said = description or agent.description or f"Ask the agent {id}."
+    made = Action(id if name is None else name, ask, said, guard=())
+    if is_fresh and agent._records:
+        made._resumes = agent
+    return made
+
+
+def _stated(**options: Any) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def _thread_of_call(caller: ReplyRequest | None, call: Any) -> str:
+    """Return the thread of one call: below the caller's, so that what deletes that finds it."""
+    if caller is None or call is None:
+        return f"call/{os.urandom(8).hex()}"
+    asker = next(each.agent for each in reversed(REPLYING.get()) if each.request is caller)
+    path = "" if caller.recorded is None else caller.recorded.path
+    # The members of a group share a run, and their calls have the same keys.
+    parts = (caller.run_id, str(asker.id), path, call.key or call.id)
+    own = sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()[:12]
+    its = caller.thread
+    if its is None:
+        return thread_of_sender(str(asker.id), own)
+    made = f"{its}/{own}"
+    return made if len(made) <= 255 else f"sha256:{sha256(made.encode()).hexdigest()}"
+
+
+def _recorded_in(
+    record: Record[Any] | None, key: str, agent: Any, before: Sequence[dict[str, Any]]
+) -> tuple[Part | None, Sequence[dict[str, Any]]]:
+    """Return the part of the caller's run that records a call, and the messages it begins with."""
+    if record is None:
+        return None, before
+    id = str(agent.id)
+    name = f"{key}/{id}"
+    known = record.members.get(name)
+    if known is not None:  # it was cut off: it goes on with what it had
+        kept = known.get("before")
+        return record.member(name, id), () if kept is None else json.loads(record.kept(kept))
+    about = {}
+    if before:
+        text = json.dumps(as_json(before), ensure_ascii=False, sort_keys=True)
+        about["before"] = record.keep(text.encode(errors="surrogatepass"))
+    return record.member(name, id, **about), before
+
+
+@contextmanager
+def _passing(agent: Any, thread: str, of: str | None = None) -> Iterator[None]:
+    """Have a thread end with this block, with all that the process keeps of it.
+
+    `of` is the thread on whose behalf it is.
+    """
+    with ExitStack() as stack:
+        stack.callback(agent._end_thread, thread)
+        stack.enter_context(within(FRESH, FRESH.get() or (of,)))
+        yield
+
+
+async def restore_asked(
+    record: Record[Any], budget: Budget | None, find: Callable[[str], Action | None]
+) -> None:
+    """Charge a budget for the agents that calls of a resumed run have asked.
+
+    Also for those that go on: before one of them spends more, the budget knows of all.
+    """
+    for name, data in record.members.items():
+        past = record.find(name.partition("/")[0])
+        action = None if past is None else find(str(past.about.get("action")))
+        agent = None if action is None else action._resumes
+        part = record.member(name, data["agent"])
+        begun = (
+            next((each.data for each in part.past if each.kind == "begun"), None) if part else None
+        )
+        if agent is None or part is None or begun is None:
+            continue
+        with _passing(agent, begun["thread"]):
+            await agent._restore(part, budget_in_call(agent, budget))
+
+
+def doubts_of_asked(record: Record[Any], iteration: int) -> list[str]:
+    """Return the calls in doubt of the agents that the calls of an answer have asked."""
+    paths = [record._part.part(n).path for n in record.members if n.startswith(f"{iteration}.")]
+    if not paths:
+        return []
+    known = record._part.run.past
+    found = [of for of in known if any(of == path or of.startswith(f"{path}/") for path in paths)]
+    entries = sorted((each for of in found for each in known[of]), key=lambda each: each.sequence)
+    return [str(each) for each in in_doubt(entries)]

@@ -1,0 +1,306 @@
+"""The threads of an agent: the data of each conversation, and which threads are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import unquote
+
+from moothall.actions.provenance import Texts
+from moothall.foundation.threads import guard, in_child, settle
+from moothall.memory.memory import Memory
+from moothall.memory.results import Results
+
+if TYPE_CHECKING:
+    from moothall.agents.agent import Handling
+
+MAX_THREADS: Final = 1000
+"""How many threads of an agent are kept in the process."""
+
+# One lock for all: it is held for a few instructions, and there are many agents.
+_GUARD = guard()
+
+
+class Underway(Protocol):
+    """A reply under way that can be interrupted. Use it on its own loop only."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop that it runs on."""
+        ...
+
+    def interrupt(self, text: Any) -> None:
+        """Stop the current work and continue with this text."""
+        ...
+
+
+class Turns:
+    """A lock for coroutines of any loops and OS threads: first come, first served."""
+
+    __slots__ = ("_granted", "_taken", "_waiting", "handling")
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Let nobody have the turn, and nobody wait for it."""
+        self._taken = False
+        self.handling: Handling | None = None  # the message that led to the turn under way
+        # Made when a task has to wait: most agents have one request at a time.
+        self._waiting: deque[asyncio.Future[None]] | None = None
+        self._granted: asyncio.Future[None] | None = None  # who waited for the turn under way
+
+    async def take(self) -> None:
+        """Wait for a turn. A cancelled wait leaves the queue."""
+        with _GUARD:
+            if not self._taken:
+                self._taken = True
+                return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with _GUARD:
+            if self._waiting is None:
+                self._waiting = deque()
+            waiting = self._waiting
+            waiting.append(turn)
+            if not self._taken:  # it has ended meanwhile
+                self._taken = True
+                waiting.remove(turn)
+                return
+        try:
+            await turn
+        except BaseException:
+            with _GUARD:
+                if turn in waiting:
+                    waiting.remove(turn)
+                elif turn is self._granted:
+                    self.end()
+            raise
+
+    def end(self) -> None:
+        """End the turn; the next one begins."""
+        with _GUARD:
+            self.handling = None
+            while self._waiting:
+                self._granted = self._waiting.popleft()
+                if settle(self._granted):
+                    return
+            self._taken, self._granted = False, None
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Thread:
+    """One conversation of an agent."""
+
+    id: str | None  # None for the agent's own
+    turns: Turns = field(default_factory=Turns)  # may be shared by all threads of the agent
+    memory: Memory | None = None  # None until it is first used
+    underway: Underway | None = None  # the reply under way, if it can be interrupted
+    unheard: list[Any] = field(default_factory=list)  # interruptions for the next reply
+    discovered: dict[str, Any] | None = None  # other agents' actions that were found last, by name
+    defers: bool | None = False  # whether actions of servers are deferred; None: not decided yet
+    results: Results | None = None  # the long ones, by number; None before the first
+    joined: tuple[str, ...] = ()  # the deferred actions that the model has found, in order
+    shown: Any = None  # the actions as last shown to the model, and their source
+    own: Any = None  # an orchestrator's data for the thread
+    remembered: Any = None  # what it remembers from earlier runs, as a journal keeps it
+    texts: Texts | None = None  # its texts by origin; None until something outside was read
+    marked: bool = False  # whether a message has a mark although nothing outside was read
+    has_blocks: bool = False  # whether a result of an action has images or files
+    looked: Any = None  # the last message that was looked at for that; None before the first
+    # The other runs of the thread that wait: up to which entry its memory shows them.
+    parked: dict[str, int] = field(default_factory=dict)
+    uses: int = 0  # how many replies and other calls are using it
+    left: bool = False  # whether its sender has left: it goes when nothing uses it
+
+    def keep(self, text: Any, most: int) -> bool:
+        """Keep a text for the next reply; return False if `most` texts wait already."""
+        with _GUARD:
+            if len(self.unheard) >= most:
+                return False
+            self.unheard.append(text)
+            return True
+
+    def hear(self) -> tuple[Any, ...]:
+        """Return the texts kept for the next reply, and clear them."""
+        with _GUARD:
+            unheard = tuple(self.unheard)
+            del self.unheard[: len(unheard)]
+        return unheard
+
+    def renew(self) -> None:
+        """Have no reply under way: those of the parent are not in a forked child."""
+        self.turns.renew()
+        self.underway, self.uses = None, 0
+
+
+class Threads:
+    """The threads of one agent: its own, and many others, the least recently used dropped first."""
+
+    __slots__ = ("__weakref__", "_by_id", "_turns", "default")
+
+    def __init__(self, together: bool = False) -> None:
+        self.default: Thread = Thread(None)
+        self._turns = self.default.turns if together else None
+        self._by_id: OrderedDict[str, Thread] = OrderedDict()
+        in_child(self._renew)
+
+    def get(self, id: str | None) -> Thread:
+        """Return the thread of that id; create it if it is new."""
+        if id is None:
+            return self.default
+        with _GUARD:
+            return self._get(id)
+
+    def take(self, id: str | None) -> Thread:
+        """Return the thread of that id; it is in use until `release` is called."""
+        with _GUARD:
+            thread = self.default if id is None else self._get(id)
+            thread.uses += 1
+            return thread
+
+    def release(self, thread: Thread) -> bool:
+        """End a use of the thread; return whether its sender has left and it is gone now."""
+        with _GUARD:
+            thread.uses -= 1
+            gone = thread.left and not thread.uses
+            if gone and thread.id and self._by_id.get(thread.id) is thread:
+                self._by_id.pop(thread.id, None)
+            return gone
+
+    def drop(self, id: str) -> None:
+        """Drop a thread: one in use at the end of its use, for which the next of its id waits."""
+        with _GUARD:
+            thread = self._by_id.get(id)
+            if thread is not None and thread.uses:
+                thread.left = True
+            else:
+                self._by_id.pop(id, None)
+
+    def _get(self, id: str) -> Thread:
+        threads, turns = self._by_id, self._turns
+        try:
+            threads.move_to_end(id)
+            if not threads[id].left:
+                return threads[id]
+            turns = threads.pop(id).turns
+        except KeyError:
+            pass
+        if len(threads) >= MAX_THREADS:
+            oldest = next((each for each in list(threads.values()) if not each.uses), None)
+            if oldest is not None:
+                threads.pop(oldest.id or "", None)
+        return threads.setdefault(id, Thread(id, turns or Turns()))
+
+    def forget_sender(self, sender: str, within: str | None = None) -> list[str]:
+        """Drop a leaving sender's threads, or that `within` one of its own; return their ids.
+
+        Those in use are dropped at the end of their use.
+        """
+        key, prefix = thread_of_sender(sender, within), f"{_quoted(sender)}/"
+        with _GUARD:
+            ids = [
+                id
+                for id in list(self._by_id)
+                if id == key or (within is None and id.startswith(prefix))
+            ]
+            for id in ids:
+                self.drop(id)
+        return ids
+
+    def of_sender(self, sender: str) -> list[Thread]:
+        """Return a sender's threads."""
+        key, prefix = thread_of_sender(sender), f"{_quoted(sender)}/"
+        return [each for each in self if each.id == key or str(each.id).startswith(prefix)]
+
+    def under_way(self) -> list[Thread]:
+        """Return the threads that have a reply under way."""
+        with _GUARD:
+            return [each for each in (self.default, *self._by_id.values()) if each.underway]
+
+    def _renew(self) -> None:
+        for thread in (self.default, *self._by_id.values()):
+            thread.renew()
+
+    def __iter__(self) -> Iterator[Thread]:
+        """Iterate over the threads except the agent's own, the least recently used first."""
+        with _GUARD:
+            return iter(list(self._by_id.values()))
+
+
+def thread_of_sender(sender: str, thread: str | None = None) -> str:
+    """Return the id of a sender's thread, unique to that sender."""
+    id = _quoted(sender)
+    if thread is not None:
+        id = f"{id}/{thread}"
+    elif id == "default":  # the name of the agent's own thread in a durable memory
+        id = "%64efault"
+    if len(id) > 255 or id.startswith("sha256:"):
+        id = f"sha256:{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
+    return id
+
+
+def sender_of_thread(id: str) -> str:
+    """Return the sender of a thread; empty if the id does not tell it, since it was too long."""
+    return "" if id.startswith("sha256:") else unquote(id.partition("/")[0])
+
+
+def _quoted(sender: str) -> str:
+    return sender.replace("%", "%25").replace("/", "%2F")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Interruption:
+    """A text sent to an agent that may be replying.
+
+    It is true if a reply was under way. Awaiting it waits until that reply has heard the text.
+    """
+
+    _heard: concurrent.futures.Future[None] | None
+
+    def __bool__(self) -> bool:
+        return self._heard is not None
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        if self._heard is not None:
+            yield from asyncio.wrap_future(self._heard).__await__()
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return f"<Interruption of {'a reply' if self else 'nothing'}>"
+
+
+def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Interruption:
+    """Interrupt the reply under way in a thread; without one, `keep` the text for the next."""
+    underway = thread.underway
+    if underway is None:
+        keep(text, thread)
+        return Interruption(None)
+    heard: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+    def tell() -> None:
+        try:
+            if thread.underway is underway:
+                underway.interrupt(text)
+            else:  # the reply has ended meanwhile
+                keep(text, thread)
+        except Exception as error:  # such as MailboxFull
+            heard.set_exception(error)
+        else:
+            heard.set_result(None)
+
+    if asyncio._get_running_loop() is underway.loop:
+        tell()
+        heard.result()
+        underway.loop.call_soon_threadsafe(lambda: None)  # a signal alone does not wake its loop
+        return Interruption(heard)
+    try:
+        underway.loop.call_soon_threadsafe(tell)
+    except RuntimeError:  # its loop has ended
+        keep(text, thread)
+        return Interruption(None)
+    return Interruption(heard)

@@ -1,0 +1,247 @@
+"""Agents that keep threads for each sender, and can be watched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.actions.message import Envelope, Message
+from moothall.agents.agent import CURRENT, Agent, Handling
+from moothall.agents.replies.reply_context import own_reply, thread_of_caller
+from moothall.agents.replies.reply_request import AnswerSchema, thread_id
+from moothall.agents.replies.stream import Watchers, event_json
+from moothall.agents.replies.thread import Thread, Threads, sender_of_thread, thread_of_sender
+from moothall.foundation.errors import ConfigError, DefinitionError, InvalidArguments, MailboxFull
+from moothall.foundation.threads import WORKERS
+from moothall.models.base import prepare
+
+if TYPE_CHECKING:
+    from moothall.actions import Action
+    from moothall.agents.replies.events import Event
+
+_USED_BY_REPLIES: Final = ("moothall.models.wrappers.budgeted",)
+"""Modules that are imported when they are first used."""
+
+_MAX_UNHEARD = 100
+"""How many interruptions wait for the next reply of a thread."""
+
+
+class Threaded(Agent):
+    """An agent that keeps its threads, finds the thread of a message, and can be watched."""
+
+    shared: bool = False
+    trusted: frozenset[str] = frozenset()
+    _untracked = False
+    """Whether nobody knows what it has read: its words count as from outside."""
+    _together = False
+    """Whether replies of different threads wait for each other."""
+    _threads: Threads | None = None
+    _watchers: Watchers | None = None
+
+    def watch(self, callback: Callable[[Event], Any]) -> None:
+        """Call `callback(event)` for the events of every reply: those that `stream` yields.
+
+        The last one is `Done`, also where the reply was cancelled or raised: the `stop_reason` of
+        its reply is then `cancelled` or `error`, with nothing but the error in it.
+
+        It is called in the task of the reply, where the agent's `_current_message` is the message
+        being answered, or None. It must not block. If it raises, the error is logged and it is
+        removed.
+
+        Raises:
+            DefinitionError: it is not a plain function
+        """
+        self.__dict__.setdefault("_watchers", Watchers()).add(callback)
+
+    def unwatch(self, callback: Callable[[Event], Any]) -> None:
+        """Remove a callback.
+
+        Raises:
+            KeyError: it is not registered
+        """
+        (self._watchers or Watchers()).remove(callback)
+
+    def _listener(self) -> Callable[[Event], None] | None:
+        """Return what passes events on to the sender of the request, if that listens."""
+        handling = CURRENT.get()
+        heard = None if handling is None or handling.agent is not self else handling.heard
+        return None if heard is None else lambda event: heard(event_json(event))
+
+    async def prepare(self) -> None:
+        """Do now what its first reply would do once: imports, loading weights, opening files.
+
+        Call it when a service starts, so that the first request does not hold up the event loop for
+        all others. It sends nothing to a server and changes no conversation. Imports happen in a
+        thread. The members of a group are prepared too.
+
+        Raises:
+            ModelError: the model cannot be used, such as `WeightsError` without its weights
+            MissingExtra: the extra that the model needs is not installed
+            DefinitionError: an action cannot be described, or the memory is not valid
+        """
+        if self._mailbox is not None:
+            await self._mailbox.carry(self._prepare)
+        else:
+            await self._prepare()
+
+    async def _prepare(self) -> None:
+        model, actions = await WORKERS.run(asyncio.get_running_loop(), self._load)
+        await prepare(model, actions)
+        for member in getattr(self, "_member_agents", ()):
+            if isinstance(member, Threaded):
+                await member.prepare()
+
+    def _load(self) -> tuple[Any, list[Action] | None]:
+        """Import and make what a reply needs; return the model, and the actions it is shown."""
+        for name in _USED_BY_REPLIES:
+            import_module(name)
+        for schema in (int, {"type": "integer"}):
+            AnswerSchema(schema).parse("1")
+        return getattr(self, "model", None), None
+
+    def _one_thread_only(self) -> str | None:
+        """Return why it cannot keep conversations apart, in words; None if it can."""
+        return None
+
+    @property
+    def _kept(self) -> Threads:
+        """Return its threads in this process."""
+        threads = self._threads
+        if threads is None:  # atomic: several OS threads may be here at once
+            threads = self.__dict__.setdefault("_threads", Threads(self._together))
+        return threads
+
+    def _take_thread(self, id: str | None) -> Thread:
+        """Return a thread for a use, which `_release` ends."""
+        thread = self._kept.take(id)
+        if id is not None:
+            self._note_threads(thread)
+        return thread
+
+    def _note_threads(self, *threads: Thread) -> None:
+        """Let the space tell this agent when the senders of these threads leave."""
+        space = None if self._mailbox is None else self._mailbox.space
+        if (note := getattr(space, "_note_keeper", None)) is not None:
+            for each in threads:
+                if each.id is not None:
+                    note(self, sender_of_thread(each.id))
+
+    def _thread_to_steer(self, thread: str | int | None) -> Thread:
+        threads = self._kept
+        if self.shared or thread == "":
+            return threads.default
+        if thread is not None:
+            self._note_threads(found := threads.get(thread_id(thread)))
+            return found
+        under_way = threads.under_way()
+        if len(under_way) > 1:
+            ids = ", ".join(repr(each.id or "") for each in under_way)
+            raise ConfigError(
+                f"agent {self.id!r} has replies under way in the threads {ids}: say which one is "
+                "meant, interrupt(text, thread=…)"
+            )
+        return under_way[0] if under_way else threads.default
+
+    def _thread_of_message(self, thread: str | None = None) -> str | None:
+        """Return the thread of the message being handled, or of the calling reply."""
+        handling = CURRENT.get()
+        if handling is None or handling.agent is not self:
+            return thread_of_caller(self, thread)
+        message = handling.message()
+        if message is None:
+            return None
+        sender: str = message["from"]
+        if self.shared:
+            return sender  # each line is marked with it
+        answered = handling.answered_thread
+        if answered is not None:
+            return answered or None
+        return thread_of_sender(sender, handling.within if thread is None else thread_id(thread))
+
+    def _lane(self, message: dict[str, Any], handling: Handling) -> str | None:
+        """Return the lane of a message: its thread's, or None for a message that needs no order."""
+        sent = message["action"]
+        name = sent["name"]
+        # A `help` with `in_order` tells a sender that its earlier messages were handled.
+        if name == "help" and (message.get("meta") or {}).get("in_order") is True:
+            name = "say"
+        if name not in ("say", "response", "error"):
+            return None
+        if self.shared or self._together:
+            return ""  # one lane for all senders
+        if handling.answered_thread is not None:
+            return handling.answered_thread
+        named = sent["args"].get("thread") if sent["name"] == "say" else None
+        return thread_of_sender(
+            message["from"], named if isinstance(named, str) else handling.within
+        )
+
+    def _outgoing(self, message: Message | dict[str, Any], id: str) -> Envelope:
+        """Return a message to send; its response belongs to the thread of the reply behind it."""
+        envelope = super()._outgoing(message, id)
+        if self.shared:
+            return envelope
+        request = own_reply(self)
+        thread = self._thread_of_message() if request is None else request.thread
+        return envelope._replace(thread=thread or "")
+
+    def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
+        request = own_reply(self)
+        return super()._asked_by(message) if request is None else (request.run_id, request.thread)
+
+    def _sender_left(self, sender: str, within: str | None = None) -> list[str]:
+        """Drop the threads of a sender that has left, or one of a colleague's; return their ids."""
+        dropped: list[str] = []
+        if self._threads is not None:
+            dropped = self._threads.forget_sender(sender, within)
+            for thread in dropped:
+                self._forget_memory(thread)
+        for member in getattr(self, "_member_agents", ()):
+            if isinstance(member, Threaded):
+                member._sender_left(sender, within)
+        return dropped
+
+    def _release(self, thread: Thread) -> None:
+        """End a use of a thread; if its sender has left meanwhile, members forget it too."""
+        if self._kept.release(thread) and thread.id is not None:
+            self._drop_in_members(thread.id)
+
+    def _end_thread(self, thread: str) -> None:
+        """Drop a thread that nobody comes back to."""
+        self._kept.drop(thread)
+        self._forget_memory(thread)
+        self._drop_in_members(thread)
+
+    def _drop_in_members(self, thread: str) -> None:
+        for member in getattr(self, "_member_agents", ()):
+            if isinstance(member, Threaded):
+                member._end_thread(thread)
+
+    def _forget_memory(self, thread: str) -> None:
+        """Drop a thread's memory, unless it is in a file."""
+
+    def _before_add(self) -> None:
+        why = None if self.shared else self._one_thread_only()
+        if why is not None:
+            raise DefinitionError(
+                f"agent {self.id!r} cannot be added to a space, where each sender has a "
+                f"conversation of its own: {why}. Pass shared=True for one conversation with all"
+            )
+
+    def _keep(self, text: Any, thread: Thread) -> None:
+        if not thread.keep(text, _MAX_UNHEARD):
+            raise MailboxFull(
+                f"agent {self.id!r} has {_MAX_UNHEARD} interruptions that wait for its next "
+                "reply, and takes no more until then"
+            )
+
+
+def describe(actions: Iterable[Action]) -> None:
+    """Make the descriptions and schemas of actions, and what checks their arguments."""
+    for each in actions:
+        _ = each.description, each.parameters
+        with suppress(InvalidArguments):
+            each.check({})

@@ -1,0 +1,192 @@
+"""The format of skills (https://agentskills.io): folders whose `SKILL.md` begins with YAML."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from moothall.agents.ready.folder import Folder
+from moothall.foundation.arguments import is_path
+from moothall.foundation.errors import ConfigError, FileError, MissingExtra
+from moothall.foundation.files import yaml_data
+
+logger: logging.Logger = logging.getLogger("moothall.skills")
+MAX_NAME: Final = 64
+MAX_DESCRIPTION: Final = 1024
+MAX_COMPATIBILITY: Final = 500
+FILES: Final = ("SKILL.md", "skill.md")
+
+_FIELDS: Final = frozenset(
+    ("name", "description", "license", "allowed-tools", "metadata", "compatibility")
+)
+_TRUE: Final = ("true", "yes", "on")
+_MARK = "---"
+_HEAD: Final = re.compile(r"---[ \t]*\n(.*?\n)??---[ \t]*(?:\n(.*))?", re.DOTALL)
+_FIELD: Final = re.compile(r"^([A-Za-z][\w-]*):[ \t]+(\S.*(?:\n[ \t]+.*)*)$", re.MULTILINE)
+_DEPTH: Final = 4
+"""How many folders deep a skill may lie below a folder of skills."""
+
+
+@dataclass(frozen=True)
+class Skill:
+    """One skill.
+
+    Attributes:
+        name: its name, which is also that of its folder
+        description: what it does, and when to use it
+        body: its instructions, as Markdown
+        folder: its folder
+        license: its licence, as it states it
+        compatibility: what it needs, as it states it
+        metadata: further entries of its author's own
+        for_models: whether a model may load it
+    """
+
+    name: str
+    description: str
+    body: str
+    folder: Folder
+    license: str = ""
+    compatibility: str = ""
+    metadata: Mapping[str, str] | None = None
+    for_models: bool = True
+
+
+def check_skill(folder: str | os.PathLike[str]) -> list[str]:
+    """Return what is wrong with a skill's folder, by the format's rules; empty if nothing is."""
+    if not is_path(folder):
+        raise ConfigError(f"folder= must be the path of a folder, got {folder!r:.80}")
+    path = Path(folder)
+    if not path.is_dir():
+        return [f"{path} is not a folder" if path.exists() else f"{path} does not exist"]
+    if not any((path / name).is_file() for name in FILES):
+        return ["it has no SKILL.md"]
+    try:
+        about, _ = _parts(path)
+    except (ConfigError, FileError) as error:
+        return [str(error)]
+    faults = [
+        f"its field {field!r} is not of the format, which has {', '.join(sorted(_FIELDS))}"
+        for field in sorted(about.keys() - _FIELDS)
+    ]
+    faults += _name_faults(about.get("name"), _name_of(path))
+    faults += _text_faults(about.get("description"), "description", MAX_DESCRIPTION)
+    if "compatibility" in about:
+        value = about["compatibility"]
+        if not isinstance(value, str):
+            faults.append("compatibility must be text")
+        elif len(value) > MAX_COMPATIBILITY:
+            faults.append(f"compatibility must have at most {MAX_COMPATIBILITY} characters")
+    return faults
+
+
+def _name_of(path: Path) -> str:
+    """Return the name of a folder, of which a link may have another than what it leads to."""
+    return os.path.basename(os.path.abspath(path))
+
+
+def _name_faults(given: Any, folder: str) -> list[str]:
+    faults = _text_faults(given, "name", MAX_NAME)
+    if faults and not isinstance(given, str):
+        return faults
+    name = unicodedata.normalize("NFKC", given.strip())
+    if not name:
+        return faults
+    if name != name.lower():
+        faults.append(f"name must be in lower case, got {name!r}")
+    if name.startswith("-") or name.endswith("-") or "--" in name:
+        faults.append(f"name must have single hyphens between its words, got {name!r}")
+    if not all(each.isalnum() or each == "-" for each in name):
+        faults.append(f"name must have only letters, digits and hyphens, got {name!r}")
+    if unicodedata.normalize("NFKC", folder) != name:
+        faults.append(f"name must be that of its folder, {folder!r}, got {name!r}")
+    return faults
+
+
+def _text_faults(given: Any, field: str, most: int) -> list[str]:
+    if not isinstance(given, str) or not given.strip():
+        return [f"{field} must be text, got {'none' if given is None else repr(given)[:80]}"]
+    stated = unicodedata.normalize("NFKC", given.strip()) if field == "name" else given
+    if len(stated) > most:
+        return [f"{field} must have at most {most} characters, got {len(stated)}"]
+    return []
+
+
+def skill_folders(root: Path, deep: int = _DEPTH) -> Iterator[Path]:
+    """Yield the folders that have a skill; within one, no other is looked for."""
+    if any((root / name).is_file() for name in FILES):
+        yield root
+    elif deep:
+        try:
+            below = sorted(each for each in root.iterdir() if each.is_dir())
+        except OSError as error:
+            logger.warning("the folder %s cannot be read: %s", root, error)
+            return
+        for each in below:
+            above = root.resolve().is_relative_to(each.resolve())  # a link that leads back
+            if not (above or each.name.startswith(".") or each.name == "node_modules"):
+                yield from skill_folders(each, deep - 1)
+
+
+def loaded_skill(path: Path) -> Skill | None:
+    """Return a skill with what its author got wrong in the log; None for one without a use."""
+    faults = check_skill(path)
+    try:
+        about, body = _parts(path, lenient=True)
+    except (ConfigError, FileError) as error:
+        logger.warning("the skill in %s is left out: %s", path, error)
+        return None
+    if not isinstance(about.get("description"), str) or not about["description"].strip():
+        logger.warning("the skill in %s is left out: it has no description", path)
+        return None
+    if faults:
+        logger.warning("the skill in %s is loaded, but: %s", path, "; ".join(faults))
+    name, extra = about.get("name"), about.get("metadata")
+    named = name.strip() if isinstance(name, str) else ""
+    return Skill(
+        " ".join(unicodedata.normalize("NFKC", named or _name_of(path)).split()),
+        about["description"].strip(),
+        body,
+        Folder(path),
+        str(about.get("license") or ""),
+        str(about.get("compatibility") or ""),
+        {str(key): str(value) for key, value in extra.items()} if isinstance(extra, dict) else None,
+        str(about.get("disable-model-invocation", "")).strip().lower() not in _TRUE,
+    )
+
+
+def _parts(path: Path, *, lenient: bool = False) -> tuple[dict[str, Any], str]:
+    """Return the fields and the body of a skill's file."""
+    name = next(each for each in FILES if (path / each).is_file())
+    text = Folder(path).read(name).removeprefix("\ufeff")  # of an editor on Windows
+    text = text.lstrip() if lenient else text
+    parts = _HEAD.fullmatch(text.replace("\r\n", "\n"))
+    if parts is None:
+        raise ConfigError(f"{name} must begin with YAML between two lines of {_MARK}")
+    MissingExtra.unless("Skills", "skills", "yaml")
+    head, body = parts[1] or "", (parts[2] or "").strip()
+    try:
+        about, _ = yaml_data(head, name, texts=True)
+    except ConfigError:
+        if not lenient:
+            raise
+        about, _ = yaml_data(_FIELD.sub(_quoted, head), name, texts=True, flow=True)
+    if not isinstance(about, dict):
+        raise ConfigError(f"the YAML of {name} must be fields and their values")
+    return about, body
+
+
+def _quoted(field: re.Match[str]) -> str:
+    """Return a field that is no YAML, such as `description: Use when: …`, with its value quoted."""
+    try:
+        yaml_data(field[0], "a field", texts=True)
+    except ConfigError:
+        return f"{field[1]}: {json.dumps(' '.join(field[2].split()))}"
+    return field[0]

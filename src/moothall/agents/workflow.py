@@ -1,0 +1,325 @@
+"""The step of an agent: preparation, its own logic, and cleanup, with those of its blocks."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
+
+from moothall.actions import Action, ActionRegistry, MarkedOptions
+from moothall.agents.block import Block, actions_of, check_block, checked_params
+from moothall.agents.dispatch import DISPATCHER_PROMPT, KEPT, AgentToolbox, BlockDispatcher, named
+from moothall.foundation.errors import ActionNotFound, ConfigError, DefinitionError
+from moothall.memory.memory_config import first_status
+
+if TYPE_CHECKING:
+    from moothall.actions.approval import Approver
+    from moothall.memory.memory_config import MemoryT
+    from moothall.models.protocol import Model
+
+
+class AgentParts(TypedDict, total=False):
+    """What an agent's step is made of, by name. A `memory=` is each class's own."""
+
+    name: str | None
+    description: str | None
+    type: Any
+    toolbox: AgentToolbox | None
+    agent_params: Any
+    blocks: Iterable[Block] | None
+
+
+class AgentSettings(TypedDict, total=False):
+    """How an agent takes messages, and who permits what it does."""
+
+    receive_own_broadcasts: bool
+    concurrency: int | None
+    approver: Approver | None
+    deps: Any
+
+
+class AgentOptions(AgentParts, AgentSettings, total=False):
+    """What every agent takes by name; `Agent` documents it."""
+
+
+class ReplyingOptions(AgentOptions, total=False):
+    """What every agent takes by name that replies; `ConversationalAgent` documents it."""
+
+    shared: bool
+    trusted: Iterable[str | int]
+    max_depth: int
+    max_nested_model_calls: int
+
+
+class Workflow:
+    """One step of an agent, `run()`, as seed 000 defines it; override what the agent needs.
+
+    `run` calls `before_forward`, `before_blocks`, `forward`, `after_blocks` and `after_forward`.
+    The last two are cleanup: they run, every block's included, even if something before them has
+    failed or was cancelled. The first failure is raised, with notes that name its agent, block and
+    step, and later failures.
+
+    Attributes:
+        name: what people call it; None for its id
+        type: what kind of agent it is
+        toolbox: its model and its environment, or None
+        memory: what it remembers, or None
+        memory_config: what its memory's `status` holds at the beginning, by name: a type, a
+            value, or both, `(float, 0.5)`; what the status has already stays
+        blocks: its blocks
+    """
+
+    ParamsType: ClassVar[type[Any] | None] = None
+    memory_config: dict[str, MemoryT] = {}  # noqa: RUF012 - as seed 000 declares it; only read
+
+    id: str | int
+    name: str | None = None
+    type: Any = None
+    toolbox: AgentToolbox | None = None
+    memory: Any = None
+    blocks: Sequence[Block] = ()
+    _params: Any = None
+    _dispatcher: BlockDispatcher | None = None
+    _decisions: ClassVar = KEPT
+    """How many decisions the dispatcher keeps."""
+
+    def _take_parts(
+        self,
+        name: str | None,
+        type: Any,
+        toolbox: AgentToolbox | None,
+        memory: Any,
+        params: Any,
+        blocks: Iterable[Any] | None,
+    ) -> None:
+        """Store only what was given; the class has the defaults: a city holds very many agents."""
+        params = self._checked(params)
+        if not isinstance(toolbox, AgentToolbox | None):
+            wrong = f"agent {self.id!r}: toolbox= must be an AgentToolbox, got {toolbox!r:.80}"
+            raise DefinitionError(wrong)
+        given = {"name": name, "type": type, "toolbox": toolbox, "memory": memory}
+        for each, value in {**given, "_params": params}.items():
+            if value is not None:
+                setattr(self, each, value)
+        if self.memory_config:
+            self._begin_memory(memory)
+        if blocks is not None:
+            me = f"agent {self.id!r}"
+            if not isinstance(blocks, Iterable):
+                wrong = f"{me}: blocks= must be blocks, got {blocks!r:.80}: give a list of them"
+                raise DefinitionError(wrong)
+            self.blocks = [*blocks]
+            for block in self.blocks:
+                check_block(me, block)
+                if getattr(block, "agent", self) is None:
+                    block.agent = self
+
+    def _checked(self, params: Any) -> Any:
+        """Return parameters, made of a dict of fields; refuse what is no parameters at all."""
+        kind = self.ParamsType
+        params = checked_params(kind, params)
+        if kind is not None and not isinstance(params, kind | None):
+            from pydantic import BaseModel  # which takes long to import
+
+            if not isinstance(params, BaseModel):
+                what = f"{kind.__name__} or a dict of its fields"
+                whose = type(self).__name__
+                raise ConfigError(f"{whose}: agent_params= must be {what}, got {params!r:.80}")
+        return params
+
+    def _begin_memory(self, memory: Any) -> None:
+        """Set what `memory_config` states in the status of its memory, where that lacks it."""
+        status = getattr(memory, "status", None)
+        if not isinstance(status, dict):
+            raise DefinitionError(
+                f"agent {self.id!r}: {type(self).__name__} has a memory_config, so its memory must "
+                f"have a `status`, as CitizenMemory has, got {memory!r:.80}"
+            )
+        for name, value in first_status(self.memory_config, type(self).__name__).items():
+            status.setdefault(name, value)
+
+    @cached_property
+    def actions(self) -> ActionRegistry:
+        """Its blocks' actions, as `block.action`; its model, plan or dispatcher may call them."""
+        registry = ActionRegistry()
+        for each in block_actions(self.blocks).values():
+            registry.register(each)
+        return registry
+
+    @property
+    def llm(self) -> Model | None:
+        """The model of its toolbox, or its own, or None."""
+        return getattr(self, "model", None) if self.toolbox is None else self.toolbox.llm
+
+    if TYPE_CHECKING:
+        params: Any
+        """Its parameters; a class may state their type: `params: ShopParams`."""
+    else:
+
+        @property
+        def params(self) -> Any:
+            """Its parameters."""
+            if self._params is None:
+                from moothall.agents.params import AgentParams  # pydantic takes long to import
+
+                self._params = (self.ParamsType or AgentParams)()
+            return self._params
+
+        @params.setter
+        def params(self, params: Any) -> None:
+            self._params = params
+
+    @property
+    def dispatcher(self) -> BlockDispatcher:
+        """The dispatcher that chooses among its blocks when `forward` asks it to."""
+        if self._dispatcher is None:
+            self._dispatcher = BlockDispatcher(
+                self.llm, getattr(self.params, "block_dispatch_prompt", DISPATCHER_PROMPT)
+            )
+            self._dispatcher.decisions = deque(maxlen=self._decisions)
+            self._dispatcher.register_blocks(self.blocks)
+        return self._dispatcher
+
+    @dispatcher.setter
+    def dispatcher(self, dispatcher: BlockDispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    async def run(self) -> Any:
+        """Run one step of the agent.
+
+        Returns:
+            what `forward` returns
+
+        Raises:
+            Exception: the first failure, once the cleanup is over
+        """
+        result = None
+        failure: BaseException | None = None
+        step = "before_forward"
+        try:
+            await self.before_forward()
+            step = ""
+            await self.before_blocks()
+            step = "forward"
+            result = await self.forward()
+        except BaseException as error:
+            failure = self._noted(error, step)
+        try:
+            await self.after_blocks()
+        except BaseException as error:
+            failure = _first(failure, error)
+        try:
+            await self.after_forward()
+        except BaseException as error:
+            failure = _first(failure, self._noted(error, "after_forward"))
+        if failure is not None:
+            raise failure
+        return result
+
+    def _callable(self, name: str) -> Action | None:
+        """Return the action of that name of those that it calls itself."""
+        return self.actions.get_action(name)
+
+    async def before_forward(self) -> None:
+        """Prepare for the step."""
+
+    async def before_blocks(self) -> None:
+        """Let every block prepare for the step."""
+        for block in self.blocks:
+            if getattr(block.before_forward, "__func__", None) is Block.before_forward:
+                continue  # not overridden, as in most blocks of a city's citizens
+            try:
+                await block.before_forward()
+            except BaseException as error:
+                self._noted(error, "before_forward", block)
+                raise
+
+    async def forward(self) -> Any:
+        """Do the agent's own work of a step."""
+        raise NotImplementedError(
+            f"agent {self.id!r}: {type(self).__name__} must define `async def forward(self)`"
+        )
+
+    async def after_blocks(self) -> None:
+        """Let every block clean up, even if another fails."""
+        failure: BaseException | None = None
+        for block in self.blocks:
+            if getattr(block.after_forward, "__func__", None) is Block.after_forward:
+                continue
+            try:
+                await block.after_forward()
+            except BaseException as error:
+                failure = _first(failure, self._noted(error, "after_forward", block))
+        if failure is not None:
+            raise failure
+
+    async def after_forward(self) -> None:
+        """Clean up after the step."""
+
+    def _noted(self, error: BaseException, step: str, block: Any = None) -> BaseException:
+        """Return what a step raised, with a note that says where."""
+        if step:
+            of = "" if block is None else f", block {named(block)!r}"
+            called = getattr(block or self, step)
+            if isinstance(error, TypeError) and not inspect.iscoroutinefunction(called):
+                step += ", which must be `async def`"
+            error.add_note(f"in agent {self.id!r}{of}: {step}")
+        return error
+
+
+def not_found(agent: Any, name: str) -> ActionNotFound:
+    """Return the error for a call of an action that an agent does not have."""
+    text = f'"{name}" not found on "{agent.id}"'
+    bases = [each for each in type(agent).__mro__ if not each.__module__.startswith("moothall.")]
+    own = [] if name.startswith("_") else [vars(each)[name] for each in bases if name in vars(each)]
+    method: Any = own[0] if own else None
+    if hasattr(method, "__moothall_action__"):
+        text += f": its method {name} is the action {method.__moothall_action__.get('name')!r}"
+    elif callable(method):
+        text += f": its method {name} lacks @action"
+    elif near := difflib.get_close_matches(name, sorted(agent._offered()), 1, 0.7):
+        text += f"; did you mean {near[0]}?"
+    return ActionNotFound(text)
+
+
+def note_on(agent: Any, proposed: Mapping[str, Any]) -> str:
+    """Return the note for the approver of a proposed message."""
+    name = proposed["action"]["name"]
+    # Its model may call the action, or other agents.
+    found = (agent._callable(name), agent._offered().get(name))
+    return "; ".join({note for each in found if (note := getattr(each, "_note", ""))})
+
+
+def own_actions(owner: Any, within: str = "") -> dict[str, Action]:
+    """Return the actions of an agent or a block, by name; for an agent also help and the like."""
+    cls = type(owner)
+    table: dict[str, tuple[str, MarkedOptions]] | None = cls.__dict__.get("_moothall_actions")
+    if table is None:
+        table = cls._moothall_actions = actions_of(cls)
+    return {
+        (full := within + name): Action.marked(full, getattr(owner, attribute), options)
+        for name, (attribute, options) in table.items()
+    }
+
+
+def block_actions(blocks: Iterable[Any]) -> dict[str, Action]:
+    """Return the `@action` methods of blocks, as `block.action`."""
+    made: dict[str, Action] = {}
+    for block in blocks:
+        for name, each in own_actions(block, f"{named(block)}.").items():
+            if name in made:
+                raise DefinitionError(f"two blocks have the action {name!r}: name one otherwise")
+            made[name] = each
+    return made
+
+
+def _first(failure: BaseException | None, error: BaseException) -> BaseException:
+    """Return the first of two failures, with the later one added to it as a note."""
+    if failure is None or failure is error:
+        return error
+    where = "".join(f" ({note})" for note in getattr(error, "__notes__", ())[-1:])
+    failure.add_note(f"then, in the cleanup: {type(error).__name__}: {error}{where}")
+    return failure

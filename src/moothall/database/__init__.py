@@ -1,5 +1,0 @@
-"""What moothall asks of a database, SQLite or PostgreSQL: statements in a transaction."""
-
-from moothall.database.protocol import ALONE, BUDGETS, RUNS, Database, Lock, Rows
-
-__all__ = ["ALONE", "BUDGETS", "RUNS", "Database", "Lock", "Rows"]

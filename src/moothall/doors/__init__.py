@@ -1,5 +1,0 @@
-"""Doors: each serves agents by a protocol that other programs speak. Loaded on first use."""
-
-from moothall.lazily import lazily
-
-__getattr__, __dir__ = lazily(__name__)

@@ -1,0 +1,236 @@
+"""Checks of arguments: unknown names of a constructor, whole numbers, one of some values."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Any, TypeVar
+
+from moothall.foundation.errors import ConfigError, DefinitionError
+from moothall.foundation.text import excerpt, nearest
+
+T = TypeVar("T", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
+
+_ELSEWHERE = {
+    "calls": "model_calls",
+    "cost": "usd",
+    "dollars": "usd",
+    "functions": "actions",
+    "instructions": "system_prompt",
+    "llm": "model",
+    "max_steps": "max_iterations",
+    "max_tokens": "tokens",
+    "prompt": "system_prompt",
+    "timeout": "seconds",
+    "tools": "actions",
+}
+"""Argument names of other libraries, and the names here."""
+_OF_REQUESTS = ("max_output_tokens", "max_tokens", "seed", "stop", "temperature", "top_p")
+"""Fields of requests to models, which agents do not have."""
+
+
+def names_checked(called: T) -> T:
+    """Make a class or method name the nearest known argument when it is given an unknown one.
+
+    The constructor keeps its signature, so that type checkers and editors know the names.
+    """
+    if isinstance(called, type):
+        called.__init__ = names_checked(called.__init__)  # type: ignore[misc]
+        return called
+    function: Callable[..., Any] = called
+
+    @functools.wraps(function)
+    def checked(self: Any, *args: Any, **given: Any) -> Any:
+        try:
+            return function(self, *args, **given)
+        except TypeError as error:
+            if isinstance(error, DefinitionError):
+                raise
+            of_class = function.__name__ == "__init__"
+            misuse = unknown_argument(type(self) if of_class else function, given)
+            misuse = misuse or _unnamed(type(self) if of_class else function, function, args)
+            if misuse is None:
+                raise
+            raise misuse from None
+
+    return checked  # type: ignore[return-value]
+
+
+def unknown_argument(
+    called: Any, given: Iterable[str], unpacked: Iterable[str] = ()
+) -> DefinitionError | None:
+    """Return the error for the first unknown argument given; None if all are known.
+
+    `unpacked` are the names that the signature has as `**options: Unpack[…]`.
+    """
+    known = _names(called) if isinstance(called, type) else _parameters(called)[0]
+    known += unpacked
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is None:
+        return None
+    here = _ELSEWHERE.get(unknown)
+    method = _method_with(called, unknown)
+    if here in known:
+        near = f": {unknown}= is {here}= here"
+    elif unknown in _OF_REQUESTS and "model" in known:
+        near = f": a reply or its model has it, such as reply(…, options={{{unknown!r}: …}})"
+    elif method:
+        near = f": its {method}({unknown}=…) has"
+    else:
+        near = nearest(unknown, known)
+    return DefinitionError(f"{called.__qualname__} has no argument {unknown}={near}")
+
+
+def _unnamed(
+    called: Any, function: Callable[..., Any], given: Sequence[object]
+) -> DefinitionError | None:
+    """Return the error for arguments without names where they need them; None if there are none."""
+    _, *parameters = inspect.signature(function).parameters.values()
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return None
+    places = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    if len(given) <= len(places):
+        return None
+    names = _parameters(function)[0][len(places) :]
+    for each in parameters:
+        if each.kind is each.VAR_KEYWORD:  # `**limits: Unpack[Limits]`: those are what it is about
+            options = str(each.annotation).removeprefix("Unpack[").removesuffix("]")
+            described = function.__globals__.get(options)
+            names = [*getattr(described, "__annotations__", ()), *names]
+    such = f", such as {' or '.join(f'{name}=' for name in names[:2])}" if names else ""
+    return DefinitionError(
+        f"{called.__qualname__}: write a name before {given[len(places)]!r:.80}{such}"
+    )
+
+
+def named_elsewhere(**names: str) -> Callable[[C], C]:
+    """Have a class say what an attribute of other libraries, which it has not, is called here."""
+
+    def with_names(cls: C) -> C:
+        for name, here in names.items():
+            setattr(cls, name, _Elsewhere(name, here))
+        return cls
+
+    return with_names
+
+
+class _Elsewhere:
+    """A missing attribute. With `__getattr__`, every other one would be found more slowly."""
+
+    def __init__(self, name: str, here: str) -> None:
+        self._name = name
+        self._here = here
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        raise AttributeError(
+            f"{owner.__name__} has no attribute {self._name!r}: {self._name} is {self._here} here"
+        )
+
+
+def _method_with(called: Any, name: str) -> str | None:
+    """Return the method of a class that takes the argument, of those that begin its work."""
+    methods = ((each, getattr(called, each, None)) for each in ("reply", "run"))
+    found = (n for n, each in methods if inspect.isfunction(each) and name in _parameters(each)[0])
+    return next(found, None) if isinstance(called, type) else None
+
+
+def _names(cls: type) -> list[str]:
+    """Return the names that a constructor takes, with those that it passes on to its bases."""
+    names: list[str] = []
+    for base in cls.__mro__:
+        if "__init__" in vars(base):
+            own, passes_on = _parameters(base.__init__)  # type: ignore[misc]
+            names += own
+            if not passes_on:
+                break
+    return names
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
+    parameters = [*inspect.signature(function).parameters.values()][1:]
+    named = [
+        each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    return named, any(each.kind is each.VAR_KEYWORD for each in parameters)
+
+
+def check_integer(
+    name: str, value: object, low: int = 1, high: int | None = None, *, optional: bool = False
+) -> None:
+    """Raise ConfigError unless a value is an int (no bool) in a range; `high` None: no bound."""
+    if value is None and optional:
+        return
+    if type(value) is not int or value < low or (high is not None and value > high):
+        bounds = f"from {low} up" if high is None else f"from {low} to {high}"
+        raise ConfigError(f"{name} must be a whole number {bounds}, got {excerpt(value)}")
+
+
+def check_seconds(name: str, value: object, *, zero: bool = False, optional: bool = False) -> None:
+    """Raise ConfigError unless a value is a finite number of seconds above 0, or also 0."""
+    if value is None and optional:
+        return
+    if type(value) not in (int, float) or not 0 <= value < inf or not (value or zero):  # type: ignore[operator]
+        bounds = f"{'from 0 up' if zero else 'above 0'}{', or None' if optional else ''}"
+        raise ConfigError(f"{name} must be a number of seconds {bounds}, got {excerpt(value)}")
+
+
+def check_boolean(name: str, value: object) -> None:
+    """Raise ConfigError unless a value is True or False."""
+    if type(value) is not bool:
+        raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
+
+
+def check_function(name: str, value: Any, *takes: str, optional: bool = False) -> None:
+    """Raise ConfigError unless a value can be called with these arguments, which are named."""
+    if value is None and optional:
+        return
+    if not callable(value):
+        raise ConfigError(f"{name} must be a function, got {excerpt(value)}")
+    if not can_take(value, len(takes)):
+        called = getattr(value, "__qualname__", type(value).__qualname__)
+        got = f"{called}{inspect.signature(value)}"
+        raise ConfigError(f"{name} must be a function of ({', '.join(takes)}), got {got:.200}")
+
+
+def can_take(function: Callable[..., Any], count: int, **named: object) -> bool:
+    """Return whether a function can be called with so many arguments, as far as is known.
+
+    `named` are further ones, by their names.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of a builtin nobody knows the parameters
+        return True
+    try:
+        signature.bind(*range(count), **named)
+    except TypeError:
+        return False
+    return True
+
+
+def is_path(value: object) -> bool:
+    """Return whether a value can be the path of a file: a text, or an object with one."""
+    name = os.fspath(value) if isinstance(value, os.PathLike) else value
+    try:
+        return isinstance(name, str) and name != "" and b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:  # half a character
+        return False
+
+
+def check_text(name: str, value: object, *, optional: bool = False) -> None:
+    """Raise ConfigError unless a value is 1–255 printable characters."""
+    if value is None and optional:
+        return
+    if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
+        raise ConfigError(f"{name} must be 1–255 printable characters, got {excerpt(value)}")
+
+
+def none_of(name: str, known: Sequence[str], given: str) -> ConfigError:
+    """Return the error for an unknown value; it names the known ones."""
+    *but_last, last = known
+    words = f"{', '.join(but_last)} or {last}" if but_last else last
+    return ConfigError(f"{name} must be {words}, got {given!r:.80}{nearest(given, known)}")

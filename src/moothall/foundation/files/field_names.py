@@ -1,0 +1,57 @@
+"""The fields that a file may have at a path, by its pydantic model, and what is wrong with one."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Mapping
+from typing import Any, Final, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from moothall.foundation.files.yaml_file import Where
+from moothall.foundation.text import excerpt
+
+_MAPPING: Final = re.compile(r"a valid dictionary(?: or instance of \w+)?")
+_SHOULD: Final = "Input should "
+
+
+def names_at(kind: Any, path: Where) -> list[str]:
+    """Return the names of the fields of a model at a path below another model."""
+    for part in path:
+        kind = _below(kind, part)
+    found = [each for each in _alternatives(kind) if _is_model(each)]
+    return [field.alias or name for each in found for name, field in each.model_fields.items()]
+
+
+def in_words(error: Mapping[str, Any]) -> str:
+    """Return what pydantic says of a value: `must be X, got Y`."""
+    if error["type"] == "missing":
+        return "is missing"
+    said = str(error["msg"]).removeprefix("Value error, ")
+    if not said.startswith(_SHOULD):
+        return said
+    what = _MAPPING.sub("a mapping", said.removeprefix(_SHOULD))
+    return f"must {what}, got {excerpt(error['input'])}"
+
+
+def _below(kind: Any, part: str | int) -> Any:
+    """Return the type of a part of a value of another type; None if it is not known."""
+    for each in _alternatives(kind):
+        if _is_model(each):
+            for name, field in each.model_fields.items():
+                if part in (name, field.alias):
+                    return field.annotation
+        elif get_origin(each) in (list, tuple) and isinstance(part, int):
+            return get_args(each)[0]
+        elif get_origin(each) is dict:
+            return get_args(each)[1]
+    return None
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -1,0 +1,115 @@
+"""YAML files as data: checked, with the line of each part, and nothing evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from moothall.foundation.errors import ConfigError, MissingExtra
+from moothall.foundation.text import escaped, excerpt, render_path
+
+Where: TypeAlias = tuple[str | int, ...]
+"""The path of a part: keys and places."""
+
+_LARGEST: Final = 1_000_000  # how many bytes a file has at most
+_PARTS: Final = 100_000  # how many values a file has at most, including those that aliases repeat
+_TEXT: Final = "tag:yaml.org,2002:str"
+_PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+
+
+def at_line(path: Path, lines: Mapping[Where, int], where: Where, what: str) -> str:
+    """Return what is wrong with a part of a YAML file, after the file, its line and its path."""
+    inner = (where[:end] for end in range(len(where), -1, -1))
+    line = next((f":{lines[each]}" for each in inner if each in lines), "")
+    named = escaped(render_path(list(where)))
+    return f"{path}{line}: {named}{': ' if named else ''}{what}"
+
+
+def read_yaml(path: Path, what: str, extra: str) -> tuple[Any, dict[Where, int]]:
+    """Return a YAML file as JSON data, and the line, from 1, of each part's path.
+
+    Dates become texts. Duplicate keys, keys that are not texts, merge keys and tags of classes
+    are refused, and so is a file that is too large, or that aliases make too large. `what` needs
+    PyYAML, by its extra.
+    """
+    MissingExtra.unless(what, extra, "yaml")
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > _LARGEST:
+        raise ConfigError(f"{path} has more than {_LARGEST:,} bytes")
+    return yaml_data(data, str(path))
+
+
+def yaml_data(
+    data: bytes | str, name: str, *, texts: bool = False, flow: bool = False
+) -> tuple[Any, dict[Where, int]]:
+    """Return YAML as `read_yaml` does; `name` is that of its file.
+
+    With `texts` each value is the text that stands there, on a line of its own but with `flow`.
+    """
+    import yaml
+
+    lines: dict[Where, int] = {}
+    count = 0
+
+    def wrong(node: Any, what: str) -> ConfigError:
+        return ConfigError(f"{name}:{node.start_mark.line + 1}: {what}")
+
+    def whole(node: Any, text: str) -> str:
+        """Join the halves of a character, which JSON writes as two escapes."""
+        try:
+            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        except UnicodeDecodeError:
+            raise wrong(node, f"{excerpt(text)} has half a character") from None
+
+    def read(node: Any, where: Where) -> Any:
+        nonlocal count
+        count += 1
+        lines.setdefault(where, node.start_mark.line + 1)
+        if count > _PARTS:
+            raise wrong(node, f"the file has more than {_PARTS:,} values, aliases included")
+        if isinstance(node, yaml.ScalarNode):
+            if texts:
+                return whole(node, node.value)
+            try:
+                value = loader.construct_object(node)
+            except (ValueError, LookupError, AttributeError):  # such as the date 2026-02-30
+                raise wrong(node, f"{node.tag!r:.80} cannot be {excerpt(node.value)}") from None
+            if isinstance(value, str):
+                return whole(node, value)
+            return value.isoformat() if isinstance(value, date) else value
+        if node.tag not in _PLAIN:
+            raise wrong(node, f"no objects of {node.tag!r:.80} are made")
+        if texts and node.flow_style and not flow:
+            raise wrong(node, "each value must have a line of its own")
+        if isinstance(node, yaml.SequenceNode):
+            return [read(each, (*where, index)) for index, each in enumerate(node.value)]
+        made: dict[str, Any] = {}
+        for key, value in node.value:
+            if key.tag != _TEXT and not (texts and isinstance(key, yaml.ScalarNode)):
+                at = f"a key must be a text, got {excerpt(key.value)}"
+                quoted = isinstance(key, yaml.ScalarNode) and key.value != "<<"
+                raise wrong(key, at + ": write it in quotes" * quoted)
+            field = whole(key, key.value)
+            if field in made:
+                raise wrong(key, f"{field!r:.80} appears twice")
+            lines[*where, field] = key.start_mark.line + 1
+            made[field] = read(value, (*where, field))
+        return made
+
+    try:
+        loader = yaml.SafeLoader(data)
+        node = loader.get_single_node()
+        return (None if node is None else read(node, ())), lines
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f":{mark.line + 1}"
+        said = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise ConfigError(f"{name}{line}: this is not YAML: {said}") from None
+    except RecursionError:
+        raise ConfigError(f"{name} is nested too deep") from None

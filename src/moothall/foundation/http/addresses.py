@@ -1,0 +1,126 @@
+"""Addresses that may be called: those of the public Internet, and of hosts that a program allows.
+
+The check is for the address that a connection is opened to, however a URL spells or names it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from moothall.foundation.errors import AddressRefused, ConfigError
+
+_Host: TypeAlias = tuple[str, int | None]
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+# IANA's special-purpose and multicast registries, in tables of our own: those of `ipaddress` differ
+# from one Python to the next. What they reserve for a service of routers is left out, too.
+_SPECIAL = {
+    "a metadata service of a cloud": "168.63.129.16/32",  # of Azure; the others' are not public
+    "a loopback address": "127.0.0.0/8 ::1/128",
+    "a link-local address": "169.254.0.0/16 fe80::/10",
+    "a multicast address": "224.0.0.0/4 ff00::/8",
+    "a private address": "10.0.0.0/8 100.64.0.0/10 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10",
+    "an unspecified address": "0.0.0.0/8 ::/128",
+    "an address for examples and tests": (
+        "192.0.2.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 2001:2::/48 2001:db8::/32 "
+        "3fff::/20"
+    ),
+    "an address for something else than the public Internet": (
+        "192.0.0.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.175.48.0/24 240.0.0.0/4 "
+        "2001::/23 2620:4f:8000::/48 ::/3 4000::/2 8000::/1"
+    ),
+}
+_NETWORKS = [
+    (ipaddress.ip_network(each), kind) for kind, all in _SPECIAL.items() for each in all.split()
+]
+_EMBEDDING = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
+
+
+def address_check(
+    allow_hosts: Iterable[str] = (), what: str = "allow_hosts"
+) -> Callable[[str, int, str], None]:
+    """Return a check for `http.Client`: `AddressRefused` unless public or an allowed host's.
+
+    A host that is allowed with a port, such as `localhost:8080`, is allowed on that port only.
+    """
+    allowed = hosts_of(allow_hosts, what)
+
+    def check(host: str, port: int, address: str) -> None:
+        kind = kind_of(address)
+        if kind is not None and not is_of(allowed, host, port):
+            raise AddressRefused(
+                f"{host} is at {address}, {kind}: pages are read from public addresses only. To "
+                f"allow this host, pass allow_hosts=({host!r},), or --allow-host {host}"
+            )
+
+    return check
+
+
+def told(url: object) -> str:
+    """Return a wrong address as an error tells it: without its user and password."""
+    return re.sub(r"//[^/?#]*@", "//…@", repr(url))[:200]
+
+
+def hosts_of(given: Iterable[str], what: str = "allow_hosts") -> frozenset[_Host]:
+    """Return hosts such as `localhost` or `localhost:8080`, each as its name and its port or None.
+
+    Raises:
+        ConfigError: one is no host
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError(f"{what} must be a list of hosts, got {given!r}")
+    return frozenset(_host(each, what) for each in given)
+
+
+def is_of(hosts: frozenset[_Host], host: str, port: int | None) -> bool:
+    """Return whether a host, on this port, is one of some hosts."""
+    name = host.lower().rstrip(".")
+    return not hosts.isdisjoint(((name, None), (name, port)))
+
+
+def kind_of(address: str) -> str | None:
+    """Return the kind of an address that is not public, in words; None for a public one."""
+    given = ipaddress.ip_address(address.partition("%")[0])
+    # An address that leads to another one has the kind of that one.
+    for each in _embedded(given) or [given]:
+        if kind := _kind(each):
+            return kind if each is given else f"which stands for {each}, {kind}"
+    return None
+
+
+def _kind(address: _Address) -> str | None:
+    of = ((network, kind) for network, kind in _NETWORKS if network.version == address.version)
+    return next((kind for network, kind in of if address in network), None)
+
+
+def _embedded(address: _Address) -> list[_Address]:
+    """Return the IPv4 addresses that an IPv6 address leads to."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return []
+    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if int(address) > 1 and any(address in network for network in _EMBEDDING):
+        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return [each for each in found if each is not None]
+
+
+def _plain(host: str) -> str:
+    """Return a host as it is asked for: an address in its shortest form, a name in ASCII."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.encode("idna").decode()
+
+
+def _host(given: str, what: str) -> _Host:
+    try:
+        bare = given.count(":") > 1 and "[" not in given
+        parts = urlsplit(f"//[{given}]" if bare else f"//{given}")
+        if parts.hostname and parts.netloc in (given, f"[{given}]") and "@" not in given:
+            return _plain(parts.hostname.rstrip(".")), parts.port
+    except (AttributeError, ValueError):
+        pass  # no text, or no host
+    raise ConfigError(f"{what}: a host is like 'localhost' or 'localhost:8080', got {given!r}")

@@ -1,0 +1,387 @@
+"""The HTTP client of moothall, over aiohttp, which is imported on first use."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import random
+import socket
+import time
+import weakref
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
+
+from moothall.foundation.errors import MissingExtra, MoothallError
+from moothall.foundation.http.network import check_allowed, proxy_for
+from moothall.foundation.text import one_line
+from moothall.foundation.threads import guard
+
+if TYPE_CHECKING:
+    import aiohttp
+
+LONGEST_WAIT_S = 120.0
+"""The longest wait, in seconds, that a server may ask for; a longer one is not waited for."""
+
+_CONNECT_S, _DRAIN_S, _LONGEST_BACKOFF_S = 10.0, 0.1, 8.0
+_CLOSED = ("Response payload is not completed", "Server disconnected", "<RawResponseMessage")
+
+
+class HTTPError(MoothallError):
+    """No answer came, or not all of it; the caller converts this to its own error."""
+
+
+class BrokenOff(HTTPError):
+    """A streamed answer did not come to its end."""
+
+
+class _TooLarge(HTTPError):
+    """A body has more bytes than allowed."""
+
+
+def may_pass(status: int) -> bool:
+    """Return whether a status is transient, so that a retry may succeed."""
+    return status in (408, 409, 429) or status >= 500
+
+
+def tried(tries: int) -> str:
+    """Return how often a request was made, as the end of an error's text."""
+    return f"; tried {tries} times" if tries > 1 else ""
+
+
+def backoff_s(attempt: int) -> float:
+    """Return how many seconds to wait after a failed attempt, the first being 0."""
+    # Random, so that many that failed together do not retry at the same moment.
+    wait_s: float = min(0.5 * 2**attempt, _LONGEST_BACKOFF_S)
+    return wait_s * random.uniform(0.75, 1)
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return how many seconds a server asks to wait; None if it does not say."""
+    for field, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        given = headers.get(field) or ""
+        try:
+            wait_s = float(given) * unit_s
+        except ValueError:
+            try:
+                wait_s = parsedate_to_datetime(given).timestamp() - time.time()
+            except (ValueError, OverflowError):
+                continue
+        if wait_s >= 0:
+            return wait_s
+    return None
+
+
+class Response:
+    """An answer: its head, and its body, whole in `content`, or streamed by `read`."""
+
+    def __init__(self, client: Client, answer: aiohttp.ClientResponse, url: str) -> None:
+        self.status: int = answer.status
+        self.headers: Mapping[str, str] = answer.headers
+        self.url = url  # after redirects
+        self.content: bytes = b""
+        self.tries = 1
+        self._client = client
+        self._answer = answer
+        self._first = b""
+        self._left_bytes = client.max_bytes
+        self._left_s = client.timeout_s
+        self._slots: asyncio.Semaphore | None = None  # held by a streamed body until it is closed
+
+    async def read(self) -> bytes:
+        """Return the next bytes of a streamed body; none at its end. Only waiting takes time."""
+        import aiohttp
+
+        data, self._first = self._first, b""
+        if data:
+            return data
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            async with asyncio.timeout(self._left_s):
+                return await self._next()
+        except TimeoutError:
+            raise HTTPError(f"the answer did not end within {self._client.timeout_s:g} s") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise BrokenOff(f"the answer broke off: {error_reason(error)}") from None
+        finally:
+            self._left_s -= loop.time() - begun
+
+    async def drain(self) -> None:
+        """Read the bytes after the answer's end, if they come at once, to keep the connection."""
+        self._left_s = min(self._left_s, _DRAIN_S)
+        with suppress(HTTPError):
+            while await self.read():
+                pass
+
+    def close(self) -> None:
+        """Close the connection, unless all data on it has been read."""
+        self._answer.close()
+        slots, self._slots = self._slots, None
+        if slots is not None:
+            slots.release()
+
+    async def _next(self) -> bytes:
+        data = await self._answer.content.readany()
+        self._left_bytes -= len(data)
+        if self._left_bytes < 0:
+            raise _TooLarge(f"the answer has more than {self._client.max_bytes} bytes")
+        return data
+
+    async def _begin(self, stream: bool) -> None:
+        """Read the first bytes of the body, or all of it."""
+        self._first = await self._next()
+        if not stream:
+            pieces = [self._first]
+            while pieces[-1]:
+                pieces.append(await self._next())
+            self.content = b"".join(pieces)
+            self._first = b""
+
+
+# A client's state in one event loop: the session, slots for requests, the session's closer.
+_Here: TypeAlias = "tuple[aiohttp.ClientSession, asyncio.Semaphore, AsyncGenerator[None, None]]"
+
+# The host of new connections, and the result of each: a refusal, or None.
+_connecting: ContextVar[tuple[str, list[MoothallError | None]]] = ContextVar("_connecting")
+
+
+class Client:
+    """Sends requests, with limits on concurrent requests, and on the time and size of answers.
+
+    A transient failure (no connection, no answer in time, 408, 409, 429, 5xx) is retried: after the
+    time that the server asks for in `Retry-After`, unless that is more than two minutes, or after
+    half a second and then twice as long each time. A kept connection that the server has closed
+    does not count as an attempt: another one is opened.
+
+    It may be used from several event loops and threads; each loop has its own connections, closed
+    when the loop ends, by `aclose`, or when the client is collected. It keeps no cookies. Proxies
+    of the environment are used for other machines only.
+
+    `timeout_s` limits one attempt, from its connection to the end of the answer; waiting for one of
+    the `connections` does not count. `check_address` is called with the host, its port and an
+    address before each connection, and refuses by raising a `MoothallError`, which ends the request
+    unless the host has another address. With `check_address` no proxy is used, since it would look
+    up names itself. `where` is the server's name in errors, instead of the URL. A subclass that
+    sends requests by another library defines `_session` and `_send`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        where: str | None = None,
+        timeout_s: float = 600.0,
+        connections: int = 100,
+        max_bytes: int = 64 * 2**20,
+        max_retries: int = 2,
+        check_address: Callable[[str, int, str], None] | None = None,
+        extra: str = "openai",
+    ) -> None:
+        MissingExtra.unless(name, extra, "aiohttp")
+        self.name = name
+        self.timeout_s = timeout_s
+        self.max_bytes = max_bytes
+        self.max_retries = max_retries
+        self._where = where
+        self._connections = connections
+        self._check_address = check_address
+        self._lock = guard()
+        # Connections belong to the loop that opened them.
+        self._held: dict[asyncio.AbstractEventLoop, _Here] = {}
+        # A session collected with the client would warn that it is open. Dropped just after the
+        # client, the loop closes its keeper.
+        weakref.finalize(self, self._held.clear).atexit = False
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        redirects: int = 0,
+        stream: bool = False,
+    ) -> Response:
+        """Send a request. Cancelling it closes the connection.
+
+        At most `redirects` redirects are followed; to another server without keys and cookies, and
+        after 303, or 301 or 302 of a POST, without the body. With `stream` the caller reads the
+        body of a 2xx answer and must close it; retries end with its first bytes.
+
+        Raises:
+            RemoteForbidden: `MOOTHALL_OFFLINE=1` forbids it, or the target of a redirect
+            HTTPError: there is no answer, or it is late or too large
+        """
+        followed = {"allow_redirects": redirects > 0, "max_redirects": redirects + 1}
+        how = {"headers": headers, "data": body, **followed}
+        for attempt in range(self.max_retries + 1):
+            wait_s = None
+            last = attempt == self.max_retries
+            try:
+                response = await self._attempt(method, url, how, stream)
+            except _TooLarge:
+                raise
+            except HTTPError as error:
+                if last:
+                    raise HTTPError(f"{error}{tried(attempt + 1)}") from None
+            else:
+                response.tries += attempt
+                if last or not may_pass(response.status):
+                    break
+                wait_s = retry_after_s(response.headers)
+                if wait_s is not None and wait_s > LONGEST_WAIT_S:
+                    break
+            await asyncio.sleep(backoff_s(attempt) if wait_s is None else wait_s)
+        return response
+
+    async def prepare(self) -> None:
+        """Import aiohttp, in a thread, and open a session in the running loop; send nothing."""
+        loop = asyncio.get_running_loop()
+        await asyncio.to_thread(importlib.import_module, "aiohttp")
+        if loop not in self._held:
+            await self._open(loop)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; a later request opens new ones."""
+        with self._lock:
+            here = self._held.pop(asyncio.get_running_loop(), None)
+        if here is not None:
+            await here[2].aclose()
+
+    async def _attempt(self, method: str, url: str, how: dict[str, Any], stream: bool) -> Response:
+        import aiohttp
+
+        loop = asyncio.get_running_loop()
+        session, slots, _ = self._held.get(loop) or await self._open(loop)
+        await slots.acquire()
+        response, left_open = None, False
+        hops: dict[str, None] = {}  # more than one if it is redirected
+        try:
+            async with asyncio.timeout(self.timeout_s) as limit:
+                try:
+                    answer = await self._send(session, method, url, how, hops)
+                    response = Response(self, answer, str(answer.url) if answer.history else url)
+                    stream = stream and 200 <= response.status < 300
+                    await response._begin(stream)
+                except aiohttp.TooManyRedirects as error:
+                    stream = False
+                    response = Response(self, error.history[-1], str(error.history[-1].url))
+            if stream:
+                response._slots = slots
+                response._left_s = (limit.when() or 0.0) - loop.time()
+                left_open = True
+            return response
+        except MoothallError:
+            raise  # first, since a refusal of an address may also be an OSError
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            at = [*hops][-1] if len(hops) > 1 else url
+            where = self._where or at.partition("?")[0]
+            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
+                raise HTTPError(f"{where} gave no answer within {self.timeout_s:g} s") from None
+            proxy = proxy_for(at) if self._check_address is None else None
+            if proxy is not None:
+                place = urlsplit(proxy).netloc.rpartition("@")[2]  # without its password
+                where += f" through {place}, the proxy of the environment"
+            raise HTTPError(f"no answer from {where}: {error_reason(error)}") from None
+        finally:
+            if not left_open:
+                if response is not None:
+                    response.close()
+                slots.release()
+
+    async def _send(
+        self,
+        session: aiohttp.ClientSession,
+        method: str,
+        url: str,
+        how: dict[str, Any],
+        hops: dict[str, None],
+    ) -> aiohttp.ClientResponse:
+        """Send a request, and note the address of each hop."""
+        import aiohttp
+
+        opened: list[MoothallError | None] = []
+
+        async def checked(
+            request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+        ) -> aiohttp.ClientResponse:  # also before each redirect
+            hops[str(request.url)] = None
+            check_allowed(str(request.url), self.name)
+            opened.clear()
+            _connecting.set((request.url.raw_host or "", opened))
+            return await send(request)
+
+        proxy = proxy_for(url) if self._check_address is None else None
+        while True:
+            try:
+                return await session.request(
+                    method, url, proxy=proxy, middlewares=(checked,), **how
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                if refused := next(filter(None, opened), None):
+                    raise refused from None
+                # The server may have closed a kept connection meanwhile: that is no attempt.
+                if opened or isinstance(error, aiohttp.ClientConnectorError):
+                    raise
+
+    def _session(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, socket_factory=partial(_socket, self._check_address)
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_S, self.timeout_s)),
+        )
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> _Here:
+        """Return a new session of the running loop, which closes the session when the loop ends."""
+        session = self._session()
+        keeper = _keep(session)
+        with self._lock:
+            for other in [other for other in self._held if other.is_closed()]:
+                del self._held[other]
+            here = self._held[loop] = session, asyncio.Semaphore(self._connections), keeper
+        # It runs to its `yield` without waiting, so no other task of this loop runs in between.
+        await anext(keeper)
+        return here
+
+
+def _socket(check: Callable[[str, int, str], None] | None, address: Any) -> socket.socket:
+    """Return a socket for a connection to an address, if that is allowed."""
+    host, opened = _connecting.get()
+    if check is not None:
+        try:
+            check(host, address[4][1], address[4][0])
+        except MoothallError as error:
+            opened.append(error)
+            raise OSError(str(error)) from None  # an OSError makes aiohttp try the next address
+    opened.append(None)
+    return socket.socket(*address[:3])
+
+
+def error_reason(error: BaseException) -> str:
+    """Return what failed, in one line."""
+    # aiohttp's own text repeats the address, names a status that no server sent, and has the error
+    # number instead of its meaning.
+    number = getattr(error, "errno", None) or 0
+    about = "strerror" if number < 0 else "message"  # below 0 of a name that was not found
+    text = os.strerror(number) if number > 1 else str(getattr(error, about, error))
+    if text.startswith(_CLOSED):
+        text = "the server closed the connection"
+    return one_line(text.removeprefix("400, message:") or type(error).__name__, 300)
+
+
+async def _keep(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
+    """Hold a session: a loop closes its async generators when it ends."""
+    try:
+        yield
+    finally:
+        await session.close()

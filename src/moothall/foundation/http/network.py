@@ -1,0 +1,94 @@
+"""Calls to other machines: the switch that forbids them, and their proxies.
+
+`MOOTHALL_OFFLINE=1` forbids them all. Loopback stays allowed: a literal loopback address, or the
+name `localhost`. Other names are not looked up, since what they resolve to may change.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from moothall.foundation.errors import RemoteForbidden
+
+
+def is_offline() -> bool:
+    """Return whether `MOOTHALL_OFFLINE` forbids calls to other machines."""
+    return os.environ.get("MOOTHALL_OFFLINE", "").strip().lower() not in ("", "0", "false", "no")
+
+
+def is_loopback(url: str | None) -> bool:
+    """Return whether a URL is on this machine."""
+    host = urlsplit(url or "").hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_allowed(url: str, what: str) -> None:
+    """Raise RemoteForbidden if `what` may not call a URL; `Client` checks it for each call."""
+    if is_offline() and not is_loopback(url):
+        host = urlsplit(url).hostname
+        raise RemoteForbidden(
+            f"{what}: MOOTHALL_OFFLINE=1 forbids calls to {host}; "
+            "unset it, or use what is on this machine"
+        )
+
+
+def proxy_for(url: str) -> str | None:
+    """Return the environment's proxy for a URL, or None."""
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(url)
+    if is_loopback(url) or proxy_bypass(parts.hostname or ""):
+        return None
+    proxy = getproxies().get(parts.scheme, "")
+    return proxy if urlsplit(proxy).netloc else None
+
+
+# What opens connections by a library of its own, and the refusals of these.
+_checked: ContextVar[tuple[str, list[RemoteForbidden]] | None] = ContextVar(
+    "_checked", default=None
+)
+
+
+@contextmanager
+def connections_checked(what: str) -> Iterator[None]:
+    """Have connections that any library opens checked, also of a redirect, a link or a proxy."""
+    if not is_offline():
+        yield
+        return
+    _hook()
+    refused = list[RemoteForbidden]()
+    token = _checked.set((what, refused))
+    try:
+        yield
+    except Exception:
+        if refused:
+            raise refused[0] from None
+        raise
+    finally:
+        _checked.reset(token)
+
+
+@cache
+def _hook() -> None:
+    def check(event: str, args: tuple[Any, ...]) -> None:
+        given = _checked.get() if event == "socket.connect" else None
+        if given is not None and isinstance(args[1], tuple):
+            host = str(args[1][0])
+            try:
+                check_allowed(f"tcp://[{host}]" if ":" in host else f"tcp://{host}", given[0])
+            except RemoteForbidden as error:
+                given[1].append(error)
+                raise OSError(str(error)) from None  # then the socket is closed
+
+    sys.addaudithook(check)

@@ -1,0 +1,400 @@
+"""Plain JSON data: what may be in a message, copied so that sender and receiver share nothing.
+
+`copy_json` admits what `json.dumps` writes and `json.loads` reads back unchanged; `to_json` also
+converts what has an obvious JSON form, such as a dataclass or a date. Both return only plain
+`None`, `bool`, `int`, `float`, `str`, `list` and `dict`, or raise `NotJSON`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+from moothall.foundation.errors import MoothallError
+from moothall.foundation.text import error_text, json_type, printable, render_path, shorten
+from moothall.foundation.text.arrays import plain_data
+
+# A returned value is wrapped in a message, so a copy may be some levels deeper than a conversion:
+# otherwise the deepest legal answer could not be sent.
+_DEEPEST_VALUE = 100
+_DEEPEST_COPY = 128
+_LARGEST_BYTES = 16 * 1024 * 1024
+_TOO_LARGE = f"larger than {_LARGEST_BYTES // 1024 // 1024} MiB in all"
+_ITEM_BYTES = 4  # an item's average size without its text: a small number and a comma
+_CONTAINER_BYTES = 16
+_LARGEST_INT = 10**4300 - 1  # Python refuses to print, and json to read, more digits than 4300
+_SMALLEST_INT = -_LARGEST_INT  # a name of its own: negating so long a number takes time
+_BELOW_INFINITY, _INFINITY = float("-inf"), float("inf")
+
+_TYPES, _BYTES = 1, 2  # what is converted, besides what JSON has
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_AS_TEXT = (PurePath, UUID, Decimal, IPv4Address, IPv6Address)
+
+
+class NotJSON(MoothallError, ValueError):
+    """A value has no JSON form.
+
+    Attributes:
+        path: the place in the value, such as `a[2]`; empty for the value itself
+        reason: what is wrong there, such as `bytes is not JSON`
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else self.reason
+
+
+def to_json(value: Any, *, with_bytes: bool = False) -> Any:
+    """Return `value` as plain JSON data that shares nothing mutable with it, or raise NotJSON.
+
+    Enum members become their value, dataclasses and pydantic models objects, tuples, sets (sorted),
+    arrays and tables of numpy and others arrays; dates, times, durations, UUIDs, paths, decimals
+    and IP addresses strings; `with_bytes`, bytes become base64. All else is refused: infinite
+    numbers, keys that are no strings, lone surrogates, cycles, over 100 levels or about 16 MiB.
+    """
+    kind = type(value)
+    if value is None or kind is bool:
+        return value
+    if kind is int and -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
+        return value
+    if kind is str and len(value) < 4096 and value.isascii():
+        return value
+    return _copied(value, "", _DEEPEST_VALUE, _TYPES | _BYTES if with_bytes else _TYPES)
+
+
+def copy_json(value: Any, path: str = "", *, with_bytes: bool = False) -> Any:
+    """Return a copy of JSON data that shares nothing mutable with it, or raise NotJSON.
+
+    Subclasses of the JSON types (an `IntEnum` member, an `OrderedDict`) are reduced to the plain
+    type and tuples to lists, as `json.dumps` does it. All else is refused, with the limits of
+    `to_json`. `path` is the start of the path that an error names.
+    """
+    return _copied(value, path, _DEEPEST_COPY, _BYTES if with_bytes else 0)
+
+
+def weight(value: Any) -> int:
+    """Return about how many bytes JSON data takes."""
+    found, left = 0, [value]
+    while left:
+        each = left.pop()
+        kind = type(each)
+        if kind is str:
+            found += len(each)
+        elif isinstance(each, dict):
+            found += _CONTAINER_BYTES + sum(map(len, each))
+            left += each.values()
+        elif kind is list:
+            found += _CONTAINER_BYTES
+            left += each
+        else:
+            found += _ITEM_BYTES
+    return found
+
+
+class _Refused(Exception):
+    """A value is not JSON; `way` is the path to it, its last step first."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self.way: list[str | int] = []
+
+
+def _copied(value: Any, start: str, levels: int, widen: int) -> Any:
+    if type(value) is dict and len(value) <= 8:
+        copy = value.copy()
+        for key, item in copy.items():  # a small flat object, as most are; all else is copied below
+            if type(key) is not str or not key.isascii() or len(key) > 256:
+                break
+            kind = type(item)
+            if kind is str:
+                if len(item) > 4096 or not item.isascii():
+                    break
+            elif kind is int:
+                if not -0x8000000000000000 <= item <= 0x7FFFFFFFFFFFFFFF:
+                    break
+            elif kind is not bool and item is not None:
+                break
+        else:
+            return copy
+    try:
+        return _copy(value, levels, [_LARGEST_BYTES], widen)
+    except _Refused as refused:
+        raise NotJSON(render_path(refused.way[::-1], start), refused.reason) from None
+    except RecursionError:
+        # Only if the caller's own stack is nearly used up: the depth limit is far lower.
+        raise NotJSON(start, "nested too deep for the stack that is left") from None
+
+
+def _copy(value: Any, levels: int, room: list[int], widen: int) -> Any:
+    """Copy, reduce or convert anything, at most `levels` deep; `room[0]` bytes are counted down."""
+    # By the type, not by isinstance: an object may claim a class that it does not have.
+    kind = type(value)
+    if kind is dict or kind is list:
+        return _items(value.copy(), levels, room, widen)
+    if value is None or kind is bool:
+        return value
+    if widen & _TYPES and issubclass(kind, Enum):
+        return _copy(_read(kind, lambda: value.value), levels, room, widen)
+    if issubclass(kind, str):
+        return _text(str.__str__(value), room)
+    if issubclass(kind, int):
+        number = int.__int__(value)
+        if _SMALLEST_INT <= number <= _LARGEST_INT:
+            return number
+        raise _Refused("an integer of more than 4300 digits")
+    if issubclass(kind, float):
+        real = float.__float__(value)
+        if _BELOW_INFINITY < real < _INFINITY:
+            return real
+        raise _Refused(f"{real} is not JSON")
+    if issubclass(kind, dict):
+        return _items(_read(kind, lambda: dict(value)), levels, room, widen)
+    if issubclass(kind, (list, tuple)):
+        return _items(_read(kind, lambda: list(value)), levels, room, widen)
+    if widen & _BYTES and issubclass(kind, (bytes, bytearray)):
+        return _text(_read(kind, lambda: b64encode(value).decode()), room)
+    if widen & _TYPES:
+        if issubclass(kind, _AS_TEXT):
+            return _text(_read(kind, lambda: str(value)), room)
+        if issubclass(kind, (date, time)):
+            return _text(_read(kind, value.isoformat), room)
+        if issubclass(kind, timedelta):
+            from pydantic_core import to_jsonable_python  # ISO 8601, as arguments are read
+
+            return to_jsonable_python(value)
+        if issubclass(kind, (set, frozenset)):
+            items = _items(_read(kind, lambda: list(value)), levels, room, widen)
+            try:
+                return sorted(items)
+            except TypeError:
+                return sorted(items, key=lambda each: json.dumps(each, sort_keys=True))
+        if _is_pydantic_model(kind):
+            return _copy(_read(kind, lambda: value.model_dump(mode="json")), levels, room, widen)
+        if dataclasses.is_dataclass(kind):
+            names = [each.name for each in dataclasses.fields(kind)]
+            parts = _read(kind, lambda: {name: getattr(value, name) for name in names})
+            return _items(parts, levels, room, widen)
+        if (data := _read(kind, lambda: plain_data(value))) is not value:
+            return _copy(data, levels, room, widen)
+    raise _Refused(f"{kind.__name__} is not JSON")
+
+
+def _items(copy: Any, levels: int, room: list[int], widen: int) -> Any:
+    """Replace the items of a dict or list, which no other code holds, by copies; fast if plain."""
+    left = room[0] - _CONTAINER_BYTES - _ITEM_BYTES * len(copy)
+    if levels == 0:
+        deepest = _DEEPEST_VALUE if widen & _TYPES else _DEEPEST_COPY
+        raise _Refused(f"nested deeper than {deepest} levels, or contains itself")
+    if left < 0:
+        raise _Refused(_TOO_LARGE)
+    is_object = type(copy) is dict
+    key: Any = None
+    try:
+        for key, item in copy.items() if is_object else enumerate(copy):
+            if is_object:
+                if type(key) is not str:
+                    break
+                left -= len(key) if key.isascii() else _text_size(key)
+            kind = type(item)
+            if kind is str:
+                left -= len(item) if item.isascii() else _text_size(item)
+            elif kind is dict or kind is list:
+                room[0] = left
+                # A copy before looking: another thread may be changing the original.
+                copy[key] = _items(item.copy(), levels - 1, room, widen)
+                left = room[0]
+            elif not (
+                kind is bool
+                or item is None
+                or (kind is int and -0x8000000000000000 <= item <= 0x7FFFFFFFFFFFFFFF)
+                or (kind is float and _BELOW_INFINITY < item < _INFINITY)
+            ):
+                room[0] = left
+                copy[key] = _copy(item, levels - 1, room, widen)
+                left = room[0]
+    except _Refused as refused:
+        refused.way.append(key)
+        raise
+    if is_object and copy and type(key) is not str:
+        return _items({_name(each): copy[each] for each in copy}, levels, room, widen)
+    if left < 0:
+        raise _Refused(_TOO_LARGE)
+    room[0] = left
+    return copy
+
+
+def _name(key: object) -> str:
+    if not issubclass(type(key), str):
+        raise _Refused(f"a key is {json_type(key)}, not string")
+    return str.__str__(key)
+
+
+def _text(text: str, room: list[int]) -> str:
+    room[0] -= _text_size(text)
+    if room[0] < 0:
+        raise _Refused(_TOO_LARGE)
+    return text
+
+
+def _text_size(text: str) -> int:
+    try:
+        return len(text) if text.isascii() or len(text) > _LARGEST_BYTES else len(text.encode())
+    except UnicodeEncodeError:
+        raise _Refused("a lone surrogate in the text, which UTF-8 cannot carry") from None
+
+
+def _read(kind: type, read: Callable[[], Any]) -> Any:
+    """Return what `read()` returns; it runs code of the value's class, which may raise."""
+    try:
+        return read()
+    except RecursionError:
+        raise
+    except Exception as error:
+        raise _Refused(f"{kind.__name__} cannot be converted ({error_text(error)})") from None
+
+
+def _is_pydantic_model(kind: type) -> bool:
+    # A value can only be a pydantic model if its maker has imported pydantic.
+    pydantic = sys.modules.get("pydantic.main")
+    return pydantic is not None and issubclass(kind, pydantic.BaseModel)
+
+
+# -- values as text -------------------------------------------------------------------------------
+
+
+def readable(text: str) -> str:
+    """Return the text, with `?` for what UTF-8 cannot carry."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode()
+
+
+def json_line(value: Any) -> str:
+    """Return a value as JSON on one line; what has no JSON form stands there as a text."""
+    return readable(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def json_text(value: Any) -> str:
+    """Return a value as text: a string (or a path, a date) as it is, else JSON, else `str()`."""
+    kind = type(value)
+    if kind is str:
+        return readable(value)
+    if kind is int:
+        try:
+            return str(value)
+        except ValueError as error:  # more digits than Python prints
+            return f"(an integer that cannot be shown: {error})"
+    try:
+        made = to_json(value)
+        return made if type(made) is str else _JSON.encode(made)
+    except NotJSON:
+        if isinstance(value, dict | list | tuple):
+            return _JSON.encode(deep_json(value))
+        try:
+            return readable(str(value))
+        except Exception as error:
+            return f"(a {kind.__name__} that cannot be shown: {type(error).__name__})"
+
+
+def as_json(value: Any, part: bool = False) -> Any:
+    """Return a value as JSON data, with the text that a model is shown in place of the rest."""
+    try:
+        return to_json(value)
+    except NotJSON:
+        if part or not isinstance(value, dict):
+            return json_text(value)
+        return {readable(str(key)): as_json(item, True) for key, item in value.items()}
+
+
+def deep_json(value: Any) -> Any:
+    """Return a value as JSON data; each part without a JSON form, however deep, becomes text."""
+    shown: set[int] = set()  # containers above, and those that lead back to one: each is shown once
+    loops = 0
+
+    def made(value: Any, level: int) -> Any:
+        nonlocal loops
+        if isinstance(value, dict):
+            parts = value
+        elif isinstance(value, list | tuple):
+            parts = dict(enumerate(value))
+        elif isinstance(value, BaseException):
+            return readable(f"{type(value).__name__}: {value}")
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            parts = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+        else:
+            return as_json(value)
+        if id(value) in shown or level > _DEEPEST_VALUE:
+            loops += 1
+            return f"(a {type(value).__name__} that contains itself or is nested too deep)"
+        shown.add(id(value))
+        before = loops
+        json = {readable(str(key)): made(part, level + 1) for key, part in parts.items()}
+        if loops == before:
+            shown.remove(id(value))
+        return [*json.values()] if isinstance(value, list | tuple) else json
+
+    return made(value, 0)
+
+
+# -- texts -----------------------------------------------------------------------------------------
+
+
+class Unreadable(Exception):
+    """A text or arguments cannot be read; the message says why."""
+
+
+def unfenced(text: str) -> str:
+    """Return the text without the ```json fence around it, if there is one."""
+    inside = text.strip()
+    if len(inside) < 6 or not (inside.startswith("```") and inside.endswith("```")):
+        return text
+    inside = inside[3:-3]
+    return inside[4:] if inside[:4].lower() == "json" else inside
+
+
+def read_json(text: str) -> Any:
+    """Return the JSON value of a text, which may have only a ```json fence around it."""
+    try:
+        return DECODER.decode(text)
+    except (ValueError, RecursionError):
+        text = unfenced(text)
+    try:
+        return DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise Unreadable(
+            f"not JSON: {error.msg} at character {error.pos}: "
+            f"{printable(shorten(text[max(0, error.pos - 20) :], 60))}"
+        ) from None
+    except RecursionError:
+        raise Unreadable("nested too deep") from None
+    except ValueError as error:
+        raise Unreadable(f"not JSON: {printable(shorten(str(error), 200))}") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key appears twice")
+    return found
+
+
+def _constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_constant)
+"""Reads JSON strictly: no NaN or Infinity, no key twice."""

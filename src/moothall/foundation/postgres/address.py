@@ -1,0 +1,81 @@
+"""The address of a PostgreSQL server: a URL, which errors and lists show without its password."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from urllib.parse import quote
+
+from moothall.foundation.errors import ConfigError, MissingExtra
+
+_SCHEMES: Final = ("postgresql://", "postgres://")
+_SECRET: Final = ("password", "sslpassword")
+_PLACE: Final = ("user", "host", "port", "dbname")
+_SCHEMA: Final = re.compile(r"search_path\s*=\s*\"?(\w+)")
+
+
+def is_url(given: object) -> bool:
+    """Return whether something names a PostgreSQL database, rather than a file."""
+    return isinstance(given, str) and given.startswith(_SCHEMES)
+
+
+class Address:
+    """A database on a PostgreSQL server.
+
+    Attributes:
+        name: its URL without passwords
+        parameters: those of the connection, as libpq knows them
+        schema: the schema with moothall's tables: the first of a `search_path` that the URL's
+            `options` state, else `moothall`
+    """
+
+    def __init__(self, url: str, whose: str) -> None:
+        MissingExtra.unless(whose, "postgres", "psycopg")
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+
+        self._secrets: list[str] = []
+        try:
+            found: dict[str, Any] = dict(conninfo_to_dict(url))
+        except (psycopg.Error, ValueError):  # its text may have the password
+            raise ConfigError(
+                f"{whose}: that is not the URL of a PostgreSQL database, such as "
+                "postgresql://user@host:5432/database?sslmode=verify-full"
+            ) from None
+        self.parameters: dict[str, Any] = found
+        self._secrets = [str(found[name]) for name in _SECRET if found.get(name)]
+        self.name: str = self._shown(found)
+        own = _SCHEMA.search(str(found.get("options", "")))
+        self.schema: str = own.group(1) if own else "moothall"
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text without the passwords of the URL."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    def _shown(self, parameters: dict[str, Any]) -> str:
+        """Return the URL of connection parameters, without passwords."""
+        user = parameters.get("user")
+        hosts = str(parameters.get("host", "")).split(",")
+        ports = str(parameters.get("port", "")).split(",")
+        if len(ports) < len(hosts):
+            ports = ports[:1] * len(hosts)
+        places = []
+        for host, port in zip(hosts, ports, strict=False):
+            host = f"[{host}]" if ":" in host else quote(host, safe="")
+            places.append(f"{host}:{port}" if port else host)
+        rest = [
+            f"{name}={quote(self.without_secrets(str(value)), safe='')}"
+            for name, value in parameters.items()
+            if name not in (*_PLACE, *_SECRET)
+        ]
+        return "".join(
+            (
+                "postgresql://",
+                "" if user is None else f"{quote(str(user), safe='')}@",
+                ",".join(places),
+                f"/{quote(str(parameters.get('dbname', '')), safe='')}",
+                f"?{'&'.join(rest)}" if rest else "",
+            )
+        )

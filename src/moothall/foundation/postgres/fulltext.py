@@ -1,0 +1,63 @@
+"""The words of a text and of a query, for full-text search in PostgreSQL.
+
+Words are found without regard to case and accents. In scripts without spaces each character is a
+word, and so is each pair of neighbours.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+from moothall.foundation.sqlite.fulltext import distinct, pieces
+
+_WORD_CHARS: Final = 200
+_LAST_POSITION: Final = 16_383
+_MOST_POSITIONS: Final = 255
+_MOST_BYTES: Final = 900_000
+"""PostgreSQL stores at most 1 MiB of a text's words."""
+_ACCENTS: Final = re.compile("[\u0300-\u036f]")
+
+
+def vector(text: str) -> str:
+    """Return the words of a text with their places, as PostgreSQL writes a `tsvector`."""
+    places: dict[str, list[str]] = {}
+    size = 0
+    for number, word in enumerate(_words(text), 1):
+        found = places.get(word)
+        if found is None:
+            size += len(word.encode()) + 8
+            found = places[word] = []
+        if len(found) < _MOST_POSITIONS:
+            size += 2
+            found.append(str(min(number, _LAST_POSITION)))
+        if size > _MOST_BYTES:
+            break
+    return " ".join(f"'{word}':{','.join(found)}" for word, found in places.items())
+
+
+def query_words(text: str, most: int) -> list[str]:
+    """Return at most so many different words of a text, as `vector` has them."""
+    found: list[str] = []
+    for word in pieces(text):
+        # A pair of neighbours stands for both.
+        found += [left + right for left, right in pairwise(word)] or word
+    return distinct(filter(None, map(_plain, found)), most)
+
+
+def _words(text: str) -> Iterator[str]:
+    """Yield the words of a text; accents alone are no word."""
+    for word in pieces(text):
+        for place, piece in enumerate(word):
+            both = (piece, word[place - 1] + piece) if place else (piece,)
+            yield from filter(None, map(_plain, both))
+
+
+def _plain(word: str) -> str:
+    """Return a word without accents and case."""
+    if not word.isascii():
+        word = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", word)))
+    return word.casefold()[:_WORD_CHARS]

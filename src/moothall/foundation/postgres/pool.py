@@ -1,0 +1,373 @@
+"""Connections to a PostgreSQL database: a few that read, and one that writes and holds leases."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeAlias
+
+import psycopg
+
+from moothall.foundation.database import ALONE, Lock
+from moothall.foundation.errors import MoothallError
+from moothall.foundation.postgres.address import Address
+from moothall.foundation.postgres.connections import (
+    PAUSE_S,
+    Connection,
+    Connections,
+    E,
+    is_idle,
+    is_lost,
+    is_usable,
+)
+from moothall.foundation.postgres.schema import brought_up
+from moothall.foundation.postgres.transaction import Transaction, pipelined
+from moothall.foundation.threads import guard, renewed
+
+Lease: TypeAlias = tuple[int, int]
+"""The oid of a table, and a number of 31 bits: a key of PostgreSQL's advisory locks."""
+
+_IDLE: Final = 4
+"""How many idle connections are kept for the next calls."""
+_LOCKS: Final = {
+    False: "SELECT pg_advisory_xact_lock($1::int, $2::int)",
+    True: "SELECT pg_advisory_xact_lock_shared($1::int, $2::int)",
+}
+_MARK: Final = """
+    INSERT INTO writers (session, last) VALUES ($1, $2)
+    ON CONFLICT (session) DO UPDATE SET last = excluded.last, at = now()
+"""
+_MARKED: Final = "SELECT last FROM writers WHERE session = $1"
+_TAKE: Final = "SELECT pg_try_advisory_lock($1::int, $2::int)"
+_END_OTHER: Final = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE application_name = $1 AND pid <> pg_backend_pid()
+"""
+_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_TAKEN: Final = """
+    SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND classid = $1::bigint::oid
+"""
+
+
+class PostgresPool(Connections[E]):
+    """A database of a PostgreSQL server. Its writers wait for each other, its readers never wait.
+
+    One connection writes, and holds this process's leases, which are session locks: as long as it
+    is there, nobody else has them. If it is lost, a new one takes them again before anything is
+    written; `renewed` counts that.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        timeout: float,
+        *,
+        kind: str,
+        maker: str,
+        migrations: Sequence[Sequence[str]],
+        anchor: str,
+        error: Callable[[str, str], E],
+        unfinished: Callable[[str, str], E],
+    ) -> None:
+        super().__init__(address, timeout, maker, error)
+        self.renewed: int = 0
+        self._unfinished = unfinished
+        self._marks = 0
+        self._closed = False
+        self._pool = guard()
+        self._idle: list[Connection] = []
+        self._mutex = renewed(threading.Lock())
+        self._writing_thread = 0
+        self._writer: Connection | None = None
+        self._held: set[Lease] = set()
+        self._lost: set[Lease] = set()
+        self._to_release: list[Lease] = []
+        try:
+            connection = self._connected()
+            try:
+                brought_up(connection, address.schema, kind, migrations, self._fail)
+                self._class: int = self.oid(anchor, connection)
+            except BaseException:
+                self._drop(connection)
+                raise
+            self._give_back(connection)
+        except psycopg.Error as error:
+            raise self._fault(error) from None
+
+    # -- use ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """Yield a connection that sees one state of the database, whatever is written meanwhile."""
+        connection = self._take()
+        try:
+            with pipelined(connection) as pipeline:
+                connection.execute(_READ)
+                yield Transaction(connection, pipeline)
+                connection.execute("COMMIT")
+                pipeline.sync()
+        except psycopg.Error as error:
+            if is_lost(connection, error):
+                raise self._broken(error) from None
+            raise self._fault(error) from error
+        finally:
+            self._give_back(connection)
+
+    @contextmanager
+    def writing(self, wait: bool = True, lock: Lock = ALONE) -> Iterator[Transaction]:
+        """Yield a connection in a transaction: committed at the body's end, else rolled back.
+
+        Raises:
+            BlockingIOError: without `wait`, if this process writes already
+            E: the server refuses it, or the connection is lost; then it is `unfinished` unless the
+                server has said that it took effect
+        """
+        self._lock(wait)
+        mark = 0
+        try:
+            connection = self._ready()
+            try:
+                with pipelined(connection) as pipeline:
+                    connection.execute("BEGIN")
+                    connection.execute(_LOCKS[lock.shared], (_signed(self._class), lock.number))
+                    yield Transaction(connection, pipeline)
+                    if not lock.shared:  # else the writer can tell by what it wrote
+                        self._marks = mark = self._marks + 1
+                        connection.execute(_MARK, (self.session(), mark))
+                    connection.execute("COMMIT")
+                    pipeline.sync()
+            except psycopg.Error as error:
+                if not is_lost(connection, error):
+                    raise self._fault(error) from error
+                if not self._took_effect(mark):
+                    raise self._broken(error) from None
+        finally:
+            self._unlock()
+
+    def _broken(self, error: psycopg.Error) -> E:
+        lost = f"the connection to the server was lost ({self._said(error)})"
+        return self._unfinished(self.name, f"{lost}: see that it runs, and try again")
+
+    def _took_effect(self, number: int) -> bool:
+        """Return whether the transaction that was to leave this mark was committed.
+
+        A transaction's own number would not do: after a crash the server gives it to another one.
+        """
+        deadline = time.monotonic() + self._timeout
+        while number:
+            try:
+                found = self._ready().execute(_MARKED, (self.session(),)).fetchone()
+                return found is not None and found[0] >= number
+            except psycopg.Error:  # it was lost again
+                if time.monotonic() >= deadline:
+                    break
+        return False
+
+    def oid(self, table: str, connection: Connection | None = None) -> int:
+        """Return the number of a table in its database."""
+        if connection is None:
+            with self._reader() as connection:
+                return self.oid(table, connection)
+        row = connection.execute("SELECT $1::regclass::oid::bigint", (table,)).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def run_alone(self, sql: str) -> None:
+        """Run a statement outside of a transaction, as VACUUM needs it."""
+        self.check()
+        with self._reader() as connection:
+            connection.execute(sql)
+
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Return the rows of a statement's result."""
+        self.check()
+        with self._reader() as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def close(self) -> None:
+        """Close the connections; a call of another thread ends first. A child does nothing."""
+        if os.getpid() != self._process:
+            return
+        with self._pool:
+            self._closed = True
+        mine = self._writing_thread == threading.get_ident()
+        if not mine:
+            self._mutex.acquire()
+        try:
+            self._held.clear()
+            self._writer = None
+            self._idle.clear()
+            self._end()
+        finally:
+            if not mine:
+                self._mutex.release()
+
+    # -- leases ------------------------------------------------------------------------------------
+
+    def hold(self, lease: Lease) -> bool:
+        """Take a session lock until `release` or the end of this process; False if it is taken."""
+        with self._as_writer() as connection:
+            if lease in self._held:  # to its own session the server would give it again
+                return False
+            row = connection.execute(_TAKE, (_signed(lease[0]), lease[1])).fetchone()
+            if not row or not row[0]:
+                return False
+            self._lost.discard(lease)
+            self._held.add(lease)
+            return True
+
+    def release(self, lease: Lease) -> None:
+        """Release a session lock."""
+        if lease not in self._held:
+            return
+        self._held.discard(lease)
+        self._to_release.append(lease)
+        # In the middle of a write, the garbage collector may have closed a run: then at its end.
+        if self._writing_thread != threading.get_ident() and not self._closed:
+            with suppress(MoothallError), self._as_writer():
+                pass  # it is released at the end
+
+    def holds(self, lease: Lease) -> bool:
+        """Return whether this process has a session lock, as far as it knows."""
+        return lease in self._held
+
+    def has_lost(self, lease: Lease) -> bool:
+        """Return whether somebody else took a session lock while the connection was lost."""
+        return lease in self._lost
+
+    def held(self, table: int) -> list[int]:
+        """Return the numbers of all locks of this table that any session has."""
+        return [number for (number,) in self.ask(_TAKEN, (table,))]
+
+    @contextmanager
+    def _as_writer(self) -> Iterator[Connection]:
+        """Yield the connection that writes, also in the middle of a transaction of this thread."""
+        if self._writing_thread == threading.get_ident() and self._writer is not None:
+            yield self._writer
+            return
+        self._lock(True)
+        try:
+            yield self._ready()
+        except psycopg.Error as error:
+            raise self._fault(error) from error
+        finally:
+            self._unlock()
+
+    def _lock(self, wait: bool) -> None:
+        """Become the writer of this process."""
+        self.check()
+        if not self._mutex.acquire(blocking=False):
+            if not wait:
+                raise BlockingIOError(f"{self.name} is being written")
+            if self._writing_thread == threading.get_ident():
+                # During a write, the garbage collector may end a generator that also writes.
+                raise self._fail("this thread is writing it already")
+            self._mutex.acquire()
+        self._writing_thread = threading.get_ident()
+
+    def _unlock(self) -> None:
+        """Let the next writer of this process write."""
+        try:
+            writer = self._writer
+            while self._to_release:
+                table, number = self._to_release.pop()
+                if writer is not None and not writer.closed:
+                    with suppress(psycopg.Error):
+                        writer.execute(
+                            "SELECT pg_advisory_unlock($1::int, $2::int)", (_signed(table), number)
+                        )
+        finally:
+            self._writing_thread = 0
+            self._mutex.release()
+
+    # -- connections -------------------------------------------------------------------------------
+
+    def _ready(self) -> Connection:
+        """Return the connection that writes; a new one if it was lost, with the same leases."""
+        if self._closed:
+            raise self._closed_error()
+        writer = self._writer
+        if writer is not None and is_usable(writer):
+            return writer
+        deadline = time.monotonic() + self._timeout
+        if writer is not None:
+            self._drop(writer)
+            self.renewed += 1
+        while True:
+            connection = self._connected(deadline, writes=True)
+            try:
+                if writer is not None:
+                    self._end_session(connection, deadline)
+                    self._take_again(connection)
+                self._writer = connection
+                return connection
+            except psycopg.Error as error:
+                self._drop(connection)
+                if time.monotonic() >= deadline:
+                    raise self._fault(error) from None
+            except BaseException:
+                self._drop(connection)
+                raise
+
+    def _end_session(self, connection: Connection, deadline: float) -> None:
+        """End the session of a lost connection, which the server may not have noticed yet."""
+        while connection.execute(_END_OTHER, (self.session(writes=True),)).fetchone():
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(PAUSE_S)  # noqa: TID251 - the server ends it
+
+    def _take_again(self, connection: Connection) -> None:
+        """Take the leases that ended with a lost connection, as far as nobody else has them."""
+        for lease in list(self._held):
+            row = connection.execute(_TAKE, (_signed(lease[0]), lease[1])).fetchone()
+            if not row or not row[0]:
+                self._held.discard(lease)
+                self._lost.add(lease)
+
+    @contextmanager
+    def _reader(self) -> Iterator[Connection]:
+        connection = self._take()
+        try:
+            yield connection
+        except psycopg.Error as error:
+            raise self._fault(error) from error
+        finally:
+            self._give_back(connection)
+
+    def _take(self) -> Connection:
+        """Return an idle connection that reads, or a new one."""
+        self.check()
+        while True:
+            with self._pool:
+                if self._closed:
+                    raise self._closed_error()
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                return self._connected(time.monotonic() + self._timeout)
+            if is_usable(connection):
+                return connection
+            self._drop(connection)
+
+    def _give_back(self, connection: Connection) -> None:
+        with self._pool:
+            if is_idle(connection) and not self._closed and len(self._idle) < _IDLE:
+                self._idle.append(connection)
+                return
+        self._drop(connection)
+
+    def _leave(self) -> None:
+        """In a forked child, drop all connections without using them."""
+        super()._leave()
+        self._idle.clear()
+        self._held.clear()
+        self._writer = None
+
+
+def _signed(oid: int) -> int:
+    """Return a table's number as a lock's key has it, in 32 bits with a sign."""
+    return oid - (1 << 32) if oid >= 1 << 31 else oid

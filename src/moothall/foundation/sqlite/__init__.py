@@ -1,0 +1,8 @@
+"""moothall's SQLite files: opening, migrating, reading, writing, and texts for their errors."""
+
+from moothall.foundation.sqlite.connection import SQLiteConnection, is_in_use
+from moothall.foundation.sqlite.file import Migration, SQLiteFile
+from moothall.foundation.sqlite.held import alone
+from moothall.foundation.sqlite.pool import SQLitePool
+
+__all__ = ["Migration", "SQLiteConnection", "SQLiteFile", "SQLitePool", "alone", "is_in_use"]

@@ -1,0 +1,334 @@
+"""An SQLite file of moothall: checks, connections, migrations, and texts for its errors.
+
+A file belongs to the process that opened it: a forked child opens it again, or gets an error.
+Forking while other threads are inside SQLite is not supported: a child inherits its locks' state.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from moothall.foundation.arguments import is_path
+from moothall.foundation.errors import ConfigError, MoothallError
+from moothall.foundation.files import written_whole
+from moothall.foundation.sqlite.connection import (
+    ABANDONED,
+    HELD,
+    OPEN,
+    OPENING,
+    SQLiteConnection,
+    abandon,
+    has_open,
+    identity_of,
+)
+from moothall.foundation.sqlite.held import Held, Identity, is_in_wal_mode, set_wal_mode
+
+E = TypeVar("E", bound=MoothallError)
+Migration: TypeAlias = str | Callable[[sqlite3.Connection], object]
+"""A statement, or what a migration does by Python."""
+
+_LEAST_BYTES: Final = 512
+"""A database has no fewer; SQLite itself treats a file of one byte as empty."""
+
+_FAULTS: Final = {
+    sqlite3.SQLITE_READONLY: "it may not be written ({error}): change its permissions",
+    sqlite3.SQLITE_PERM: "it may not be written ({error}): change its permissions",
+    sqlite3.SQLITE_FULL: "the disk is full: make room, and try again",
+    sqlite3.SQLITE_IOERR: "the system cannot read or write it ({error}): see to its disk, the room "
+    "there and the limits, and try again",
+    sqlite3.SQLITE_CANTOPEN: "it, or the files beside it, -wal and -shm, cannot be opened: change "
+    "their permissions, or copy all of them to a folder that may be written to",
+}
+
+
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
+
+
+class SQLiteFile(Generic[E]):
+    """The path of an SQLite file of one kind, and the code that all kinds share."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        kind: str,
+        maker: str,
+        application: int,
+        migrations: Sequence[Sequence[Migration]],
+        error: Callable[[str, str], E],
+        shrinks: bool = False,
+    ) -> None:
+        if not is_path(path):
+            article = "an" if kind[0] in "aeiou" else "a"
+            raise ConfigError(f"{article} {kind}'s path must be the name of a file, got {path!r}")
+        self.name: str = os.fspath(path)
+        name = self.name
+        self._at = os.path.abspath(name)
+        self.path: Path = Path(self._at)
+        self._log = f"{os.path.realpath(self._at)}-wal"
+        self.error: Callable[[str], E] = partial(error, name)
+        self._kind = kind
+        self._maker = maker
+        self._application = application
+        self._migrations = migrations
+        self.newest: int = len(migrations)
+        self.shrinks: bool = shrinks  # whether free pages can be given back one by one
+        self._process = os.getpid()
+
+    # -- opening -----------------------------------------------------------------------------------
+
+    def is_of_this_process(self) -> bool:
+        """Return whether it was made in this process, not before a fork."""
+        return os.getpid() == self._process
+
+    def check_process(self) -> None:
+        """Raise in a forked child."""
+        if not self.is_of_this_process():
+            raise self.error(
+                f"it was opened by process {self._process}: open it again in this process"
+            )
+
+    def identity(self) -> Identity:
+        """Return the file's device and inode, whatever its name; None without a file."""
+        return identity_of(self._at)
+
+    def is_open(self) -> bool:
+        """Return whether this process has a connection to it."""
+        identity = self.identity()
+        return identity is not None and has_open(identity)
+
+    def look(self, may_read: bool = False) -> str:
+        """Check the path before anything is created; return why it is read-only, or "" if not."""
+        path, folder = self.path, self.path.parent
+        if _URL.match(self.name):
+            raise self.error(
+                "it is a URL: name a file, such as 'runs.db'. In PostgreSQL, a journal is "
+                "Journal('postgresql://…'), a memory PostgresMemory('postgresql://…')"
+            )
+        if not folder.is_dir():
+            raise self.error(f"there is no folder {str(folder)!r}: make it first")
+        if path.exists() and not path.is_file():
+            raise self.error("it is not a file: name one")
+        if path.exists() and 0 < path.stat().st_size < _LEAST_BYTES:
+            raise self._of_another_kind()
+        reason = ""
+        if not os.access(folder, os.W_OK):
+            reason = (
+                f"the folder {str(folder)!r} may not be written to, where SQLite keeps files "
+                "beside this one: change its permissions, or copy the file to another folder"
+            )
+        elif path.exists() and not os.access(path, os.R_OK | os.W_OK):
+            reason = "it may not be read and written: change its permissions"
+        if reason and not (may_read and os.access(path, os.R_OK)):
+            raise self.error(reason)
+        return reason
+
+    def open(self, timeout: float, *settings: str) -> SQLiteConnection:
+        """Return a connection, with these pragmas, to the file in WAL mode and its newest version.
+
+        The file is created if it does not exist.
+        """
+        if not self.path.exists():
+            self._create(settings)
+        connection = self.connect("rwc", timeout, *settings)
+        try:
+            version = self.version(connection)
+            if connection.held is None:
+                with OPENING:
+                    self._use_wal(connection, timeout)
+                    connection.close()
+                    connection = self.connect("rw", timeout, *settings)
+            if version < self.newest:
+                with connection.writing(timeout):
+                    self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _create(self, settings: Sequence[str]) -> None:
+        """Create the file whole, so that nobody opens half of it."""
+        # Behind a link: SQLite would create what is not there with the rights of any file.
+        path = Path(os.path.realpath(self.path))
+        with suppress(OSError), written_whole(path, 0o600, new=True) as part:
+            made = sqlite3.connect(part, isolation_level=None)
+            try:
+                shrinks = ("auto_vacuum = INCREMENTAL",) if self.shrinks else ()
+                # First: a file beside it would be swept by who makes the same at this moment.
+                for setting in ("journal_mode = MEMORY", *settings, *shrinks):
+                    made.execute(f"PRAGMA {setting}")
+                self._migrate(made)
+            finally:
+                made.close()
+            set_wal_mode(part)
+
+    def connect(self, mode: str, timeout: float, *settings: str) -> SQLiteConnection:
+        """Return a connection, with these pragmas, in autocommit mode."""
+        with OPENING:
+            held = self._hold(timeout) if mode.startswith("rw") else None
+            connection: SQLiteConnection = sqlite3.connect(
+                f"{self.path.as_uri()}?mode={mode}",
+                uri=True,
+                timeout=timeout,
+                isolation_level=None,
+                check_same_thread=False,
+                factory=SQLiteConnection,
+            )
+            connection.identity, connection.held = self.identity(), held
+            OPEN.add(connection)
+        try:
+            # Copying the log into the file waits for the disk, so not after every 4 MB. A malicious
+            # file must not call functions from its schema.
+            for setting in (*settings, "wal_autocheckpoint = 4000", "trusted_schema = OFF"):
+                connection.execute(f"PRAGMA {setting}")
+            if held is not None:
+                connection.execute("PRAGMA schema_version").fetchone()  # opens the log
+                connection.log = identity_of(self._log)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _hold(self, timeout: float) -> Held | None:
+        """Hold the file as long as this process has connections to it, if it is in WAL mode."""
+        identity = self.identity()
+        if identity in ABANDONED and ABANDONED[identity] is None:
+            raise self._out_of_step()
+        if identity in HELD:
+            return HELD[identity]
+        index = ABANDONED.get(identity)
+        if index is None and not is_in_wal_mode(self._at):
+            return None
+        try:
+            HELD[identity] = held = Held(self._at, timeout, index)
+        except OSError as error:
+            if index is not None:
+                raise self._out_of_step() from error
+            raise self.error(f"it cannot be locked ({error.strerror}): use a local disk") from error
+        return held
+
+    def _use_wal(self, connection: SQLiteConnection, timeout: float) -> None:
+        """Change the file to WAL mode; wait while another process does the same."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            except sqlite3.OperationalError:
+                if time.monotonic() >= deadline:
+                    raise
+                connection.execute("BEGIN EXCLUSIVE")
+                connection.execute("COMMIT")
+                continue
+            if mode == "wal":
+                return
+            raise self.error(
+                f"its file system allows no shared memory (mode {mode}): use a local disk"
+            )
+
+    def check_log(self, connection: SQLiteConnection) -> None:
+        """Raise if the log that a connection writes to was deleted or replaced."""
+        if connection.held is None or identity_of(self._log) == connection.log:
+            return
+        connection.rollback()
+        # Closing it would write what is in the old log over what others have written since.
+        abandon(each for each in list(OPEN) if each.identity == connection.identity)
+        ABANDONED[connection.identity] = None
+        raise self._out_of_step()
+
+    # -- versions ----------------------------------------------------------------------------------
+
+    def version(self, connection: sqlite3.Connection) -> int:
+        """Return how many migrations it has had; raise if it is no known file of moothall."""
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        # SQLite itself says that whole pages are missing, and not that the last one is cut.
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+        log = f"{self.path}-wal"  # it may have what is missing
+        size, rest = (os.path.getsize(p) if os.path.exists(p) else 0 for p in (self.path, log))
+        if size % page and not rest:
+            raise self.damaged(f"it ends within a page, after {size} bytes")
+        if application != self._application:
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if application or version or tables:
+                if connection.execute("PRAGMA application_id").fetchone() == (self._application,):
+                    return self.version(connection)  # another process has created it meanwhile
+                raise self.error(
+                    "it is another program's database, and was left as it is: name another file"
+                )
+        if not 0 <= version <= self.newest or (version and not any(self._migrations[:version])):
+            older = 0 < version <= self.newest
+            known = "no longer reads it" if older else f"knows up to {self.newest}"
+            raise self.error(
+                f"it has version {version}, and this moothall {known}: "
+                f"use the moothall that wrote it{'' if older else ', or a newer one'}"
+            )
+        return int(version)
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Migrate to the newest version and record that, in one transaction."""
+        connection.execute("BEGIN IMMEDIATE")
+        # If another process has migrated it meanwhile, nothing is left to do.
+        for version in range(self.version(connection), self.newest):
+            for step in self._migrations[version]:
+                if isinstance(step, str):
+                    connection.execute(step)
+                else:
+                    step(connection)
+        connection.execute(f"PRAGMA application_id = {self._application}")
+        connection.execute(f"PRAGMA user_version = {self.newest}")
+        connection.execute("COMMIT")
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    def closed(self) -> E:
+        """Return the error for use after closing."""
+        return self.error(f"it was closed: make a new {self._maker} of it")
+
+    def missing_error(self) -> E:
+        """Return the error for a file that was deleted, moved or replaced while it was open."""
+        return self.error(f"it is gone: restore it, or make a new {self._maker}")
+
+    def lock_lost(self) -> E:
+        """Return the error for a transaction that others changed the file beneath."""
+        return self.error(
+            "this program opened and closed it elsewhere meanwhile, which freed it for another "
+            "program: try again, and leave it and the files beside it to moothall"
+        )
+
+    def _out_of_step(self) -> E:
+        return self.error(
+            "the files beside it, -wal and -shm, were deleted or replaced while this process had "
+            "it open, or before it opened it again after a fork: start the program again"
+        )
+
+    def damaged(self, what: str) -> E:
+        """Return the error for a damaged file."""
+        does = ", as `moothall runs restore BACKUP` does" if self._maker == "Journal" else ""
+        return self.error(
+            f"it is damaged ({what}): move it and the files beside it, -wal and -shm, away, and "
+            f"restore a copy{does}"
+        )
+
+    def _of_another_kind(self) -> E:
+        return self.error("it is another kind of file, and was left as it is: name another one")
+
+    def fault(self, error: sqlite3.Error, locked: str) -> E:
+        """Return the error for an SQLite error, with what to do; `locked`: the text for a lock."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        # A missing table means damage, since the file's version says that it exists.
+        if code == sqlite3.SQLITE_CORRUPT or str(error).startswith(("no such t", "no such col")):
+            return self.damaged(str(error))
+        if code == sqlite3.SQLITE_NOTADB:
+            return self._of_another_kind()
+        if code == sqlite3.SQLITE_CANTOPEN and not self.path.exists():
+            return self.missing_error()
+        words = {sqlite3.SQLITE_BUSY: locked, sqlite3.SQLITE_LOCKED: locked, **_FAULTS}
+        return self.error(words.get(code, "SQLite says: {error}").replace("{error}", str(error)))

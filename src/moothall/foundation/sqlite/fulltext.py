@@ -1,0 +1,69 @@
+"""Words for full-text search in SQLite (FTS5): the indexed words, and those of a query."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from moothall.foundation.jsonvalue import readable
+from moothall.foundation.text.scripts import UNSPACED
+
+# In scripts without spaces a "word" of the index would be a whole sentence: each character is
+# indexed as a word, and a word of the query is several in a row.
+_UNSPACED = re.compile(f"([{UNSPACED}])")
+_WORD = re.compile(r"[\w\u0300-\u036f]+")  # with the marks of letters that are written apart
+
+
+def indexed(text: str) -> str:
+    """Return a text as it is indexed, with its words separated.
+
+    Deleting from an index requires the same text again, so a change here needs a migration of
+    every file that has an index.
+    """
+    return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
+
+
+def pieces(text: str) -> Iterator[list[str]]:
+    """Yield the words of a text, each alone; in scripts without spaces, characters in a row."""
+    for word in _WORD.findall(sendable(text).replace("_", " ")):
+        row: list[str] = []
+        for piece in _UNSPACED.sub(r" \1 ", word).split():
+            if _UNSPACED.fullmatch(piece):
+                row.append(piece)
+                continue
+            if row:
+                yield row
+                row = []
+            yield [piece]
+        if row:
+            yield row
+
+
+def query_words(text: str) -> Iterator[str]:
+    """Yield search terms: words, and pairs of characters in scripts without spaces."""
+    for word in _WORD.findall(sendable(text)):
+        pieces = _UNSPACED.sub(r" \1 ", word).split()
+        alone = [bool(_UNSPACED.fullmatch(piece)) for piece in pieces]
+        for place, piece in enumerate(pieces):
+            if not alone[place]:
+                yield piece
+            elif place + 1 < len(pieces) and alone[place + 1]:
+                yield f"{piece} {pieces[place + 1]}"
+            elif place == 0 or not alone[place - 1]:
+                yield piece
+
+
+def distinct(words: Iterable[str], most: int) -> list[str]:
+    """Return at most `most` different words, ignoring case."""
+    return list({word.lower(): word for word in words}.values())[:most]
+
+
+def any_of(words: Iterable[str]) -> str:
+    """Return the FTS5 query for texts with at least one of the words; empty without words."""
+    # A quoted word is never an operator, such as `NOT`, `near`, `text:`. It contains no quotes.
+    return " OR ".join(f'"{word}"' for word in words)
+
+
+def sendable(text: str) -> str:
+    """Return a text without NUL characters and what UTF-8 cannot carry."""
+    return readable(text).replace("\0", " ")

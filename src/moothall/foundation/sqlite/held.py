@@ -1,0 +1,231 @@
+"""The locks by which a process holds an SQLite file in WAL mode, whatever else opens and closes it.
+
+SQLite's own locks belong to the process: the system drops them as soon as the process closes any
+descriptor of the file, such as that of a copy or a search. Then another process takes itself for
+the last one, and removes the log that this process still writes to. Locks of an open file stay.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from moothall.foundation.files import OPEN_FILE_LOCKS, locked, owned_as, set_lock
+from moothall.foundation.threads import renewed
+
+_USED: Final = (0x40000002, 510)
+"""The bytes of the file that SQLite locks while it has the file open: the first, how many."""
+Identity: TypeAlias = tuple[int, int] | None
+"""A file's device and inode."""
+
+_WRITER: Final = 0x40000200
+"""The byte behind them that who writes has locked."""
+_GATE: Final = 0x40000201
+"""The next one: locked by who opens the file, until it is held, and alone by who closes it."""
+_INDEX_USED: Final = 128
+"""The byte of `-shm` that SQLite locks while it has the file open."""
+_WRITES: Final = range(120, 121)
+_READS: Final = range(123, 128)
+"""The bytes of `-shm` that SQLite locks for a transaction."""
+_STATE_BYTES: Final = 136
+_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC
+_LONGEST_PAUSE_S: Final = 0.025
+
+
+def is_in_wal_mode(path: str) -> bool:
+    """Return whether a file is a database in WAL mode; it may not be open in this process."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(20)
+    except OSError:
+        return False
+    return start.startswith(b"SQLite format 3\0") and start.endswith(b"\2\2")
+
+
+def set_wal_mode(path: Path) -> None:
+    """Set WAL mode in a database that nobody has open, without files beside it."""
+    with path.open("r+b") as file:
+        file.seek(18)
+        file.write(b"\2\2")
+
+
+class Held:
+    """A file in WAL mode that this process holds until `release` and `close`.
+
+    `index`: what `-shm` must be, where SQLite has it open already.
+    """
+
+    def __init__(self, path: str, seconds: float, index: Identity) -> None:
+        # SQLite has the other files beside the file itself, not beside a symbolic link to it.
+        path = os.path.realpath(path)
+        self._turn = renewed(threading.Lock())
+        self._file = self._shm = -1
+        try:
+            self._file = os.open(path, _FLAGS)
+            # From here on nobody removes -wal and -shm.
+            deadline = time.monotonic() + seconds
+            if OPEN_FILE_LOCKS:
+                _wait(self._file, fcntl.F_RDLCK, _GATE, 1, deadline)
+            _wait(self._file, fcntl.F_RDLCK, *_USED, deadline)
+            if OPEN_FILE_LOCKS:
+                set_lock(self._file, fcntl.F_UNLCK, _GATE)
+            self._shm, made = _opened(f"{path}-shm")
+            if made:
+                owned_as(f"{path}-shm", path)
+                os.fchmod(self._shm, os.fstat(self._file).st_mode & 0o777)
+            found = os.fstat(self._shm)
+            self.index: Identity = (found.st_dev, found.st_ino)
+            if index not in (None, self.index):
+                raise FileNotFoundError(errno.ENOENT, "it was replaced", f"{path}-shm")
+            if index is None and OPEN_FILE_LOCKS:
+                self._empty_index()
+            _wait(self._shm, fcntl.F_RDLCK, _INDEX_USED, 1, deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def _empty_index(self) -> None:
+        """Have SQLite make `-shm` anew if nobody uses it: a crash of the system may leave anything.
+
+        SQLite itself truncates it, which kills a process that still has it mapped.
+        """
+        with suppress(BlockingIOError):
+            set_lock(self._shm, fcntl.F_WRLCK, _INDEX_USED)
+            os.pwrite(self._shm, bytes(_STATE_BYTES), 0)
+
+    def take(self, seconds: float) -> None:
+        """Become the writer among the processes that use moothall.
+
+        Raises:
+            sqlite3.OperationalError: another one was for so long
+        """
+        deadline = time.monotonic() + seconds
+        if not self._turn.acquire(timeout=max(seconds, 0)):
+            raise _busy()
+        try:
+            if OPEN_FILE_LOCKS:
+                _wait(self._file, fcntl.F_WRLCK, _WRITER, 1, deadline)
+        except BaseException:
+            self._turn.release()
+            raise
+
+    def give_back(self) -> None:
+        """Let the next one write."""
+        if OPEN_FILE_LOCKS and self._file >= 0:
+            set_lock(self._file, fcntl.F_UNLCK, _WRITER)
+        self._turn.release()
+
+    def state(self) -> bytes:
+        """Return SQLite's record of what the log has, and how much of it is in the file."""
+        return os.pread(self._shm, _STATE_BYTES, 0)
+
+    def is_locked(self, writes: bool) -> bool:
+        """Return whether SQLite still has this process's lock of a transaction."""
+        locks = (locked(self._shm, byte, byte) for byte in (_WRITES if writes else _READS))
+        return not OPEN_FILE_LOCKS or any(lock and lock[1] == os.getpid() for lock in locks)
+
+    def release(self) -> None:
+        """Leave the file to SQLite's own locks, with which it knows if nobody else has it open."""
+        if OPEN_FILE_LOCKS:
+            for fd, first, count in self._shared():
+                fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, count, first)
+                set_lock(fd, fcntl.F_UNLCK, first, count)
+
+    @contextmanager
+    def closing(self, seconds: float) -> Iterator[None]:
+        """Have nobody open the file while SQLite removes the files beside it.
+
+        SQLite's own lock may be dropped meanwhile, as by a copy that this process makes.
+        """
+        if OPEN_FILE_LOCKS:
+            with suppress(sqlite3.OperationalError):
+                _wait(self._file, fcntl.F_WRLCK, _GATE, 1, time.monotonic() + seconds)
+        self.release()
+        try:
+            yield
+        finally:
+            if OPEN_FILE_LOCKS:
+                set_lock(self._file, fcntl.F_UNLCK, _GATE)
+
+    def hold_again(self, seconds: float) -> bool:
+        """Hold the file again, after `release`, if another part of this process has it open."""
+        first, count = _USED
+        lock = locked(self._file, first, first + count - 1) if OPEN_FILE_LOCKS else None
+        if lock is None or lock[1] != os.getpid():
+            return False
+        with suppress(sqlite3.OperationalError):  # it may have all locks for a moment
+            for fd, first, count in self._shared():
+                _wait(fd, fcntl.F_RDLCK, first, count, time.monotonic() + seconds)
+        return True
+
+    def _shared(self) -> tuple[tuple[int, int, int], ...]:
+        return (self._file, *_USED), (self._shm, _INDEX_USED, 1)
+
+    def close(self) -> None:
+        """Close the files. This drops SQLite's locks of them: nobody here may have them open."""
+        for fd in (self._file, self._shm):
+            if fd >= 0:
+                os.close(fd)
+        self._file = self._shm = -1
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Keep a file, if it is there, for this process; BlockingIOError if somebody has it open."""
+    try:
+        file = os.open(path, _FLAGS)
+    except FileNotFoundError:
+        yield
+        return
+    first, count = _USED
+    try:
+        if OPEN_FILE_LOCKS:
+            set_lock(file, fcntl.F_WRLCK, _GATE)
+            set_lock(file, fcntl.F_WRLCK, first, count)
+        else:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, count, first)
+        yield
+    finally:
+        os.close(file)
+
+
+def _opened(path: str) -> tuple[int, bool]:
+    """Open a file, and return whether it was created."""
+    try:
+        return os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600), True
+    except FileExistsError:
+        return os.open(path, _FLAGS | os.O_CREAT, 0o600), False
+
+
+def _wait(fd: int, kind: int, first: int, count: int, deadline: float) -> None:
+    """Lock bytes; wait until the deadline at most."""
+    pause = 0.001
+    while True:
+        try:
+            if OPEN_FILE_LOCKS:
+                set_lock(fd, kind, first, count)
+            else:
+                fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, count, first)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise _busy()
+        time.sleep(min(pause, left))  # noqa: TID251 - a lock of the system wakes nobody
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def _busy() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("database is locked")
+    error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    return error

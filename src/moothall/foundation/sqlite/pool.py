@@ -1,0 +1,326 @@
+"""An SQLite file in WAL mode, with a pool of a few connections for threads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from moothall.foundation.arguments import check_seconds
+from moothall.foundation.database import ALONE, Lock
+from moothall.foundation.errors import MoothallError
+from moothall.foundation.sqlite.connection import SQLiteConnection
+from moothall.foundation.sqlite.file import SQLiteFile
+from moothall.foundation.sqlite.held import Identity
+from moothall.foundation.sqlite.rewriting import Rewriting, is_under_way, may_shrink
+from moothall.foundation.threads import guard, renewed
+
+E = TypeVar("E", bound=MoothallError)
+
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_PAUSE_S: Final = 0.02
+_SMALL_BYTES: Final = 2**25
+_LOG_BYTES: Final = 2**25
+"""The log of a file that is written anew is mostly smaller."""
+_IDLE: Final = 4
+"""How many idle connections are kept for the next calls."""
+
+
+class SQLitePool(Generic[E]):
+    """An SQLite file in WAL mode; writers of a process queue, readers wait for nobody."""
+
+    def __init__(
+        self,
+        file: SQLiteFile[E],
+        timeout: float,
+        probe: str,
+        settings: Sequence[str] = (),
+        may_read: bool = False,
+    ) -> None:
+        check_seconds("timeout=", timeout, zero=True)
+        self._file = file
+        self.name: str = file.name
+        self.damaged: Callable[[str], E] = file.damaged
+        self._timeout = min(float(timeout), 86400.0)
+        # In WAL mode, NORMAL loses nothing if the process is killed; a crash of the system may lose
+        # the last writes, but never damages the file.
+        self._settings = ("synchronous = NORMAL", *settings)
+        self._closed = False
+        self._idle: list[SQLiteConnection] = []
+        self._pool = guard()
+        self._writing = renewed(threading.Lock())
+        self._writer = 0  # the writing thread's id
+        self._only_read = file.look(may_read)  # the reason, or empty
+        self._identity: Identity = None
+        self._open(probe)
+        self._end = weakref.finalize(self, _close, self._idle, file)
+
+    # -- use ---------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise in a forked child, or if the file was moved or replaced; this takes one `stat`."""
+        self._file.check_process()
+        if self._file.identity() != self._identity and not self._closed:
+            raise self._file.missing_error()
+
+    def reading(self) -> AbstractContextManager[SQLiteConnection]:
+        """Yield a connection that sees one state of the file, whatever is written meanwhile."""
+        self._file.check_process()
+        return self._in("BEGIN", self._timeout)
+
+    def writing(
+        self, wait: bool = True, lock: Lock = ALONE
+    ) -> AbstractContextManager[SQLiteConnection]:
+        """Yield a connection in a transaction: committed at the body's end, else rolled back."""
+        return self._in("BEGIN IMMEDIATE", self._timeout if wait else -1, writes=True)
+
+    def empty_log(self, seconds: float = 5.0) -> bool:
+        """Move the log into the file and empty it, so that no deleted data is left there.
+
+        Return False if readers of an older state prevented it for so long. Writers wait meanwhile.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            if self._moves_log("TRUNCATE"):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_PAUSE_S)  # noqa: TID251 - so long others write
+
+    def move_log(self) -> bool:
+        """Move what the log has into the file, as far as readers allow; writers wait meanwhile.
+
+        Who changes much does so now and then: else the next writer has to, and that takes long.
+        """
+        return self._moves_log("PASSIVE")
+
+    def rewrite(self) -> bool:
+        """Write the file anew, without the copies of deleted data that SQLite leaves in pages.
+
+        Writers wait for some hundredths of a second at a time; for longer, once, if the file is of
+        an older version. Return False if readers of an older state kept the log.
+        """
+        with self.reading() as db:
+            by_and_by = may_shrink(db) and (not self.is_small() or is_under_way(db))
+        if by_and_by:
+            Rewriting(self).run()
+        else:
+            self._vacuum()
+        return self.empty_log()
+
+    def shrink(self) -> None:
+        """Give the free pages of a file back that may shrink, beside writers."""
+        with self.reading() as db:
+            shrinks = may_shrink(db)
+        if shrinks:
+            Rewriting(self).give_back()
+
+    def check_room(self, db: sqlite3.Connection) -> None:
+        """Raise if the disk has no room for a copy of what the file has, and for the log."""
+        pages, unused, page = (
+            db.execute(f"PRAGMA {what}").fetchone()[0]
+            for what in ("page_count", "freelist_count", "page_size")
+        )
+        path = os.path.realpath(self._file.path)
+        log = os.path.getsize(f"{path}-wal")  # is overwritten
+        needed = max(pages - 2 * unused, 0) * page + max(_LOG_BYTES - log, 0)
+        room = shutil.disk_usage(os.path.dirname(path)).free
+        if room < needed:
+            raise self._file.error(
+                f"to be written anew it needs {needed:,} bytes of room on its disk, which has "
+                f"{room:,}: make room, and try again"
+            )
+
+    def is_small(self) -> bool:
+        """Return whether to write the file anew takes well under a second."""
+        return self._file.path.stat().st_size <= _SMALL_BYTES
+
+    def _vacuum(self) -> None:
+        self._lock(True)
+        try:
+            connection = self._take(patient=True)
+            try:
+                with connection.writing(self._timeout):
+                    if self._file.shrinks:
+                        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                    connection.execute("VACUUM")
+            except sqlite3.Error as error:
+                raise self._fault(error) from error
+            finally:
+                connection.close()
+        finally:
+            self._writer = 0
+            self._writing.release()
+
+    def copy_to(self, path: Path) -> None:
+        """Write what the file has at this moment to another file, which is empty; nobody waits."""
+        self._file.check_process()
+        connection = self._take(patient=True)
+        try:
+            connection.execute("VACUUM INTO ?", (str(path),))
+            copy = sqlite3.connect(path)  # a file of its own, which nobody else knows
+            try:
+                copy.execute("PRAGMA journal_mode = WAL").fetchone()
+            finally:
+                copy.close()
+        except sqlite3.Error as error:
+            raise self._fault(error) from error
+        finally:
+            connection.close()
+
+    def _moves_log(self, how: str) -> bool:
+        self.check()
+        connection = self._take(patient=False)
+        try:
+            connection.wait(0)
+            with self._writing, connection.writing(self._timeout):
+                (busy, log, moved) = connection.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
+        except BaseException as error:
+            connection.close()
+            if not isinstance(error, sqlite3.Error):
+                raise
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
+                return False
+            raise self._fault(error) from error
+        self._give_back(connection)
+        return not busy and log == moved
+
+    def _lock(self, wait: bool) -> None:
+        """Become the writer of this process."""
+        self.check()
+        if self._only_read:
+            raise self._file.error(self._only_read)
+        if not self._writing.acquire(blocking=False):
+            if not wait:
+                raise BlockingIOError(f"{self.name} is being written")
+            if self._writer == threading.get_ident():
+                # During a write, the garbage collector may end a generator that also writes.
+                raise self._file.error("this thread is writing it already")
+            # Threads that wait here are woken in order; in SQLite they would poll.
+            self._writing.acquire()
+        self._writer = threading.get_ident()
+
+    @contextmanager
+    def _in(self, begin: str, timeout: float, writes: bool = False) -> Iterator[SQLiteConnection]:
+        """Yield a connection in a transaction; if `timeout` < 0, a lock raises BlockingIOError."""
+        if writes:
+            self._lock(timeout >= 0)
+        connection, begun, whole = None, False, False
+        try:
+            connection = self._take(patient=timeout > 0)
+            connection.wait(timeout)
+            with connection.writing(timeout) if writes else nullcontext():
+                connection.execute(begin)
+                begun = True
+                if writes:
+                    self._file.check_log(connection)
+                before = connection.held.state() if connection.held else b""
+                try:
+                    yield connection
+                except Exception as error:
+                    if connection.has_lost(writes, before):
+                        raise self._file.lock_lost() from error
+                    if not isinstance(error, sqlite3.Error):
+                        connection.rollback()
+                        whole = True
+                    raise
+                if writes and connection.has_lost(writes, before):
+                    raise self._file.lock_lost()
+                connection.execute("COMMIT")
+            self._give_back(connection)
+        except BaseException as error:
+            if connection is not None and whole:
+                self._give_back(connection)
+            elif connection is not None:
+                connection.close()  # rolls the transaction back
+            if not isinstance(error, sqlite3.Error):
+                raise
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if timeout < 0 and not begun and code == sqlite3.SQLITE_BUSY:
+                raise BlockingIOError(f"{self.name} is being written") from error
+            raise self._fault(error) from error
+        finally:
+            if writes:
+                self._writer = 0
+                self._writing.release()
+
+    def close(self) -> None:
+        """Close the pool; open calls of other threads end first. A forked child does nothing."""
+        if self._file.is_of_this_process():
+            with self._pool:
+                self._closed = True
+                self._end()
+
+    def _take(self, *, patient: bool) -> SQLiteConnection:
+        with self._pool:
+            if self._closed:
+                raise self._file.closed()
+            idle = self._idle
+            if idle:
+                # Prefer one with the same setting: else each call would set the lock timeout again.
+                last = len(idle) - 1
+                return idle.pop(last if idle[last].patient is patient else 0)
+        connection = self._connect()
+        if connection.identity != self._identity:
+            connection.close()
+            raise self._file.missing_error()
+        return connection
+
+    def _give_back(self, connection: SQLiteConnection) -> None:
+        with self._pool:
+            # A read-only connection may see the file as it was when opened, so it is not kept.
+            if not self._closed and not self._only_read and len(self._idle) < _IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    # -- opening -----------------------------------------------------------------------------------
+
+    def _connect(self) -> SQLiteConnection:
+        mode = "rw"  # a file that has been deleted meanwhile is not silently created again
+        if self._only_read:
+            log = Path(f"{self._file.path}-wal")
+            # Without a log there is no writer, and SQLite needs no files beside this one.
+            mode = "ro" if log.exists() and log.stat().st_size else "ro&immutable=1"
+        try:
+            return self._file.connect(mode, self._timeout, *self._settings)
+        except sqlite3.Error as error:
+            raise self._fault(error) from error
+
+    def _open(self, probe: str) -> None:
+        connection = None
+        try:
+            if self._only_read:
+                connection = self._connect()
+                if self._file.version(connection) < self._file.newest:
+                    older = "an older moothall wrote it, and it cannot be brought up to date"
+                    raise self._file.error(f"{older}: {self._only_read}")
+            else:
+                connection = self._file.open(self._timeout, *self._settings)
+            connection.execute(probe).fetchone()
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._fault(error) from error
+            raise
+        self._identity = connection.identity
+        self._give_back(connection)
+
+    def _fault(self, error: sqlite3.Error) -> E:
+        locked = (
+            f"another program has held it locked for {self._timeout:g} s: end that program, or "
+        )
+        return self._file.fault(error, f"{locked}wait longer (timeout= in a program)")
+
+
+def _close(idle: list[SQLiteConnection], file: SQLiteFile[Any]) -> None:
+    while idle and file.is_of_this_process():
+        idle.pop().close()

@@ -1,0 +1,100 @@
+"""What a notebook shows of an object: small HTML in which all text is escaped, without scripts."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib.util import find_spec
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.foundation.text.words import cut
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+_ROWS: Final = 100
+"""How many rows of a table are shown."""
+_CELL: Final = 500
+"""How many characters of a cell are shown."""
+_TEXT: Final = 50_000
+"""How many characters of a text are shown."""
+_LEFT: Final = ' style="text-align: left"'
+_LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], count: int | None = None) -> str:
+    """Return a table of the first rows; with `count`, how many there are, it says what is left out.
+
+    None is an empty cell.
+    """
+    shown = list(islice(rows, _ROWS))
+    head = "".join(f"<th{_LEFT}>{escape(each)}</th>" for each in heads)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in shown)
+    more = (count or 0) - len(shown)
+    note = small(f"{more:,} more") if more > 0 else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+
+
+def facts(given: Mapping[str, Any]) -> str:
+    """Return a table with a row for each name and its value; None leaves the row out."""
+    rows = ((name, value) for name, value in given.items() if value is not None)
+    body = "".join(f"<tr><th{_LEFT}>{escape(name)}</th>{_cell(value)}</tr>" for name, value in rows)
+    return f"<table><tbody>{body}</tbody></table>"
+
+
+def text(given: str) -> str:
+    """Return a text: as Markdown if markdown-it-py is installed, else as it is."""
+    given = _clean(cut(given, _TEXT))
+    if find_spec("markdown_it") is None:
+        return f'<pre style="white-space: pre-wrap">{escape(given)}</pre>'
+    made: str = markdown().render(given)
+    return f"<div>{made}</div>"
+
+
+def folded(summary: str, body: str) -> str:
+    """Return HTML that opens at a click on its summary."""
+    return f"<details><summary>{escape(summary)}</summary>{body}</details>"
+
+
+def small(given: str) -> str:
+    """Return a line in small print."""
+    return f"<p><small>{escape(_clean(given))}</small></p>"
+
+
+def framed(page: str, height: str = "36rem") -> str:
+    """Return a whole page in a frame of its own, which runs no script and sends no form."""
+    return (
+        '<iframe sandbox="allow-popups" referrerpolicy="no-referrer" '
+        f'style="width: 100%; height: {height}; border: 1px solid #8884" '
+        f'srcdoc="{escape(page)}"></iframe>'
+    )
+
+
+def markdown() -> MarkdownIt:
+    """Return a renderer of Markdown: HTML and images as text, links to http and https alone."""
+    from markdown_it import MarkdownIt
+
+    # Definitions of links are off, as each footnote would become one; images are off, too.
+    made = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["reference", "image"])
+    made.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]
+    return made
+
+
+def cell_number() -> int | None:
+    """Return the number of the notebook's cell that is being executed; None outside of IPython."""
+    module = sys.modules.get("IPython")
+    shell = None if module is None else module.get_ipython()
+    return None if shell is None else int(shell.execution_count)
+
+
+def _cell(value: Any) -> str:
+    shown = _clean(cut("" if value is None else str(value), _CELL))
+    return f'<td style="text-align: left; white-space: pre-wrap">{escape(shown)}</td>'
+
+
+def _clean(given: str) -> str:
+    """Replace by U+FFFD what does not print, such as what turns the direction of writing."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in given)

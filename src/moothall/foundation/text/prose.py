@@ -1,0 +1,60 @@
+"""Markdown as a tree of its elements, for a page that makes them itself: no HTML is passed on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.foundation.text.display import markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from markdown_it.token import Token
+
+MOST_CHARACTERS: Final = 20_000
+"""A longer text is not read as Markdown."""
+_MOST_BRACKETS: Final = 200
+"""Nor is one with more opening brackets, each of which would be followed to the text's end."""
+_NAMES: Final = {
+    "hardbreak": "br",
+    "softbreak": "br",
+    "hr": "hr",
+    "code_inline": "code",
+    "fence": "pre",
+    "code_block": "pre",
+}
+
+Node = Any
+"""A text, or `[name, children]` of an element; a link is `["a", children, address]`."""
+
+
+def prose(text: str) -> list[Node] | None:
+    """Return Markdown as nodes; None where it is too long, or too nested, to be read as such.
+
+    HTML and images are text; only links to http and https are links.
+    """
+    if len(text) > MOST_CHARACTERS or text.count("[") > _MOST_BRACKETS:
+        return None
+    return _nodes(markdown().parse(text))
+
+
+def _nodes(tokens: Sequence[Token]) -> list[Node]:
+    root: list[Node] = []
+    open_ones = [root]
+    for token in tokens:
+        if token.type == "inline":
+            open_ones[-1].extend(_nodes(token.children or ()))
+        elif token.nesting == 1:
+            made: list[Node] = [token.tag, []]
+            if token.tag == "a":
+                made.append(str(token.attrs.get("href", "")))
+            if not token.hidden:  # the paragraph of a short list's item
+                open_ones[-1].append(made)
+            open_ones.append(open_ones[-1] if token.hidden else made[1])
+        elif token.nesting == -1:
+            open_ones.pop()
+        elif (name := _NAMES.get(token.type)) is not None:
+            open_ones[-1].append([name, [token.content] if token.content else []])
+        elif token.content:
+            open_ones[-1].append(token.content)
+    return root

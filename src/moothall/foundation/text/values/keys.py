@@ -1,0 +1,72 @@
+"""The normal form of numbers, amounts, dates and times, in which values are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+from moothall.foundation.text.values.dates import date_of, dates_in, time_of, times_in
+from moothall.foundation.text.values.numbers import FINE, Number, decimal, number_of, numbers_in
+
+Key: TypeAlias = tuple[Any, ...]
+"""A value of a kind: `("number", Decimal)`, `("amount", Decimal, "eur")`, `("percent", Decimal)`,
+`("date", y, m, d)` with y None for a date without a year, `("time", seconds)`."""
+
+_LONGEST: Final = 64
+"""The most characters of a number or a date."""
+_LETTERS: Final = "st nd rd th x m km cm mm g kg h min s"
+_AFTER: Final = frozenset(("", *_LETTERS.split(" ")))
+"""The letters after a number that do not make another value of it."""
+
+
+def keys_of(value: Any) -> list[Key]:
+    """Return the readings of a value that is a number, an amount, a date or a time."""
+    if isinstance(value, int | float):
+        return [("number", decimal(repr(value)))]
+    if len(value) > _LONGEST:
+        return []
+    found = number_of(value)
+    if found is not None:
+        if not found.currency and found.digits[0] == "0" and found.digits.isdigit():
+            # An account, not a number.
+            return [] if len(value) > 1 else [("number", decimal("0"))]
+        sort = bool(found.currency)
+        keys = [each for each in _numbers(found) if (each[0] == "amount") == sort]
+        if keys:
+            return keys
+    dates: list[Key] = [("date", *each) for each in date_of(value)]
+    return dates + [("time", each) for each in time_of(value)]
+
+
+def keys_in(text: str) -> Iterator[Key]:
+    """Yield every reading of the numbers, amounts, dates and times in a folded text.
+
+    The day and the year of a date do not count as numbers: "June 13" does not name file 13.
+    """
+    dates = dates_in(text)
+    spans = sorted(span for span, _ in dates)
+    place = 0
+    for found in numbers_in(text):
+        while place < len(spans) and spans[place][1] <= found.begin:
+            place += 1
+        if place == len(spans) or found.start < spans[place][0]:
+            yield from _numbers(found)
+    for _, readings in dates:
+        yield from (("date", *each) for each in readings)
+    yield from (("time", each) for each in times_in(text))
+
+
+def _numbers(found: Number) -> Iterator[Key]:
+    if found.letters not in _AFTER:
+        return
+    readings = found.readings
+    if len(readings) > 1:
+        # 1.250 may be a thousand or little more than one: cents decide, else it names neither.
+        readings = readings[:1] if found.currency and found.currency not in FINE else ()
+    for number in readings:
+        if found.percent:  # a part of something: no amount of anything
+            yield "percent", number
+            continue
+        yield "number", number
+        if found.currency:
+            yield "amount", number, found.currency

@@ -1,0 +1,38 @@
+"""The words of each language for numbers, months, days and currencies: data beside this file."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any, Final
+
+LANGUAGES: Final[dict[str, dict[str, Any]]] = json.loads(
+    files("moothall.foundation.text.values").joinpath("languages.json").read_text(encoding="utf-8")
+)
+"""By language. Words of a list stand in order; `-` is one that means something else elsewhere."""
+
+
+def in_order(name: str, first: int, step: int = 1) -> dict[str, int]:
+    """Return the words of a list in all languages, numbered; `a,b` are two words for one."""
+    return {
+        word: first + step * place
+        for language in LANGUAGES.values()
+        for place, words in enumerate(language.get(name, "").split())
+        for word in words.split(",")
+        if word != "-"
+    }
+
+
+def together(name: str) -> dict[str, Any]:
+    """Return a table of words of all languages."""
+    return {word: of for each in LANGUAGES.values() for word, of in each.get(name, {}).items()}
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """Return the words of a list in all languages, without their order."""
+    return tuple(word for each in LANGUAGES.values() for word in each.get(name, "").split())
+
+
+def either(*words: Any) -> str:
+    """Return a pattern of any of some words, the longest first."""
+    return "|".join(sorted((word for each in words for word in each), key=len, reverse=True))

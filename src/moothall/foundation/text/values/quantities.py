@@ -1,0 +1,136 @@
+"""The quantities in a text: numbers with their units, as exact values of a dimension."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from importlib.resources import files
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from moothall.foundation.text.values.dates import TIME, dates_in
+from moothall.foundation.text.values.numbers import CURRENCIES, Number, numbers_in
+
+_TABLE: Final[dict[str, dict[str, str]]] = json.loads(
+    files("moothall.foundation.text.values").joinpath("units.json").read_text(encoding="utf-8")
+)
+_UNITS: Final = {
+    name.replace("_", " "): (dimension, Fraction(factor))
+    for dimension, sizes in _TABLE.items()
+    for factor, names in sizes.items()
+    for name in names.split()
+}
+_NAME: Final = r"[^\W\d_]+[²³23]?(?:/[^\W\d_]+)?"
+_UNIT: Final = re.compile(rf"[ -]?(°? ?{_NAME}(?:[ -]{_NAME}){{0,2}})")
+_TO: Final = re.compile(r" ?(?:-|–|—|to|and|or|bis|und|oder|à|et|ou|y|a) ?[$€£¥₹]?")
+_ORDINAL: Final = frozenset(("st", "nd", "rd", "th"))
+_OF_RANGE: Final = re.compile(r"(?<![\w-])(\d+(?:[.,]\d+)*)-(?=\d+(?:[.,]\d+)*(?![\w-]))")
+_LEAST_DIGITS: Final = 2
+
+
+class Quantity(NamedTuple):
+    """A number with its unit; without one its dimension is empty.
+
+    `values` are its readings in the base unit, exactly; `plain` those of the number alone.
+    """
+
+    said: str
+    dimension: str
+    values: tuple[Fraction, ...]
+    plain: tuple[Fraction, ...]
+    unit: Fraction
+    place: int  # the power of ten of the last digit of the first reading that is no zero
+    digits: int  # of the first reading, without zeros at the end; 0 if it may be a year
+
+    def is_in(self, others: Iterable[Quantity]) -> bool:
+        """Return whether one of other quantities is equal to this one, or is rounded by it."""
+        return any(map(self._is, others))
+
+    def _is(self, other: Quantity) -> bool:
+        if (self.dimension and other.dimension) or self.dimension == "percent":
+            same = self.dimension == other.dimension
+            return same and self._equals(self.values, other.values, self.unit)
+        return self._equals(self.plain, other.plain, Fraction(1))
+
+    def _equals(
+        self, ours: tuple[Fraction, ...], theirs: tuple[Fraction, ...], unit: Fraction
+    ) -> bool:
+        most = unit * Fraction(10) ** self.place / 2 if self.digits >= _LEAST_DIGITS else 0
+        return any(each in theirs for each in ours) or any(
+            abs(ours[0] - each) <= most for each in theirs
+        )
+
+
+@lru_cache(maxsize=512)
+def quantities_in(text: str) -> list[Quantity]:
+    """Return the quantities in a folded text whose number words are spelled out.
+
+    Of a range, such as 5 to 7 km, each number has the unit that stands after the last. Days,
+    times of day and ordinals are none; nor is a number whose letters are no unit, such as 3rc1.
+    """
+    text = _OF_RANGE.sub(r"\1–", text)
+    dated = [span for span, _ in dates_in(text)]
+    dated += [each.span() for each in TIME.finditer(text)]
+    found = [
+        each
+        for each in numbers_in(text)
+        if each.readings
+        and all(map(Decimal.is_finite, each.readings))
+        and each.letters not in _ORDINAL
+        and not any(start <= each.start < end for start, end in dated)
+    ]
+    units = [_unit_of(each, text) for each in found]
+    for at, (one, two) in reversed([*enumerate(pairwise(found))]):
+        own, following = units[at], units[at + 1]
+        if own and following and not own[0] and _TO.fullmatch(text, one.end, two.start):
+            units[at] = (*following[:2], one.end)
+    return [
+        _quantity(each, unit, text)
+        for each, unit in zip(found, units, strict=True)
+        if unit is not None
+    ]
+
+
+def _unit_of(number: Number, text: str) -> tuple[str, Fraction, int] | None:
+    """Return the dimension and size of a number's unit, and where it ends; None for 3rc1."""
+    end = number.end
+    if number.percent:
+        return "percent", Fraction(1), end
+    if number.currency:
+        return number.currency, Fraction(1), end
+    start = end - len(number.letters)
+    if (found := _UNIT.match(text, start)) is not None:
+        parts = re.split(r"[ -]", found[1].strip())
+        for count in range(len(parts), 0, -1):
+            name = " ".join(parts[:count])
+            if (known := _known(name)) is not None:
+                return *known, found.start(1) + len(name)
+    return None if number.letters else ("", Fraction(1), end)
+
+
+def _known(name: str) -> tuple[str, Fraction] | None:
+    known = _UNITS.get(name) or (_UNITS.get(name[:-1]) if name.endswith("s") else None)
+    return known or _UNITS.get(name.replace("metres", "metre").replace("meters", "meter"))
+
+
+def is_unit(word: str) -> bool:
+    """Return whether a lower-case word may stand after a number as its unit or currency."""
+    return word in CURRENCIES or _known(word) is not None
+
+
+def _quantity(number: Number, unit: tuple[str, Fraction, int], text: str) -> Quantity:
+    dimension, size, end = unit
+    said = text[number.begin : max(end, number.end)].strip()
+    plain = tuple(map(Fraction, number.readings))
+    values = tuple(each * size for each in plain)
+    if dimension == "fahrenheit":
+        dimension, size = "celsius", Fraction(5, 9)
+        values = tuple((each - 32) * size for each in plain)
+    last = number.readings[0].normalize().as_tuple()
+    may_be_year = not dimension and re.fullmatch(r"[12]\d{3}", number.digits)
+    digits = 0 if may_be_year else len(last.digits)
+    return Quantity(said, dimension, values, plain, size, int(last.exponent), digits)

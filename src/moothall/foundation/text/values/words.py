@@ -1,0 +1,116 @@
+"""Texts with case and width made the same, and their words for numbers and times in figures."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Final
+from unicodedata import normalize
+
+from moothall.foundation.text.values.dates import MONTHS_BY_NAME
+from moothall.foundation.text.values.languages import either, in_order, together, words_of
+
+# NFC and lower() make letters of these: they only look like letters, so they stay what they are.
+_LOOKALIKES: Final = {0x212A: "\ue12a", 0x212B: "\ue12b", 0x2126: "\ue126"}
+_WIDE: Final = re.compile("[\u3000\uff01-\uffee]+")
+
+_UNITS: Final = in_order("ones", 1)
+_TEENS: Final = in_order("teens", 10)
+_TENS: Final = in_order("tens", 20, 10)
+_SCALES: Final = {word: 10**power for word, power in together("scales").items()}
+_HUNDRED: Final = words_of("hundred")
+_COUNTS: Final = dict.fromkeys(words_of("dozen"), 12)
+NUMBER_WORDS: Final = frozenset((*_UNITS, *_TEENS, *_TENS, *_SCALES, *_HUNDRED, *_COUNTS))
+_OTHERS: Final = {**together("times"), **together("hours")}
+_SMALL: Final = rf"(?:(?:{either(_TENS)})(?:[ -](?:{either(_UNITS)}))?|{either(_TEENS, _UNITS)})"
+_GROUP: Final = rf"(?:(?:{_SMALL}|an?) (?:{either(_HUNDRED)})(?: (?:and )?{_SMALL})?|{_SMALL})"
+_FIGURES: Final = r"(?<![\w.,])\d{1,4}(?:[.,]\d{1,3})?"
+_SCALED: Final = rf"(?:{_GROUP}|an?|{_FIGURES}) (?:{either(_SCALES)})"
+_NUMBER: Final = re.compile(
+    rf"(?<![\w-])(?:{_SCALED}(?: (?:and )?{_SCALED})*(?: (?:and )?{_GROUP})?"
+    rf"|{_GROUP}(?: (?:{either(_COUNTS)}))?|(?:an?|{_FIGURES}) (?:{either(_COUNTS)}))(?![\w-])"
+)
+_WORD: Final = re.compile(rf"(?<!\w)(?:{either(_OTHERS)})(?!\w)")
+_HOUR: Final = rf"(?P<hour>\d{{1,2}}|{either(_TEENS, _UNITS)})"
+_CLOCK: Final = re.compile(
+    r"(?<![\w.:])(?:(?P<part>half|quarter|viertel|halb)(?: (?P<way>past|to|after|nach|vor))? "
+    rf"{_HOUR}|{_HOUR.replace('hour', 'sharp')} (?:o['’]clock|uhr(?: (?P<minute>\d{{2}}))?)"
+    r"|(?P<figure>\d{1,2})(?:[.:](?P<of>\d{2}) uhr| ?h ?(?P<past>\d{2})(?! ?min)))(?!\w)"
+)
+_MONTH: Final = either(MONTHS_BY_NAME)
+_DAY: Final = r"\d{1,2}(?:st|nd|rd|th|\.)?"
+_TO: Final = r" ?(?:-|–|to|and|until|till|bis|und|or|oder) ?(?:the |zum )?"
+_RANGE: Final = re.compile(
+    rf"(?<![\w.])(?P<first>{_DAY}){_TO}(?P<last>{_DAY}) (?:of )?(?P<month>{_MONTH})\b\.?"
+    r"(?P<year>,? \d{4})?"
+    rf"|(?<!\w)(?P<named>{_MONTH})\.? (?P<begin>{_DAY}){_TO}(?P<end>{_DAY})(?![\d:])"
+    r"(?P<of>,? \d{4})?"
+)
+
+
+def fold(text: str) -> str:
+    """Return a text with case, width and whitespace made the same; lookalikes stay different."""
+    if not text.isascii():
+        text = normalize("NFC", text.translate(_LOOKALIKES))
+        text = _WIDE.sub(lambda found: normalize("NFKC", found[0]), text)
+    return " ".join(text.lower().split())
+
+
+def narrow(text: str) -> str:
+    """Return a text with its wide characters made the usual ones; its lines and case stay."""
+    if text.isascii():
+        return text
+    return _WIDE.sub(lambda found: normalize("NFKC", found[0]), text)
+
+
+def spelled_out(text: str) -> str:
+    """Return a folded text with its words for numbers, times and ranges of days in figures."""
+    text = _RANGE.sub(_days, text)
+    text = _CLOCK.sub(_time, text)
+    text = _WORD.sub(lambda found: str(_OTHERS[found[0]]), text)
+    return _NUMBER.sub(_figures, text)
+
+
+def _days(found: re.Match[str]) -> str:
+    if found["month"]:
+        month, year, days = found["month"], found["year"], (found["first"], found["last"])
+    else:
+        month, year, days = found["named"], found["of"], (found["begin"], found["end"])
+    of = f"{month} {(year or '').strip(', ')}".strip()
+    first, last = (f"{day.rstrip('.stndrh')} {of}" for day in days)
+    return f"{first} to {last}"
+
+
+def _time(found: re.Match[str]) -> str:
+    given = found["hour"] or found["sharp"] or found["figure"]
+    hour = int(given) if given.isdigit() else {**_TEENS, **_UNITS}[given]
+    minute = int(found["minute"] or found["of"] or found["past"] or 0)
+    if found["part"]:
+        before = found["way"] in ("to", "vor") or found["part"] == "halb"
+        if (found["way"] is None) is (found["part"] != "halb"):
+            return found[0]
+        hour, minute = hour - before, 30 if found["part"] in ("half", "halb") else 15
+        if found["way"] in ("to", "vor"):
+            minute = 60 - minute
+    return f"{hour % 24}:{minute:02}" if hour < 25 else found[0]
+
+
+def _figures(found: re.Match[str]) -> str:
+    if found[0] == "one":  # "the one from Bo" names no number
+        return found[0]
+    whole, group = Decimal(0), Decimal(0)
+    for word in re.split("[ -]", found[0]):
+        if word in _SCALES:
+            whole += (group or Decimal(1)) * _SCALES[word]
+            group = Decimal(0)
+        elif word in _COUNTS:
+            group = (group or Decimal(1)) * _COUNTS[word]
+        elif word in _HUNDRED:
+            group = (group or Decimal(1)) * 100
+        elif word[0].isdigit():
+            # 1,200 million; one place more or less is a part of one: 1,25 million.
+            group += Decimal(word.replace(",", "" if word[-4:-3] == "," else "."))
+        elif word not in ("a", "an", "and"):
+            group += {**_TENS, **_TEENS, **_UNITS}[word]
+    total = whole + group
+    return str(int(total)) if total == total.to_integral_value() else str(total)

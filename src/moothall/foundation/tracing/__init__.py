@@ -1,0 +1,245 @@
+"""The calls by which the package reports what it does to `moothall.telemetry`, if that is on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+
+class Span(Protocol):
+    """A span that has begun. It ends once; a span that is never ended is never exported."""
+
+    def enter(self) -> Any:
+        """Make it the parent of what begins in this context; return what `leave` takes.
+
+        No function may `yield` between the two.
+        """
+        ...
+
+    def leave(self, entered: Any) -> None:
+        """Make it the parent no more."""
+        ...
+
+    def piece(self) -> None:
+        """Note that a piece of a streamed answer has come."""
+        ...
+
+    def end(self, result: Any = None, error: BaseException | None = None) -> None:
+        """End it with what was returned or raised."""
+        ...
+
+
+class Tracing(Protocol):
+    """What `moothall.serving.telemetry.instrument` switches on."""
+
+    def reply(self, agent: Any, request: Any) -> Span:
+        """Begin the span of a reply; its ids follow from the record, if there is a journal."""
+        ...
+
+    def chat(self, model: Any, request: Any) -> Span:
+        """Begin the span of a call of a model."""
+        ...
+
+    def tool(self, agent: Any, call: Any, key: str) -> Span:
+        """Begin the span of a call of an action."""
+        ...
+
+    def workflow(self, name: str, record: Any) -> Span:
+        """Begin the span of the run of an orchestrator, such as a society."""
+        ...
+
+    def retrieval(self, source: str, query: Any) -> Span:
+        """Begin the span of a search in a source, such as a folder."""
+        ...
+
+    def part(self, name: str, agent: Any, key: str) -> Span:
+        """Begin the span of a step of research, such as `plan`, or of a society."""
+        ...
+
+    def step(self, key: str) -> AbstractContextManager[None]:
+        """Derive ids in a `with` block from the key of a recorded step too."""
+        ...
+
+    def handling(self, delivery: Any) -> Span:
+        """Begin the span of a message that is handled."""
+        ...
+
+    def outgoing(self, envelope: Any) -> Any:
+        """Return a message with the context that its receiver continues in `meta`."""
+        ...
+
+    def answering(self, delivery: Any) -> dict[str, Any] | None:
+        """Return the `meta` of the answer to a message."""
+        ...
+
+    def carry(self) -> Callable[[], None]:
+        """Return what makes the current span the current one of another task, to its end."""
+        ...
+
+    def joined(self, headers: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Make what begins in a `with` block part of the trace that a request states."""
+        ...
+
+    def stated(self) -> dict[str, str]:
+        """Return the headers by which a server of another process joins the current trace."""
+        ...
+
+
+active: Tracing | None = None
+"""The telemetry, or None: nothing else is looked at then."""
+
+
+Kind: TypeAlias = Literal["reply", "chat", "tool", "workflow", "part", "handling"]
+"""A method of `Tracing` that begins a span."""
+
+TRACE: Final[tuple[str, ...]] = ("traceparent", "tracestate")
+"""The headers of a trace."""
+
+
+def joining(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[None]:
+    """Return a `with` block whose spans belong to the trace that a request's headers state."""
+    if active is None:
+        return nullcontext()
+    named = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
+    given = {each: named[each] for each in TRACE if each in named}
+    return active.joined(given) if given else nullcontext()
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def searches(source: str) -> Callable[[F], F]:
+    """Mark the function of an action as a search in a source, which has a span of its own."""
+
+    def mark(function: F) -> F:
+        function.searches = source  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def source_of(action: Any) -> str | None:
+    """Return the source in which an action searches, if its function is marked so."""
+    return getattr(getattr(action, "function", None), "searches", None)
+
+
+def searching(call: Any, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+    """Return the work of a call of an action, within a span of its own if it is a search."""
+    source = source_of(call.action)
+    if source is None:
+        return work
+
+    async def within() -> T:
+        assert active is not None
+        return await traced(active.retrieval(source, call.args.get("query")), work)
+
+    return within
+
+
+def retrieved(source: str, query: Any, work: Callable[[], T]) -> T:
+    """Search by a plain function, within a span if there is somebody to tell."""
+    if active is None:
+        return work()
+    span = active.retrieval(source, query)
+    entered = span.enter()
+    try:
+        found = work()
+    except BaseException as error:
+        span.leave(entered)
+        span.end(error=error)
+        raise
+    span.leave(entered)
+    span.end(found)
+    return found
+
+
+async def within(work: Callable[[], Awaitable[T]], kind: Kind, *about: Any) -> T:
+    """Do some work within a span of a kind, about that, if there is somebody to tell."""
+    if active is None:
+        return await work()
+    return await traced(getattr(active, kind)(*about), work)
+
+
+def streaming(
+    parts: AsyncGenerator[T, None], model: Any, request: Callable[[], Any]
+) -> AsyncGenerator[T, None]:
+    """Return the parts of a model's answer, within a span if there is somebody to tell."""
+    return parts if active is None else watched(active.chat(model, request()), parts)
+
+
+def keyed(key: str) -> AbstractContextManager[None]:
+    """Return a `with` block in which ids are derived from the key of a recorded step too."""
+    return nullcontext() if active is None else active.step(key)
+
+
+def part(name: str, agent: Any, key: str) -> Span | None:
+    """Begin the span of a step of research or of a society; None without one."""
+    return None if active is None else active.part(name, agent, key)
+
+
+def outgoing(envelope: Any) -> Any:
+    """Return a message with the context that its receiver continues."""
+    return envelope if active is None else active.outgoing(envelope)
+
+
+def answering(delivery: Any) -> dict[str, Any] | None:
+    """Return the `meta` of the answer to a message."""
+    return None if active is None else active.answering(delivery)
+
+
+def carry() -> Callable[[], None] | None:
+    """Return what makes the current span the current one of another task; None without one."""
+    return None if active is None else active.carry()
+
+
+def stated() -> dict[str, str]:
+    """Return the headers by which a server of another process joins the current trace."""
+    return {} if active is None else active.stated()
+
+
+def switch(to: Tracing | None) -> None:
+    """Have the package report to this from now on; None reports nothing."""
+    global active
+    active = to
+
+
+async def traced(span: Span, work: Callable[[], Awaitable[T]]) -> T:
+    """Do some work within a span."""
+    try:
+        entered = span.enter()
+        try:
+            result = await work()
+        finally:
+            span.leave(entered)
+    except BaseException as error:
+        span.end(error=error)
+        raise
+    span.end(result)
+    return result
+
+
+async def below(span: Span, work: Callable[[], Awaitable[T]]) -> T:
+    """Do some work below a span that others end."""
+    entered = span.enter()
+    try:
+        return await work()
+    finally:
+        span.leave(entered)
+
+
+async def watched(span: Span, parts: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """Yield the parts of a streamed answer, and end its span, which is never current meanwhile."""
+    last: T | None = None
+    try:
+        async with aclosing(parts):
+            async for part in parts:
+                span.piece()
+                last = part
+                yield part
+    except BaseException as error:
+        span.end(last, error)
+        raise
+    span.end(last)

@@ -1,0 +1,366 @@
+"""A language model in this process, without a key or a network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from moothall.foundation.arguments import (
+    check_boolean,
+    check_integer,
+    check_text,
+    is_path,
+    names_checked,
+    none_of,
+)
+from moothall.foundation.errors import ConfigError, MissingExtra, ModelError
+from moothall.models.ask import ATTEMPT
+from moothall.models.base import Answering, Request
+from moothall.models.calling.by_weights import FORMS, Calls, form_of
+from moothall.models.calling.choice import OneCall, after_a_thought
+from moothall.models.local import weights
+from moothall.models.local.engine import InProcess
+from moothall.models.local.llama import BATCH_TOKENS, ChatEngine
+from moothall.models.plain_chat import add_schema, has_result, joined, own_chat, plain_chat
+from moothall.models.protocol import ModelReply, StreamPart, TextPiece, calls_in
+from moothall.models.remote.adapting import Adapting
+from moothall.models.remote.chat_format import chat_messages, tools
+from moothall.models.remote.schema_form import as_text, in_form
+from moothall.models.settings import check_sampling
+
+if TYPE_CHECKING:
+    from moothall.actions import Action
+
+_OWN: Final = "own"
+_MOST_THREADS = 512  # llama.cpp's own limit
+# The smallest models may repeat one word or line without end. llama.cpp's DRY sampler makes
+# repetition less likely, and changes nothing else. It is not used for calls, schemas and larger
+# models: JSON and code repeat themselves rightly.
+_AGAINST_LOOPS = {"dry_multiplier": 0.8}
+
+_AGAIN_TEMPERATURE = 0.6
+"""Of an answer in the place of one that could not be used: at 0 a model gives the same again."""
+_SMALL_BYTES = 2 << 30
+"""Weights of this size, about 3 billion parameters, repeat themselves in long texts."""
+_LARGEST_CONTEXT = 1 << 20
+"""More tokens than any of these models accepts."""
+
+_OPTIONS: Final = (
+    *("top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold"),
+    *("repeat_penalty", "repeat_last_n", "presence_penalty", "frequency_penalty"),
+    *("dynatemp_range", "dynatemp_exponent", "mirostat", "mirostat_tau", "mirostat_eta"),
+)
+"""The settings of llama.cpp's choice of a token; it ignores others without a word."""
+
+
+def _check_options(options: Any) -> None:
+    if options is not None and not isinstance(options, Mapping):
+        raise ConfigError(f"LocalModel: options= must be a dict, got {options!r:.80}")
+    for name, value in (options or {}).items():
+        if name not in _OPTIONS:
+            raise none_of("LocalModel: a name in options=", _OPTIONS, name)
+        if type(value) not in (int, float) or not isfinite(value):
+            raise ConfigError(f"LocalModel: options= {name!r} must be a number, got {value!r:.80}")
+
+
+@names_checked
+class LocalModel(InProcess, Answering):
+    """llama.cpp in this process, with any GGUF file.
+
+    It loads on first use. Concurrent callers share its slots and are computed in one batch; further
+    callers wait for a slot. A grammar makes it choose an action, or follow a schema. An answer that
+    reaches `max_tokens`, or the end of the context, has the finish reason `length`, and a partial
+    call is dropped; a prompt too long for the context raises `ContextOverflow`. Given actions, it
+    answers or calls some of them, in the form that its weights do best with: a list of calls; a
+    small program, whose calls may take the results of others, for weights that write code; one
+    call, which it must make until there is a result, for the smallest. If cancelled, a generation
+    ends with its next token (a prompt that is being read, with its next batch).
+
+    A space is put into marks of a chat format (such as `<|im_end|>`) in a message, so that no text
+    can pass for another speaker's.
+
+    Args:
+        path: the weights; default: the ones that `moothall models fetch` fetches
+        mmproj: the file with the eyes of weights that see: their vision projector, a GGUF file too;
+            then images of messages and of results are shown to them
+        name: what people call it
+        context_tokens: how much a prompt and its answer may take together; the model's own limit
+            holds if that is lower
+        max_tokens: how long an answer may be
+        temperature: 0 takes the likeliest token each time
+        seed: the random seed, used at a temperature above 0
+        options: more settings of llama.cpp's choice of a token, such as `{"top_p": 0.9}`
+        thinking: whether weights that can reason, such as Qwen3, do so before they answer; it takes
+            a part of `max_tokens`
+        calls: how it writes calls: `one`, `list` or `program`; by default as its weights do best
+        template: `own`, if actions, calls and results go by the chat template of the weights, as
+            they were trained, and llama.cpp reads the calls; the template must have tools
+        tool_choice: `auto`; `required`, if it must call an action; `none`, if it may call none; or
+            the name of the action that it must call
+        slots: how many prompts are computed at once, up to 128; each holds `context_tokens`
+        threads: how many of the processor's cores to use, up to 512; llama.cpp chooses if left out
+        deterministic: the same answer every time, on one machine: one slot and no prompt cache,
+            because the other prompts in a batch change the rounding
+
+    Use it as a context manager, or `close()` it, to free the memory; one left open is closed by the
+    garbage collector and does not delay the interpreter's exit.
+
+    Raises:
+        MissingExtra: the extra `local` is not installed
+        WeightsError: the weights are missing or damaged
+        DefinitionError: an argument has a wrong type or value
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        mmproj: str | Path | None = None,
+        name: str | None = None,
+        context_tokens: int = 4096,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int | None = None,
+        slots: int = 2,
+        threads: int | None = None,
+        deterministic: bool = False,
+        options: Mapping[str, float] | None = None,
+        thinking: bool = False,
+        calls: Calls | None = None,
+        template: Literal["own"] | None = None,
+        tool_choice: str = "auto",
+    ) -> None:
+        check_integer("LocalModel: context_tokens=", context_tokens)
+        check_integer("LocalModel: max_tokens=", max_tokens)
+        check_integer("LocalModel: slots=", slots, high=BATCH_TOKENS)  # with more slots it aborts
+        check_integer("LocalModel: threads=", threads, high=_MOST_THREADS, optional=True)
+        check_sampling("LocalModel", temperature, seed)
+        _check_options(options)
+        check_text("LocalModel: name=", name, optional=True)
+        check_boolean("LocalModel: deterministic=", deterministic)
+        check_boolean("LocalModel: thinking=", thinking)
+        check_text("LocalModel: tool_choice=", tool_choice)
+        if calls is not None and calls not in FORMS:
+            raise none_of("LocalModel: calls=", [*FORMS], calls)
+        if template not in (None, _OWN):
+            raise ConfigError(f"LocalModel: template= must be 'own' or None, got {template!r:.80}")
+        if template is not None and calls is not None:
+            raise ConfigError("LocalModel: template='own' says how calls are written: no calls=")
+        if path is not None and not is_path(path):
+            raise ConfigError(f"LocalModel: path= must be the path of a file, got {path!r}")
+        if mmproj is not None and not is_path(mmproj):
+            raise ConfigError(f"LocalModel: mmproj= must be the path of a file, got {mmproj!r}")
+        self.path: Path = weights.path_or_default(path)
+        self.mmproj: Path | None = None if mmproj is None else Path(mmproj)
+        self.reads_images: bool = mmproj is not None
+        if self.mmproj is not None:
+            weights.check_gguf(self.mmproj)
+        own = weights.context_length(self.path)
+        self._is_small = self.path.stat().st_size < _SMALL_BYTES
+        if template is not None and not weights.shows_tools(self.path):
+            raise ConfigError(
+                f"LocalModel: template='own' needs weights whose chat template has tools, and that "
+                f"of {self.path} has none: leave template= out"
+            )
+        self.calls: str = template or calls or form_of(weights.own_name(self.path))
+        self.tool_choice = tool_choice
+        self._form: OneCall = FORMS.get(self.calls, OneCall)()
+        self._adapting = Adapting()  # to a template of its own
+        MissingExtra.unless("a model inside this process", "local", "xllamacpp")
+        context_tokens = min(context_tokens, own or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
+        self.name: str = name or (
+            f"local:{weights.DEFAULT.name}" if path is None else f"gguf:{self.path.name}"
+        )
+        self.context_tokens: int | None = context_tokens
+        self.max_tokens = max_tokens
+        self._sampling: dict[str, Any] = {
+            **(options or {}),
+            "temperature": temperature,
+            "cache_prompt": not deterministic,
+        }
+        if seed is not None or deterministic:
+            self._sampling["seed"] = seed or 0
+        self._llama = ChatEngine(
+            self.name,
+            self.path,
+            slots=1 if deterministic else slots,
+            context_tokens=context_tokens,
+            cores=threads,
+            thinks=thinking,
+            mmproj=self.mmproj,
+        )
+        self._hold(self._llama)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether it is in memory; it loads on first use."""
+        return self._llama.loaded
+
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        if self.tool_choice == "none":
+            request = request._replace(actions=None)
+        messages, actions = request.messages, request.actions
+        if self._is_own(request):
+            async with aclosing(self._own_answer(request)) as parts:
+                async for part in parts:
+                    yield part
+            return
+        if not actions:
+            thinks = self._thinks(request)
+            async with aclosing(self._engine.generate(self._body(request))) as parts:
+                async for part in parts:
+                    if thinks and isinstance(part, ModelReply):
+                        part = _value_of(part)
+                        if part.text:
+                            yield TextPiece(part.text)
+                    elif thinks and isinstance(part, TextPiece):
+                        continue
+                    yield part
+            return
+        goes_on = self._form.going_on(messages, actions)
+        if isinstance(goes_on, ModelReply):
+            if goes_on.text:
+                yield TextPiece(goes_on.text)
+            yield goes_on
+            return
+        said = self._form.answer_text(actions)
+        body = self._body(request, goes_on)
+        for is_last in (False, True):
+            reply: Any = None
+            async with aclosing(self._engine.generate(body)) as parts:
+                async for part in parts:
+                    if isinstance(part, ModelReply):
+                        reply = part
+                    elif not isinstance(part, TextPiece):
+                        yield part
+                    elif text := said.add(part.text):
+                        yield TextPiece(text)
+            if reply.finish_reason == "length":
+                reply = replace(reply, text=said.text)  # a partial call cannot be read
+                break
+            try:
+                read = self._form.read(reply, messages, actions)
+            except ValueError as error:
+                if is_last or said.text:
+                    raise ModelError(f"{self.name}: chose nothing readable: {error}") from error
+                body = self._again(body, reply.text, str(error))
+                spent = reply.usage
+            else:
+                reply = replace(read, usage=read.usage + spent) if is_last else read
+                break
+        # An answer that follows a schema is parsed as a whole before it is text.
+        if rest := reply.text[len(said.text) :]:
+            yield TextPiece(rest)
+        yield reply
+
+    def _is_own(self, request: Request) -> bool:
+        """Return whether a request goes by the template of the weights; a schema alone does not."""
+        return self.calls == _OWN and (bool(request.actions) or request.schema is None)
+
+    async def _own_answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        """Yield the answer to a request that goes by the template of the weights."""
+        asked = request
+        if request.schema is not None:  # beside actions, a final one takes the value
+            asked = in_form("final", request)
+        while True:
+            body, held_to = self._body(asked)
+            if request.schema is not None:
+                body["tool_choice"] = "required"
+                answer = as_text(request, self._engine.generate((body, held_to)))
+            else:
+                answer = self._engine.generate((body, held_to))
+            begun = False
+            try:
+                async with aclosing(answer) as parts:
+                    async for part in parts:
+                        begun = True
+                        if isinstance(part, ModelReply) and part.calls:
+                            # A number, not a random id: the same prompt gives the same calls.
+                            made = enumerate(part.calls, calls_in(request.messages) + 1)
+                            named = tuple(replace(call, id=f"call_{n}") for n, call in made)
+                            part = replace(part, calls=named)
+                        yield part
+                return
+            except ModelError as error:  # of the template, which may want other roles
+                if begun or not self._adapting.refused(str(error)):
+                    raise
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        body, held_to = self._body(Request([{"role": "user", "content": "Hello"}], actions))
+        async with aclosing(self._engine.generate(({**body, "max_tokens": 1}, held_to))) as parts:
+            async for _ in parts:
+                pass
+
+    def _thinks(self, request: Request) -> bool:
+        """Return whether it says a thought before the value: a bare one leaves no room for it."""
+        bare = request.schema is not None and request.schema.get("type") != "object"
+        return bare and not request.actions and self.calls != "one"
+
+    def _body(
+        self, request: Request, told: str | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any] | str | None]:
+        """Return the request for the engine, and what the text is held to."""
+        messages, actions, schema, _ = request
+        held_to: dict[str, Any] | str | None = schema
+        offered, may_answer = self._offered(messages, actions or [])
+        sees = self.reads_images
+        if self._is_own(request):
+            taken = self._adapting.messages(messages, seen_after=sees)
+            chat = own_chat(chat_messages(taken, self.name), self.name, sees)
+        else:
+            chat = plain_chat(messages, self.name, self._form, offered, may_answer, sees)
+        if told is not None:
+            chat[-1]["content"] = joined(chat[-1]["content"], told)
+        if schema is not None and self._thinks(request):
+            held_to = after_a_thought(schema)
+            add_schema(chat, held_to)
+        body = {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}
+        if offered and self.calls == _OWN:
+            body["tool_choice"] = "auto" if may_answer else "required"
+            body |= {"tools": tools(offered), "parallel_tool_calls": True}
+        elif offered:
+            answer = schema or {"type": "string"}
+            held_to = self._form.held_to(offered, answer if may_answer else None)
+        if ATTEMPT.get() > 1:
+            body["temperature"] = max(body["temperature"], _AGAIN_TEMPERATURE)
+        if held_to is None and self._is_small and "tools" not in body:
+            body |= _AGAINST_LOOPS
+        return body, held_to
+
+    def _offered(
+        self, messages: list[dict[str, Any]], actions: list[Action]
+    ) -> tuple[list[Action], bool]:
+        """Return the actions that it may call now, and whether it may answer."""
+        wanted = self.tool_choice
+        if not actions or wanted == "none":
+            return [], True
+        if has_result(messages):
+            return actions, True
+        if wanted in ("auto", "required"):
+            return actions, wanted == "auto" and self.calls != "one"
+        named = [each for each in actions if each.name == wanted]
+        if not named:
+            raise ModelError(f"{self.name}: tool_choice= names {wanted!r:.80}, which is no action")
+        return named, False
+
+    @staticmethod
+    def _again(
+        body: tuple[dict[str, Any], dict[str, Any] | str | None], text: str, fault: str
+    ) -> tuple[dict[str, Any], dict[str, Any] | str | None]:
+        """Return the request for another answer in the place of one that cannot be read."""
+        request, held_to = body
+        told = f"Your answer cannot be used: {fault}. Answer again."
+        more = [{"role": "assistant", "content": text}, {"role": "user", "content": told}]
+        return {**request, "messages": [*request["messages"], *more]}, held_to
+
+
+def _value_of(reply: ModelReply) -> ModelReply:
+    """Return a reply without the thought before its value; without a text if it is cut off."""
+    if reply.finish_reason == "length":
+        return replace(reply, text="")
+    return replace(reply, text=json.dumps(json.loads(reply.text)["value"], ensure_ascii=False))

@@ -1,0 +1,67 @@
+"""The models that orders name, their keys, and their budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from moothall.foundation.errors import ConfigError, ModelError, UnknownPrice
+
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+    from moothall.models.protocol import Model
+
+
+def chosen_model(
+    said: Mapping[str, Any], model: str | None, key: str | None
+) -> tuple[str, str | None]:
+    """Return the name of the model to use, and its key."""
+    # A key of the file is for the model of the file. A key of the environment is for any other
+    # model: the file may be by somebody who wants the key.
+    if model:
+        return model, key
+    if "model" in said:
+        return said["model"], said.get("key")
+    return "local", None
+
+
+def check_model(name: str) -> tuple[str, str]:
+    """Return the kind of a model, and the rest of its name; ConfigError if no model can have it."""
+    from moothall.models.names import check_spelling
+
+    try:
+        return check_spelling(name)
+    except ModelError as error:
+        raise ConfigError(str(error)) from None
+
+
+def made_model(name: str, key: str | None) -> Model:
+    """Return the model of a name, with `key` for a server that takes one.
+
+    Raise ConfigError if no model can have the name, and ModelError if it cannot be used here.
+    """
+    from moothall.models.names import is_remote, model
+
+    check_model(name)
+    return model(name, key if is_remote(name) else None)
+
+
+def budget_of(command: str, *models: Model | None, **limits: float | None) -> Budget | None:
+    """Return the budget of a command's run, by limits as `Budget` takes them; None for no limit."""
+    given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
+    if not given:
+        return None
+    from moothall.budget import Budget
+    from moothall.models.wrappers.budgeted import BudgetedModel
+
+    budget = Budget(**given, name=f"moothall {command}")
+    # If money is limited, each model must have a price, which shows before anything is paid.
+    for each in filter(None, models):
+        try:
+            BudgetedModel(each, budget)
+        except UnknownPrice:
+            raise UnknownPrice(
+                f"the price of {each.name!r:.200} is not known, so a limit in US dollars cannot be "
+                "kept: limit its tokens or calls instead"
+            ) from None
+    return budget

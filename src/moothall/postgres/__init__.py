@@ -1,5 +1,0 @@
-"""PostgreSQL as a store: its address, and connections with transactions, leases and notices."""
-
-from moothall.postgres.address import Address, is_url
-
-__all__ = ["Address", "is_url"]

@@ -1,0 +1,5 @@
+"""Agents for other programs, and theirs for ours. Loaded on first use."""
+
+from moothall.foundation.lazily import lazily
+
+__getattr__, __dir__ = lazily(__name__)

@@ -1,0 +1,10 @@
+"""The public names of this package: `__init__.py` loads them from here."""
+
+from moothall.serving.a2a.agent import A2AAgent as A2AAgent
+from moothall.serving.company.company import Company as Company
+from moothall.serving.company.schedule import Schedule as Schedule
+from moothall.serving.company.supervisor import Restart as Restart
+from moothall.serving.company.supervisor import Supervised as Supervised
+from moothall.serving.company.supervisor import Supervisor as Supervisor
+from moothall.serving.doors.application import asgi as asgi
+from moothall.serving.mcp.agent import MCPAgent as MCPAgent

@@ -1,0 +1,358 @@
+"""A remote A2A agent, as one that replies."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import Iterable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from moothall.actions import Action, action
+from moothall.actions.approval import ApprovalRequest, Question
+from moothall.actions.approval.approval import answer, approve
+from moothall.agents.replies.conversational import ConversationalAgent
+from moothall.agents.replies.reply import Reply
+from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.thread import Thread
+from moothall.foundation.arguments import check_function, check_seconds, names_checked
+from moothall.foundation.errors import ModelError, NobodyToAsk
+from moothall.foundation.http.addresses import hosts_of
+from moothall.foundation.jsonvalue import Unreadable, json_text
+from moothall.foundation.text import one_line, shorten
+from moothall.journal.stop_reason import StopReason
+from moothall.models.protocol import ChatMessage, TextPiece, Usage
+from moothall.models.settings import HeadersLike, check_base_url, check_headers
+from moothall.serving.a2a.client import Broken, RemoteTask, Server
+from moothall.serving.a2a.wire import COMPLETED, INPUT_REQUIRED, block_part, data_part, text_part
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from moothall.agents.workflow import AgentOptions
+
+_MOST_OBSERVED: Final = 100
+_FAULT: Final = 500
+"""How many characters of a fault a page is shown."""
+_CANCEL_S: Final = 5.0
+"""How long a reply that is cancelled waits for the server to hear of it."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+_MOST_BROKEN: Final = 5
+"""After so many answers in a row that have not come, a task is not looked for any more."""
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """What is known of one thread's conversation with the remote agent."""
+
+    context: str = ""  # the id that the server has given it
+    task: str = ""  # a task of the server that waits for the next text
+    observed: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_OBSERVED))
+
+
+@names_checked
+class A2AAgent(ConversationalAgent):
+    """A remote agent behind A2A 1.0, as a conversational agent: each reply is a task there.
+
+    Each thread is a separate conversation (a context) with the other agent. Texts arrive as they
+    come, where the server streams. An approval that a moothall server asks for is asked of this
+    agent's approver; without one it is refused. What another server requires as input is asked of
+    the approver as a question; with nobody to answer, it is the reply's text, and the next reply of
+    the thread answers it. The last hundred observations since the last reply are sent with the
+    next one. A schema is used here only, to read the answer: after one that does not follow it, the
+    other agent is asked once more, with the fault. A reply that is cancelled cancels the task.
+
+    What it says is not trusted, and no call is sent twice: where an answer breaks off, the task is
+    looked for by its id, and without one the reply fails.
+
+    Args:
+        id: its id
+        url: the address of the server, where its card is at `/.well-known/agent-card.json`, or the
+            card's own address, which ends in `.json`
+        headers: what each request states besides, such as `{"Authorization": "Bearer …"}`; or a
+            function, plain or `async`, that returns it for each request. They are sent to the
+            card's server alone
+        timeout_s: seconds until the task has ended or asks something
+        allow_hosts: other hosts that may be called if the card names them, such as
+            `agents.example.org` or `10.0.0.5:8000`; without them only the card's own server is,
+            by the same scheme, host and port
+        **options: the options of `Agent`
+
+    Raises:
+        ConfigError: an argument is wrong
+        DefinitionError: the address holds a password
+        MissingExtra: the extra `openai`, whose HTTP client it uses, is not installed
+    """
+
+    _elsewhere = True
+    _untracked = True
+
+    def __init__(
+        self,
+        id: str | int,
+        url: str,
+        *,
+        headers: HeadersLike = None,
+        timeout_s: float = 300.0,
+        allow_hosts: Iterable[str] = (),
+        **options: Unpack[AgentOptions],
+    ) -> None:
+        super().__init__(id, **options)
+        where = f"agent {id!r}"
+        self.url: str = check_base_url(url, f"{where}: url=")
+        check_seconds(f"{where}: timeout_s=", timeout_s)
+        if callable(headers):
+            check_function(f"{where}: headers=", headers)
+        else:
+            check_headers(headers or {}, where)
+        self._timeout_s = float(timeout_s)
+        hosts = hosts_of(allow_hosts, f"{where}: allow_hosts=")
+        self._server = Server(where, self.url, headers, self._timeout_s, hosts)
+        self._counted = [0, 0]  # replies, and how many of them failed
+        self._fault: tuple[float, str] | None = None  # when and why the last one failed
+
+    def _door(self) -> dict[str, Any]:
+        """Return what it is connected to, for a page."""
+        parts = urlsplit(self.url)
+        where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        calls, failed = self._counted
+        told = {"kind": "A2A agent", "where": where, "calls": calls, "failed": failed}
+        return {**told, "last_fault": self._fault}
+
+    @action(guard=(), addresses=("content",))
+    async def say(self, content: str, thread: str | None = None) -> str:
+        """Say something to the agent.
+
+        Args:
+            content: what to say
+            thread: which of your conversations with the agent this belongs to
+
+        Returns:
+            what the agent replies
+        """
+        said: str = await super().say(content, thread)
+        return said
+
+    def as_action(
+        self,
+        name: str | None = None,
+        description: str | None = None,
+        *,
+        fresh: bool = False,
+        fork: bool = False,
+    ) -> Action:
+        """Return an action that asks this agent, as that of every replying agent.
+
+        The other house takes what it is told for the words of its user. So after something was
+        read from outside, addresses in the text are asked for.
+        """
+        made = super().as_action(name, description, fresh=fresh, fork=fork)
+        made.addresses = ("text",)
+        return made
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; a later reply opens new ones."""
+        await self._server.aclose()
+
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        _of(thread).observed.append(json_text(message.get("content")))
+
+    async def _respond(self, request: ReplyRequest) -> Reply:
+        known = _of(request.state)
+        heard = [*known.observed, *request.state.hear()]
+        known.observed.clear()
+        self._counted[0] += 1
+        try:
+            return await self._replied(request, known, heard)
+        except BaseException as error:  # sent with the next request
+            known.observed.extendleft(reversed(heard))
+            self._counted[1] += 1
+            self._fault = time.time(), shorten(str(error) or type(error).__name__, _FAULT)
+            raise
+
+    async def _replied(
+        self, request: ReplyRequest, known: _Conversation, heard: list[str]
+    ) -> Reply:
+        parts = [*map(text_part, heard), *_parts_of(request.content)]
+        value, fault, task = None, "", RemoteTask()
+        for _ in ("first", "again"):
+            task = await self._asked(request, known, parts)
+            text = task.text
+            value = task.data[0] if len(task.data) == 1 else text
+            if request.answer is None:
+                break
+            candidates = [text, *map(json_text, task.data)]
+            for each in candidates:
+                try:
+                    value, fault = request.answer.read(each), ""
+                    break
+                except Unreadable as error:
+                    value, fault = None, fault or str(error)
+            if not fault:
+                break
+            parts = [text_part(fault)]
+        reason: StopReason = "unreadable" if fault else "done"
+        messages: list[ChatMessage] = [
+            {"role": "user", "content": json_text(request.content)},
+            {"role": "assistant", "content": _content_of(task)},
+        ]
+        return Reply(task.text, value, messages, [], Usage(), reason, fault, None, request.run_id)
+
+    async def _asked(
+        self, request: ReplyRequest, known: _Conversation, parts: list[dict[str, Any]]
+    ) -> RemoteTask:
+        """Send a message, and return the task when it has ended or asks what nobody answers."""
+        task = RemoteTask()
+        task.id, known.task = known.task, ""
+        while True:
+            await self._exchanged(request, known, parts, task)
+            known.context = task.context or known.context
+            if task.message is not None or task.state == COMPLETED:
+                return task
+            if task.state != INPUT_REQUIRED:
+                ended = task.state.removeprefix("TASK_STATE_").lower()
+                why = one_line(task.text, 500)
+                raise ModelError(f"agent {self.id!r}: its task is {ended}" + (why and f": {why}"))
+            try:
+                given = await self._answered(request, task)
+            except BaseException:
+                await self._cancel(task)
+                raise
+            if given is None:  # the next reply of the thread answers
+                known.task = task.id
+                return task
+            parts = [given]
+
+    async def _exchanged(
+        self,
+        request: ReplyRequest,
+        known: _Conversation,
+        parts: list[dict[str, Any]],
+        task: RemoteTask,
+    ) -> None:
+        """Send a message, and follow the task until it rests; if cancelled, cancel the task."""
+        message = {"messageId": secrets.token_hex(16), "role": "ROLE_USER", "parts": parts}
+        message |= {"contextId": known.context} if known.context else {}
+        message |= {"taskId": task.id} if task.id else {}
+        work = asyncio.ensure_future(self._followed(request, message, task))
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await asyncio.shield(work)
+        except TimeoutError:
+            await self._cancel(task, work)
+            late = f"agent {self.id!r}: its task has not ended within {self._timeout_s:g} s"
+            raise ModelError(late) from None
+        except BaseException:
+            await self._cancel(task, work)
+            raise
+
+    async def _followed(
+        self, request: ReplyRequest, message: dict[str, Any], task: RemoteTask
+    ) -> None:
+        options: dict[str, Any] = {"acceptedOutputModes": ["text/plain", "application/json", "*/*"]}
+        params = {"message": message, "configuration": options}
+        if await self._server.streams():
+            try:
+                updates = self._server.stream("SendStreamingMessage", params)
+                async with aclosing(updates) as following:  # type: ignore[type-var]
+                    async for update in following:
+                        self._take(request, task, update)
+            except Broken:
+                if not task.id:
+                    raise
+        else:
+            options["returnImmediately"] = True
+            self._take(request, task, await self._server.call("SendMessage", params))
+        pause_s, broken = _FIRST_PAUSE_S, 0
+        while not task.rests:
+            if not task.id:
+                raise ModelError(f"agent {self.id!r}: the server told of no task")
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            try:
+                found = await self._server.call("GetTask", {"id": task.id, "historyLength": 0})
+            except Broken:
+                broken += 1
+                if broken >= _MOST_BROKEN:
+                    raise
+            else:
+                broken = 0
+                self._take(request, task, {"task": found})
+        if task.is_empty:  # some servers stream states alone
+            with suppress(ModelError):
+                found = await self._server.call("GetTask", {"id": task.id, "historyLength": 0})
+                self._take(request, task, {"task": found})
+
+    def _take(self, request: ReplyRequest, task: RemoteTask, update: Any) -> None:
+        try:
+            added = task.take(update)
+        except ModelError as error:
+            raise ModelError(f"agent {self.id!r}: {error}") from None
+        if added and request.emit is not None:
+            request.emit(TextPiece(added, str(self.id), **request.of_run))
+
+    async def _answered(self, request: ReplyRequest, task: RemoteTask) -> dict[str, Any] | None:
+        """Ask for what a task requires, and return the part that answers; None with nobody."""
+        for part in task.status_parts:
+            asked = part.get("data")
+            if isinstance(asked, dict) and isinstance(asked.get("approval"), str):
+                permit = await approve(self._approver(), self._request_of(request, asked)) is True
+                return data_part({"approval": asked["approval"], "permit": permit})
+        question = Question(str(self.id), task.text, request.run_id)
+        try:
+            return text_part(await answer(self._approver(), question))
+        except NobodyToAsk:
+            return None
+
+    def _request_of(self, request: ReplyRequest, asked: dict[str, Any]) -> ApprovalRequest:
+        """Return what the remote agent asks approval for; no `Rule` permits it unseen."""
+        name, args = asked.get("action"), asked.get("args")
+        message = {
+            "from": str(self.id),
+            "to": str(self.id),
+            "action": {
+                "name": name if isinstance(name, str) else "unknown",
+                "args": args if isinstance(args, dict) else {"args": args},
+            },
+        }
+        note = f"asked by agent {json_text(asked.get('agent'))} at {self.url}"
+        if asked.get("note"):
+            note += f": {json_text(asked['note'])}"
+        return ApprovalRequest.of(message, request.run_id, request.thread, note)
+
+    async def _cancel(self, task: RemoteTask, work: asyncio.Future[None] | None = None) -> None:
+        """Have the server cancel a task that it may be working on, once its id is known."""
+        if work is not None and not work.done():
+            named = asyncio.ensure_future(task.named.wait())
+            try:
+                await asyncio.wait((work, named), timeout=_CANCEL_S, return_when="FIRST_COMPLETED")
+            finally:
+                named.cancel()
+                work.cancel()
+            await asyncio.wait((work,))
+        if not task.id or (task.rests and task.state != INPUT_REQUIRED):
+            return
+        with suppress(ModelError, TimeoutError):
+            async with asyncio.timeout(_CANCEL_S):
+                await self._server.call("CancelTask", {"id": task.id})
+
+
+def _of(thread: Thread) -> _Conversation:
+    if thread.own is None:
+        thread.own = _Conversation()
+    known: _Conversation = thread.own
+    return known
+
+
+def _content_of(task: RemoteTask) -> str | list[dict[str, Any]]:
+    """Return an answer as the content of a chat message: blocks, if there are files in it."""
+    said = [{"type": "text", "text": task.text}] if task.text else []
+    return [*said, *task.blocks] if task.blocks else task.text
+
+
+def _parts_of(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [text_part(content)] if isinstance(content, str) else list(map(block_part, content))

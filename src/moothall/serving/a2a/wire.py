@@ -1,0 +1,329 @@
+"""The wire of A2A 1.0 as JSON: states, parts, errors, and what requests must look like."""
+
+from __future__ import annotations
+
+import functools
+import json
+from base64 import b64decode, b64encode
+from datetime import UTC, datetime
+from mimetypes import guess_type
+from typing import Any, Final
+
+from moothall.actions.signature.schema import SchemaValidator, checked
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import render_path, shorten
+
+VERSION: Final = "1.0"
+CARD_PATH: Final = "/.well-known/agent-card.json"
+
+SUBMITTED: Final = "TASK_STATE_SUBMITTED"
+WORKING: Final = "TASK_STATE_WORKING"
+INPUT_REQUIRED: Final = "TASK_STATE_INPUT_REQUIRED"
+COMPLETED: Final = "TASK_STATE_COMPLETED"
+FAILED: Final = "TASK_STATE_FAILED"
+CANCELED: Final = "TASK_STATE_CANCELED"
+REJECTED: Final = "TASK_STATE_REJECTED"
+AUTH_REQUIRED: Final = "TASK_STATE_AUTH_REQUIRED"
+TERMINAL: Final = frozenset((COMPLETED, FAILED, CANCELED, REJECTED))
+PAUSED: Final = frozenset((INPUT_REQUIRED, AUTH_REQUIRED))
+"""The states in which a task waits for somebody outside."""
+ANY_STATE: Final = ("TASK_STATE_UNSPECIFIED", "UNRECOGNIZED")
+"""No state in particular; the second is what the SDK of JavaScript writes where none is given."""
+STATES: Final = TERMINAL | PAUSED | {SUBMITTED, WORKING}
+
+TOO_MANY: Final = -32029
+"""The code of a request that the caller's rate or budget refuses: JSON-RPC leaves it to servers."""
+_KINDS: Final = ("text", "raw", "url", "data")
+_FAULTS: Final = {
+    "TASK_NOT_FOUND": (-32001, 404, "NOT_FOUND"),
+    "TASK_NOT_CANCELABLE": (-32002, 400, "FAILED_PRECONDITION"),
+    "PUSH_NOTIFICATION_NOT_SUPPORTED": (-32003, 400, "FAILED_PRECONDITION"),
+    "UNSUPPORTED_OPERATION": (-32004, 400, "FAILED_PRECONDITION"),
+    "CONTENT_TYPE_NOT_SUPPORTED": (-32005, 400, "INVALID_ARGUMENT"),
+    "EXTENDED_AGENT_CARD_NOT_CONFIGURED": (-32007, 400, "FAILED_PRECONDITION"),
+    "VERSION_NOT_SUPPORTED": (-32009, 400, "FAILED_PRECONDITION"),
+    "RATE_LIMIT_EXCEEDED": (TOO_MANY, 429, "RESOURCE_EXHAUSTED"),
+    "BUDGET_EXCEEDED": (TOO_MANY, 429, "RESOURCE_EXHAUSTED"),
+    "INVALID_REQUEST": (-32600, 400, "INVALID_ARGUMENT"),
+    "METHOD_NOT_FOUND": (-32601, 404, "NOT_FOUND"),
+    "INVALID_PARAMS": (-32602, 400, "INVALID_ARGUMENT"),
+    "INTERNAL_ERROR": (-32603, 500, "INTERNAL"),
+    "PARSE_ERROR": (-32700, 400, "INVALID_ARGUMENT"),
+}
+"""By the reason of a fault: its code in JSON-RPC, then its status and its name in plain HTTP."""
+
+
+class Fault(Exception):
+    """A request that is answered with an error of the protocol."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.code: int
+        self.status: int
+        self.code, self.status, self._name = _FAULTS[reason]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the error as JSON-RPC has it."""
+        return {"code": self.code, "message": str(self), "data": [self._info()]}
+
+    def to_status(self) -> dict[str, Any]:
+        """Return the error as plain HTTP has it: a `google.rpc.Status`."""
+        told = {"code": self.status, "status": self._name, "message": str(self)}
+        return {**told, "details": [self._info()]}
+
+    def _info(self) -> dict[str, str]:
+        kind = "type.googleapis.com/google.rpc.ErrorInfo"
+        return {"@type": kind, "reason": self.reason, "domain": "a2a-protocol.org"}
+
+
+_WHOLE: Final = ("historyLength", "pageSize")
+_ANY: Final = ("data", "metadata")
+"""Fields that hold any JSON."""
+_ROLES: Final = {1: "ROLE_USER", 2: "ROLE_AGENT"}
+_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": 200}
+_LENGTH: Final = {"type": "integer", "minimum": 0}
+_MESSAGE: Final = {
+    "type": "object",
+    "required": ["messageId", "role", "parts"],
+    "properties": {
+        "messageId": _TEXT,
+        "contextId": {"type": "string", "maxLength": 150},
+        "taskId": {"type": "string", "maxLength": 200},
+        "role": {"enum": ["ROLE_USER"]},
+        "parts": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 1000,
+            "items": {
+                "type": "object",
+                "oneOf": [{"required": [kind]} for kind in _KINDS],
+                "properties": {
+                    key: {"type": "string"} for key in ("text", "raw", "url", "mediaType")
+                },
+            },
+        },
+    },
+}
+_OF_TASK: Final = {
+    "type": "object",
+    "required": ["id"],
+    "properties": {"id": _TEXT, "historyLength": _LENGTH},
+}
+_PARAMS: Final[dict[str, Any]] = {
+    "SendMessage": {
+        "type": "object",
+        "required": ["message"],
+        "properties": {
+            "message": _MESSAGE,
+            "configuration": {
+                "type": "object",
+                "properties": {
+                    "returnImmediately": {"type": "boolean"},
+                    "historyLength": _LENGTH,
+                    "acceptedOutputModes": {"type": "array", "items": {"type": "string"}},
+                },
+            },
+        },
+    },
+    "GetTask": _OF_TASK,
+    "ListTasks": {
+        "type": "object",
+        "properties": {
+            "contextId": {"type": "string", "maxLength": 200},
+            "status": {"enum": sorted((*STATES, *ANY_STATE))},
+            "pageSize": {"type": "integer", "minimum": 1, "maximum": 100},
+            "pageToken": {"type": "string", "maxLength": 300},
+            "historyLength": _LENGTH,
+            "includeArtifacts": {"type": "boolean"},
+            "statusTimestampAfter": {"type": "string", "maxLength": 40},
+        },
+    },
+}
+
+
+@functools.cache
+def _checks(method: str) -> SchemaValidator:
+    return checked(json.dumps(_PARAMS[method]))
+
+
+def check_params(method: str, params: Any) -> dict[str, Any]:
+    """Return the parameters of a method, or refuse them."""
+    try:
+        params = _plain(params)
+    except RecursionError:
+        raise Fault("INVALID_PARAMS", "params is nested too deep") from None
+    wrong = _checks(method).wrong(params)
+    if wrong is not None:
+        where = render_path(wrong[0], "params")
+        raise Fault("INVALID_PARAMS", f"{where} is wrong: {shorten(wrong[1], 200)}")
+    found: dict[str, Any] = params
+    return found
+
+
+def _plain(given: Any, name: str = "") -> Any:
+    """Return protobuf's JSON in one form: camelCase, no null, and 1.0 as 1 in whole numbers."""
+    if isinstance(given, list):
+        return [_plain(each, name) for each in given]
+    if isinstance(given, dict):
+        return {
+            _camel(key): item if key in _ANY else _plain(item, _camel(key))
+            for key, item in given.items()
+            if item is not None or key == "data"
+        }
+    if name in _WHOLE:
+        if isinstance(given, float) and given.is_integer():
+            return int(given)
+        if isinstance(given, str) and given.isdecimal() and len(given) < 10:
+            return int(given)
+    return _ROLES.get(given, given) if name == "role" and type(given) is int else given
+
+
+def _camel(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(each[:1].upper() + each[1:] for each in rest)
+
+
+def content_of(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Return what a client says: a text, with data as JSON; or blocks, if there are files."""
+    blocks = [_said(part) for part in parts]
+    return text_in(blocks) if all(each["type"] == "text" for each in blocks) else blocks
+
+
+def text_in(content: str | list[dict[str, Any]]) -> str:
+    """Return the text of what a client says; a file is told of in its place."""
+    if isinstance(content, str):
+        return content
+    return "\n\n".join(each["text"] if each["type"] == "text" else _told(each) for each in content)
+
+
+def text_of(parts: list[dict[str, Any]]) -> str:
+    """Return parts as a text; a file has none, and is refused."""
+    if not isinstance(said := content_of(parts), str):
+        raise Fault("CONTENT_TYPE_NOT_SUPPORTED", "an answer is a text or data, no file")
+    return said
+
+
+def _said(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a client's message as a block."""
+    if "text" in part or "data" in part:
+        text = part["text"] if "text" in part else json_text(part["data"])
+        return {"type": "text", "text": text}
+    name, media = str(part.get("filename") or ""), str(part.get("mediaType") or "").lower()
+    media = media.partition(";")[0].strip() or guess_type(name)[0] or ""
+    if "url" in part:
+        if not part["url"].startswith(("https://", "http://")):
+            raise Fault("INVALID_PARAMS", "the url of a file must begin with https:// or http://")
+        if media and not media.startswith(_FILES):
+            raise _unsupported(media)
+        return part_block({**part, "mediaType": media}) or {}
+    try:
+        raw = part["raw"].translate(_URL_SAFE).rstrip("=")
+        data = b64decode(raw + "=" * (-len(raw) % 4), validate=True)
+        if media.startswith(_TEXTS):
+            text = data.decode()
+            return {"type": "text", "text": f"{name}:\n{text}" if name else text}
+    except ValueError:
+        raise Fault("INVALID_PARAMS", f"the file {name!r:.80} is no base64, or no UTF-8") from None
+    if not media.startswith(_FILES):
+        raise _unsupported(media)
+    return part_block({**part, "mediaType": media, "raw": b64encode(data).decode()}) or {}
+
+
+def _unsupported(media: str) -> Fault:
+    takes = "texts, JSON, images, sound and PDF files"
+    return Fault("CONTENT_TYPE_NOT_SUPPORTED", f"this agent takes {takes}, got {media!r:.80}")
+
+
+def _told(block: dict[str, Any]) -> str:
+    part = block_part(block)
+    name = part.get("filename") or part.get("mediaType") or "a file"
+    size = f", {len(part['raw']) * 3 // 4:,} bytes" if "raw" in part else f" at {part.get('url')}"
+    return f"[{name}{size}]"
+
+
+_TEXTS: Final = ("text/", "application/json")
+_FILES: Final = ("image/", "audio/", "application/pdf")
+MEDIA: Final = ("text/plain", "application/json", "text/*", "image/*", "audio/*", "application/pdf")
+"""What an agent takes."""
+_URL_SAFE: Final = str.maketrans("-_", "+/")
+
+
+def text_part(text: str) -> dict[str, Any]:
+    """Return a text as a part."""
+    return {"text": text, "mediaType": "text/plain"}
+
+
+def data_part(data: Any) -> dict[str, Any]:
+    """Return JSON data as a part."""
+    return {"data": data, "mediaType": "application/json"}
+
+
+def block_part(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block of content as a part: a text, a file's bytes or address, or data."""
+    kind = str(block.get("type"))
+    given = block.get(kind)
+    about = given if isinstance(given, dict) else {"url": given}
+    if kind == "text" and isinstance(given, str):
+        return text_part(given)
+    if kind == "input_audio" and isinstance(about.get("data"), str):
+        return {"raw": about["data"], "mediaType": f"audio/{about.get('format') or 'wav'}"}
+    url = about.get(_DATA_OF.get(kind, "")) or about.get("file_url")
+    if not isinstance(url, str):
+        return data_part(block)
+    part = {"filename": about["filename"]} if isinstance(about.get("filename"), str) else {}
+    if not url.startswith("data:"):
+        media = guess_type(part.get("filename") or url.partition("?")[0])[0]
+        media = media or ("image/*" if kind == "image_url" else None)
+        return {"url": url, **({"mediaType": media} if media else {}), **part}
+    media, _, raw = url.removeprefix("data:").partition(";base64,")
+    return {"raw": raw, "mediaType": media, **part}
+
+
+def part_block(part: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a part that is a file as a block of content; None for text and data."""
+    media = str(part.get("mediaType") or "application/octet-stream")
+    raw, url = part.get("raw"), part.get("url")
+    if isinstance(raw, str):
+        url = f"data:{media};base64,{raw}"
+        if media.startswith("audio/"):
+            kind = media.removeprefix("audio/").removeprefix("x-")
+            audio = {"data": raw, "format": _SOUNDS.get(kind, kind)}
+            return {"type": "input_audio", "input_audio": audio}
+    if not isinstance(url, str):
+        return None
+    if media.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    named = {"filename": str(part["filename"])} if part.get("filename") else {}
+    return {"type": "file", "file": {"file_url" if raw is None else "file_data": url, **named}}
+
+
+_SOUNDS: Final = {"mpeg": "mp3", "wave": "wav"}
+"""What providers call the formats of sound, by the names of their media."""
+_DATA_OF: Final = {"image_url": "url", "file": "file_data"}
+
+
+def message_of(
+    role: str, id: str, task: str, context: str, parts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return a message of a task; the role is `USER` or `AGENT`."""
+    about = {"messageId": id, "role": f"ROLE_{role}", "parts": parts}
+    return {**about, "taskId": task, "contextId": context}
+
+
+def moment(at: float) -> str:
+    """Return a time in seconds since 1970 as the protocol writes it."""
+    text = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def seconds(moment: str) -> float:
+    """Return a time that the protocol writes, in seconds since 1970."""
+    try:
+        found = datetime.fromisoformat(moment)
+    except ValueError:
+        raise Fault("INVALID_PARAMS", f"{moment[:40]!r} is no time such as {_NOON}") from None
+    return found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+
+
+_NOON: Final = "2026-11-24T12:00:00Z"

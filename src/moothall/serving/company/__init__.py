@@ -1,0 +1,1 @@
+"""Companies: the agents of a file, supervised, with schedules, health and metrics."""

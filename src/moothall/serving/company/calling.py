@@ -1,0 +1,216 @@
+"""The calls that schedules make: what is called, and for how long it is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.actions.approval.asking import asked_now
+from moothall.actions.message import REPLYING
+from moothall.agents.agent import CURRENT
+from moothall.agents.replies.conversational import ConversationalAgent
+from moothall.foundation.errors import (
+    ActionError,
+    JournalError,
+    MoothallError,
+    NoSuchRun,
+    RequestError,
+    RequestTimeout,
+    RunHeld,
+    RunMismatch,
+    RunWaiting,
+)
+from moothall.foundation.text import error_text, nearest
+from moothall.serving.company.schedule import Schedule, stamp
+
+if TYPE_CHECKING:
+    from moothall.agents.agent import Agent
+    from moothall.serving.company.company_space import CompanySpace
+    from moothall.serving.company.settings import ScheduleSettings
+
+logger: logging.Logger = logging.getLogger("moothall.company")
+
+REPLY: Final = "/reply"
+"""What the id of a firing's run has behind it in the id of its reply's run."""
+_LOOK_S: Final = 0.5
+"""Seconds between two looks whether a person is asked."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """The call that a schedule's firings make.
+
+    Attributes:
+        name: the schedule's name
+        schedule: its times
+        to: the id of the agent
+        action: its action
+        args: the arguments
+        time_as: the argument that gets the firing's time, if one does
+    """
+
+    name: str
+    schedule: Schedule
+    to: str
+    action: str = "say"
+    args: Mapping[str, Any] = field(default_factory=dict)
+    time_as: str | None = None
+
+    def args_at(self, at: datetime) -> dict[str, Any]:
+        """Return the arguments of a firing."""
+        return {**self.args, **({} if self.time_as is None else {self.time_as: stamp(at)})}
+
+
+def warn_of_calls(calls: Iterable[Call], agents: Mapping[str, Agent]) -> None:
+    """Log which schedules call what their agents do not offer, or with other arguments.
+
+    Each such firing fails; but the first may be hours away.
+    """
+    for call in calls:
+        if (agent := agents.get(call.to)) is None:
+            continue
+        where = f"{call.to}.{call.action}"
+        if (offer := agent.offers.get(call.action)) is None:
+            wrong = f"{call.to!r} has no action {call.action!r}{nearest(call.action, agent.offers)}"
+        else:
+            try:
+                offer.check(call.args_at(datetime.now(UTC)), where)
+                continue
+            except MoothallError as error:
+                wrong = error_text(error)
+        logger.warning("schedule %r: its firings will fail: %s", call.name, wrong)
+
+
+class LeftOpen(MoothallError):
+    """A firing's reply took too long; its run, and the firing, go on after the next start."""
+
+
+class Calling:
+    """Makes the calls of a company's schedules.
+
+    Args:
+        agents: the company's agents, by name
+        space: its space
+        schedules: the settings of its schedules, by name
+    """
+
+    def __init__(
+        self,
+        agents: Mapping[str, Agent],
+        space: CompanySpace,
+        schedules: Mapping[str, ScheduleSettings],
+    ) -> None:
+        self._agents = agents
+        self._space = space
+        self._schedules = schedules
+
+    def repeats(self, call: Call) -> bool:
+        """Return whether a call whose outcome is unknown is made again."""
+        agent = self._agents.get(call.to)
+        if agent is None:
+            return False
+        offer = agent.offers.get(call.action)
+        return bool(agent._resumes(call.action) or (offer is not None and offer.idempotent))
+
+    async def make(self, call: Call, args: dict[str, Any], run_id: str) -> Any:
+        """Make the call of a firing."""
+        agent = self._agents.get(call.to)
+        if isinstance(agent, ConversationalAgent) and agent._resumes(call.action):
+            return await self._reply(agent, call, args, run_id)
+        timeout = self._schedules[call.name].timeout
+        sender = await self._space.sender(f"schedule.{call.name}")
+        action = {"name": call.action, "args": args}
+        message = {"id": run_id, "to": call.to, "action": action}
+        # A person's time has no limit, but the message of a company that died must not stay.
+        asked = sender._request(message, None, wait=True, expires=timeout)
+        work: asyncio.Future[Any] = asyncio.ensure_future(asked)
+        if await _ends_within(timeout, work, partial(_asks, run_id)):
+            return work.result()
+        raise RequestTimeout(f'no answer from "{call.to}.{call.action}" in {timeout:g} s')
+
+    async def _reply(
+        self, agent: ConversationalAgent, call: Call, args: dict[str, Any], run_id: str
+    ) -> Any:
+        """Have an agent reply in a run of the firing's id: it goes on if the process dies."""
+        timeout = self._schedules[call.name].timeout
+        where = f"{call.to}.{call.action}"
+        given = agent.offers[call.action].check(args, where)
+        thread = given.get("thread") or self._thread_of(call, run_id)
+        run_id = f"{run_id}{REPLY}"
+        work = asyncio.ensure_future(agent.reply(given["content"], thread=thread, run_id=run_id))
+
+        def leave() -> None:
+            if (journal := getattr(agent, "journal", None)) is not None:
+                journal._leave(run_id)
+
+        try:
+            if not await _ends_within(timeout, work, partial(_asks, run_id), leave):
+                raise LeftOpen(
+                    f'no answer from "{where}" in {timeout:g} s; its run {run_id!r} goes on after '
+                    "the next start"
+                )
+            if (reply := work.result()).stop_reason == "in_doubt":
+                raise RunWaiting(reply.detail)
+            return agent._said(reply)
+        except (JournalError, RunHeld, RunMismatch, RequestError, LeftOpen):
+            raise
+        except Exception as error:  # whatever it is, it is the outcome of this call
+            raise ActionError(type(error).__name__, error_text(error, 1000), where) from error
+
+    def _thread_of(self, call: Call, run_id: str) -> str:
+        """Return the thread of a firing's reply: its own, or that of all firings."""
+        journal = self._space.journal
+        if journal is not None:
+            with suppress(NoSuchRun):  # its process died: it goes on in its thread
+                if (begun := journal.run(f"{run_id}{REPLY}").thread) is not None:
+                    return begun
+        thread = f"schedule/{call.name}"
+        if self._schedules[call.name].thread == "shared":
+            return thread
+        return f"{thread}/{run_id.rpartition('@')[2]}"
+
+
+async def _ends_within(
+    seconds: float,
+    work: asyncio.Future[Any],
+    asks: Callable[[], bool],
+    late: Callable[[], None] | None = None,
+) -> bool:
+    """Wait for work, without the time for which a person is asked; else call `late`, cancel it."""
+    now = asyncio.get_running_loop().time
+    try:
+        while seconds > 0:
+            since = now()
+            await asyncio.wait((work,), timeout=min(seconds, _LOOK_S))
+            if work.done():
+                return True
+            if not asks():
+                seconds -= now() - since
+        if late is not None:
+            late()
+        return False
+    finally:
+        if not work.done():
+            work.cancel()
+            await asyncio.wait((work,))
+
+
+def _asks(id: str) -> bool:
+    """Return whether a person is asked now for the request, or within the run, of this id."""
+    for context in asked_now():
+        handling: Any = context.get(CURRENT)
+        replies = context.get(REPLYING, ())
+        while handling is not None and handling.envelope.id != id:
+            replies += getattr(handling, "replies", ())
+            handling = handling.parent
+        if handling is not None or any(
+            each.open and each.request is not None and each.request.run_id == id for each in replies
+        ):
+            return True
+    return False

@@ -1,0 +1,573 @@
+"""A company: the agents of a file, supervised, with schedules, health and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from moothall.agents.agent import Agent
+from moothall.agents.named_agents import AgentSource
+from moothall.agents.replies.events import Done, Event
+from moothall.agents.replies.recorded_agent import RecordedAgent
+from moothall.agents.replies.threaded import Threaded
+from moothall.foundation.errors import (
+    AgentDied,
+    ConfigError,
+    DefinitionError,
+    GivenUp,
+    JournalError,
+    MissingExtra,
+    MoothallError,
+)
+from moothall.foundation.text import error_text, log_failure
+from moothall.foundation.threads import called
+from moothall.journal.entry import RunDamaged
+from moothall.serving.company.calling import REPLY, Call, Calling, warn_of_calls
+from moothall.serving.company.company_space import CompanySpace
+from moothall.serving.company.door import routes
+from moothall.serving.company.kinds import agent_of, fault_of
+from moothall.serving.company.metrics import Metrics
+from moothall.serving.company.probe import LIVES_S, Probe, keep_watchdog, notify
+from moothall.serving.company.scheduler import Scheduler
+from moothall.serving.company.settings import AgentSettings, Settings, read_settings
+from moothall.serving.company.supervisor import Supervised, Supervisor
+
+logger: logging.Logger = logging.getLogger("moothall.company")
+
+T = TypeVar("T")
+
+_DECIDED_S: Final = 3.0
+"""Seconds between two searches for runs that a person has decided about."""
+_STOPPED_S: Final = 1.0
+"""Seconds between two searches for firings whose process died, or that a person decided about."""
+_LOOK_S: Final = 0.01
+_OF_AGENT: Final = ("state", "since", "deaths", "restarts", "error")
+_STREAMS_S: Final = 1.0
+"""Seconds that idle streams may stay open at the end."""
+
+
+class Company:
+    """The agents of one process, by name, each supervised. `moothall serve FILE.yaml` runs one.
+
+    An agent dies if making it or its `after_add` raises, if it leaves its space, or if its
+    coroutine `background()` raises; an action that raises is an outcome and no death. A dead agent
+    is created again and takes its place; messages that wait for it wait for the new one.
+
+    Use it as `async with`, which starts it, and drains it at the end; or call `run`.
+
+    Attributes:
+        settings: what the file says
+        space: the space of the agents
+
+    Example:
+        >>> import asyncio
+        >>> from moothall.serving import Company
+        >>> async def main() -> None:
+        ...     async with Company.from_yaml("company.yaml") as company:
+        ...         print(company.health()["ready"])
+        >>> asyncio.run(main())  # doctest: +SKIP
+        True
+    """
+
+    def __init__(self, settings: Settings, folder: Path, name: str = "company") -> None:
+        self.settings: Settings = settings
+        self.name: str = name
+        self._folder = folder
+        self._agents: dict[str, Agent] = {}
+        self._calls: dict[str, Call] = {
+            each: Call(each, given.schedule(), given.to, given.action, given.args, given.time_as)
+            for each, given in settings.schedules.items()
+        }
+        self._sources = {
+            each: None if given.ref is None else AgentSource(given.ref, f"agent {each!r}:", folder)
+            for each, given in settings.agents.items()
+        }
+        self._on_given_up = self._hook(settings.on_given_up, "on_given_up")
+        self._on_waiting = self._hook(settings.on_waiting, "on_waiting")
+        self._on_low = self._hook(settings.on_budget_low, "on_budget_low")
+        self._space = CompanySpace(settings, folder, self._lost_too_long)
+        self.space: Any = self._space.space
+        self._supervisor = Supervisor(
+            settings.restart.over(Supervisor().restart), changed=lambda part: self._changed.set()
+        )
+        self._probe = Probe(self._loops, lambda: self._space.journal)
+        self._metrics = Metrics(
+            lambda: self._parts().values(),
+            self._statistics,
+            lambda: self._space.budgets if self._probe.journal_answers else {},
+            lambda: self._space.connected,
+            self._probe,
+            lambda: self._space.journal if self._probe.journal_answers else None,
+        )
+        self._gone: dict[str, asyncio.Event] = {}
+        self._mistaken: dict[str, str] = {}  # agents of built-in kinds that cannot be made
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._scheduler: Scheduler | None = None
+        self._to_resume: set[str] = set()  # agents with runs that stopped
+        self._resuming: set[asyncio.Task[Any]] = set()
+        self._failed: BaseException | None = None
+        self._draining = False
+        self._loop: Any = None
+        self._server: Any = None
+        self._served: Any = None
+        self._began = time.time()
+
+    @classmethod
+    def from_yaml(
+        cls, path: str | os.PathLike[str], *, environment: Mapping[str, str] | None = None
+    ) -> Self:
+        """Return the company of a file; nothing is started.
+
+        Args:
+            path: the file; paths in it are meant from its folder
+            environment: the variables that fields for secrets may name; default: those of this
+                process
+
+        Raises:
+            ConfigError: the file cannot be read, or something in it is wrong: all of it is named,
+                each with its line
+            MissingExtra: an extra is not installed
+        """
+        file = Path(path)
+        settings = read_settings(file, environment)
+        return cls(settings, file.resolve().parent, file.stem)
+
+    # -- what an operator sees ---------------------------------------------------------------------
+
+    @property
+    def agents(self) -> dict[str, Agent]:
+        """The agents that are in the space now, by name."""
+        return dict(self._agents)
+
+    @property
+    def port(self) -> int | None:
+        """The port at which HTTP is served, or None."""
+        return None if self._server is None else int(self._server.port)
+
+    def health(self) -> dict[str, Any]:
+        """Return what `GET /health` says: live, ready, each agent, the broker, the schedules."""
+        parts = self._parts()
+        all_run = len(parts) == len(self.settings.agents) and all(
+            each.state == "running" for each in parts.values()
+        )
+        connected = self._space.connected
+        said: dict[str, Any] = {
+            "live": self._failed is None and self._probe.held_s < LIVES_S,
+            "ready": (
+                all_run
+                and connected is not False
+                and not self._draining
+                and self._probe.loops_answer
+                and self._probe.journal_answers
+            ),
+            "draining": self._draining,
+            "loops": self._probe.loops_answer,
+            "agents": {
+                name: {key: getattr(each, key) for key in _OF_AGENT} for name, each in parts.items()
+            },
+        }
+        if self._space.journal is not None:
+            said["journal"] = self._probe.journal_answers
+        if connected is not None:
+            said["broker"] = {"connected": connected}
+        return said
+
+    def _loops(self) -> list[asyncio.AbstractEventLoop]:
+        router = self.space._router
+        return [self._loop] if router is None else [self._loop, router.loop]
+
+    def _statistics(self) -> dict[str, Any]:
+        if self._probe.loops_answer:
+            found: dict[str, Any] = self.space.statistics()
+            return found
+        return {"agents": {}, "deadlines": 0}
+
+    def metrics(self) -> str:
+        """Return what `GET /metrics` says: OpenMetrics text."""
+        return self._metrics.text()
+
+    # -- its life ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Start it, run until `stop` is called, then drain it.
+
+        Raises:
+            GivenUp: an agent has died too often, or the broker was away for too long
+            MoothallError: it could not be started
+        """
+        async with self:
+            await self.ended()
+
+    async def ended(self) -> None:
+        """Wait until `stop` is called.
+
+        Raises:
+            GivenUp: an agent has died too often, or the broker was away for too long
+        """
+        await self._over.wait()
+        if self._failed is not None:
+            raise self._failed
+
+    def stop(self) -> None:
+        """Have `run` and `ended` return; callable in any thread. Does nothing before the start."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._over.set)
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._new_wait = asyncio.Event()
+        try:
+            await asyncio.to_thread(self._check)
+            # Before anything begins: a second process of the same file has done nothing.
+            self._bind()
+            await self._space.open(self.name, self._budget_is_low)
+            self._start()
+            await self._settled()
+            self._refuse([*self._mistaken.values()])
+            warn_of_calls(self._calls.values(), self._agents)
+            if self._server is not None:
+                self._server.start()
+            self._task(keep_watchdog(self._probe))
+            notify("READY=1")
+        except BaseException:
+            await self._drain(0)
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._drain(self.settings.drain)
+
+    def _check(self) -> None:
+        """Import the modules that the file names, to report mistakes before the start."""
+        faults = self._space.missing_files()
+        for name, given in self.settings.agents.items():
+            try:
+                if (source := self._sources[name]) is not None:
+                    source.prepared(name, {**given.options, **given.secrets})
+            except MoothallError as error:
+                faults.append(fault_of(name, error))
+        self._refuse(faults)
+
+    def _refuse(self, faults: Sequence[str]) -> None:
+        if faults:
+            raise ConfigError("\n".join(f"{self.name}: {each}" for each in faults))
+
+    def _start(self) -> None:
+        self.space._left = self._on_left
+        self.space._meter(self._metrics.ended)
+        for name, given in self.settings.agents.items():
+            self._task(self._keep(name, given))
+        if self._space.journal is not None and self._calls:
+            calling = Calling(self._agents, self._space, self.settings.schedules)
+            self._scheduler = Scheduler(
+                self._space.journal, calling.make, calling.repeats, self._metrics.fired
+            )
+            self._task(self._keep_up(self._scheduler))
+        if self._space.journal is not None:
+            self._task(self._space.tell_of_waits(self._on_waiting, self._new_wait))
+
+    def _task(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """End the company, if a part of its own work has failed: nothing else would show it."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log_failure(logger, "the company cannot go on", error)
+            self._end(GivenUp(f"the company cannot go on: {error_text(error, 1000)}"))
+
+    async def _settled(self) -> None:
+        """Wait until each agent runs, stands by or has died once."""
+        while True:
+            self._changed.clear()
+            parts = self._parts()
+            begun = [each for each in parts.values() if each.state != "starting" or each.deaths]
+            if len(begun) == len(self.settings.agents) or self._over.is_set():
+                return
+            await self._changed.wait()
+
+    def _bind(self) -> None:
+        """Take the address of the doors, `/health` and `/metrics`; they are served later."""
+        given = self.settings.http
+        if given is None:
+            return
+        MissingExtra.unless("http", "mcp", "mcp", "mcp_types", "starlette")
+        from moothall.serving.doors.application import application
+        from moothall.serving.doors.callers import Callers
+        from moothall.serving.doors.front import Front
+        from moothall.serving.doors.served import Served
+        from moothall.serving.doors.server import HTTPServer, needs_token, place_of
+
+        host, port = place_of(given.listen, "http.listen")
+        named = {name: each.token for name, each in given.callers.items()}
+        if given.token is None and not named and needs_token(host):
+            raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
+        approves = [name for name, each in given.callers.items() if each.approves]
+        callers = Callers(named or given.token, approves=approves)
+        self._served = Served((), callers, self.space)
+        told = (self.health, self.metrics, self._probe.ask)
+        made, open_paths = routes(*told, lambda: self._space.journal, callers.permits)
+        front, drain = Front.of(given.public_url, given.proxies, given.origins), self.settings.drain
+        more = (self.name, made, open_paths, front)
+        app = application(self._served, self._served.callers, *more, drain_s=drain)
+        self._server = HTTPServer(app, host, port, drain)
+
+    async def _drain(self, seconds: float) -> None:
+        """Begin nothing new; let what runs end within some seconds; then end it."""
+        self._draining = True
+        notify("STOPPING=1")
+        until = self._loop.time() + seconds
+
+        def left() -> float:
+            return max(0.0, float(until - self._loop.time()))
+
+        if self._server is not None:
+            self._server.stop()
+        for agent in self._agents.values():
+            if isinstance(agent, RecordedAgent):
+                agent._ending = True
+        for task in self._tasks:
+            task.cancel()
+        firing = () if self._scheduler is None else self._scheduler.firing.values()
+        if under_way := [*firing, *self._resuming]:
+            await asyncio.wait(under_way, timeout=left())
+        while self._served is not None and self._served.busy and left():  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)  # calls end without an event
+        self._leave()
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, *self._tasks, return_exceptions=True)
+        if self._server is not None:
+            await asyncio.to_thread(self._server.join, _STREAMS_S)
+            self._leave()
+            self._server.stop(at_once=True)
+            await asyncio.to_thread(self._server.join, _STREAMS_S)
+        self.space._grace_s = left()
+        self.space._left = None
+        await asyncio.to_thread(self._space.close)
+        self._leave(False)  # another company of this process may have the same agents
+
+    def _leave(self, leave: bool = True) -> None:
+        """Have the runs that are cancelled from now on go on at the next start."""
+        recorded = [each for each in self._agents.values() if isinstance(each, RecordedAgent)]
+        for journal in (self._space.journal, *(each.journal for each in recorded)):
+            if journal is not None:
+                journal._leave(leave=leave)
+
+    # -- agents ------------------------------------------------------------------------------------
+
+    def _parts(self) -> dict[str, Supervised]:
+        return self._supervisor.parts
+
+    async def _keep(self, name: str, given: AgentSettings) -> None:
+        """Supervise one agent until it is given up."""
+        rule = given.restart.over(self._supervisor.restart)
+        try:
+            await self._supervisor.keep(name, partial(self._live, name, given), restart=rule)
+        except GivenUp as error:
+            await self._give_up(name, error)
+
+    async def _live(self, name: str, given: AgentSettings, part: Supervised) -> None:
+        """Make an agent, add it to the space, and wait until it dies."""
+        old = self._agents.get(name)
+        agent = await asyncio.to_thread(self._made, name, given)
+        gone = self._gone[name] = asyncio.Event()
+        self._agents[name] = agent
+        beside: list[asyncio.Task[Any]] = []
+        if isinstance(agent, Threaded) and agent is not old:
+            # Before it enters: what waits for it begins at once, and is counted, too.
+            agent.watch(partial(self._told, name))
+        try:
+            await self._space.enter(agent, old, part)
+            gone.clear()  # an attempt to add it that failed set this
+            if agent._mailbox is None:
+                gone.set()
+            if self._served is not None:
+                self._served.put(agent)
+            part.running()
+            left = asyncio.create_task(gone.wait())
+            beside = [left, asyncio.create_task(self._in_background(agent))]
+            if isinstance(agent, RecordedAgent) and agent.journal is not None:
+                beside.append(asyncio.create_task(self._resume(agent)))
+            await asyncio.wait(beside[:2], return_when=asyncio.FIRST_COMPLETED)
+            if not left.done():
+                beside[1].result()  # raises, if the agent has died of it
+                await left
+            raise AgentDied(f"agent {name!r} has left its space")
+        except Exception:
+            self._space.suspend(agent)
+            raise
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    def _made(self, name: str, given: AgentSettings) -> Agent:
+        source = self._sources[name]
+        try:
+            options = {**given.options, **given.secrets}
+            agent = agent_of(name, given.kind, options, source, self._folder)
+        except MoothallError as error:
+            if source is None or isinstance(error.__cause__, ConfigError | DefinitionError | None):
+                self._mistaken[name] = fault_of(name, error)
+            raise
+        return self._space.equip(agent, name, given)
+
+    async def _in_background(self, agent: Agent) -> None:
+        """Run an agent's `background()`; return at once if it has none."""
+        background = getattr(agent, "background", None)
+        mailbox = agent._mailbox
+        if background is None or "background" in agent.offers or mailbox is None:
+            return
+        await mailbox.carry(partial(called, background))
+
+    def _on_left(self, agent: Agent) -> None:
+        """Wake the supervisor of an agent that has left; called on the space's loop."""
+        name = str(agent.id)
+        if self._agents.get(name) is agent and name in self._gone:
+            self._loop.call_soon_threadsafe(self._gone[name].set)
+
+    async def _give_up(self, name: str, error: GivenUp) -> None:
+        """Report an agent that is not started again; end the company if the file says `exit`."""
+        logger.error("%s", error)
+        self._metrics.gave_up()
+        agent = self._agents.pop(name, None)
+        await self._space.report_given_up(name, str(error))
+        await self._tell(self._on_given_up, "on_given_up", self._parts()[name])
+        if self.settings.given_up == "exit":
+            self._end(error)
+        elif agent is not None:
+            await asyncio.to_thread(self._space.leave, agent)
+
+    def _lost_too_long(self, text: str) -> None:
+        """End, since the broker was away for longer than `lost_after`; callable in any thread."""
+        logger.error("%s", text)
+        self._loop.call_soon_threadsafe(self._end, GivenUp(text))
+
+    def _end(self, error: BaseException) -> None:
+        if self._failed is None:
+            self._failed = error
+        self._over.set()
+
+    def _budget_is_low(self, *about: Any) -> None:
+        """Call the hook for a budget that gets low; callable in any thread."""
+        told = self._tell(self._on_low, "on_budget_low", *about)
+        asyncio.run_coroutine_threadsafe(told, self._loop)
+
+    async def _tell(self, hook: Callable[..., Any] | None, key: str, *about: Any) -> None:
+        if hook is not None:
+            try:
+                await called(hook, *about)
+            except Exception as wrong:
+                log_failure(logger, f"{key} failed", wrong)
+
+    def _hook(self, reference: str | None, key: str) -> Callable[..., Any] | None:
+        if reference is None:
+            return None
+        found = AgentSource(reference, f"{key}:", self._folder).found()
+        if not callable(found):
+            raise ConfigError(f"{key} must name a function, got {reference!r}")
+        return found  # type: ignore[no-any-return]
+
+    # -- runs and schedules ------------------------------------------------------------------------
+
+    def _told(self, name: str, event: Event) -> None:
+        """Count a reply's event; a run that its journal has stopped is resumed later."""
+        self._metrics.told(name, event)
+        if not isinstance(event, Done):
+            return
+        reply = event.reply
+        if self._is_away(reply.error):
+            self._to_resume.add(name)
+        if reply.stop_reason == "waiting":
+            logger.warning("agent %r: run %r is %s", name, reply.run_id, reply.detail)
+            self._loop.call_soon_threadsafe(self._new_wait.set)
+
+    @staticmethod
+    def _is_away(error: object) -> bool:
+        """Return whether an error says that the journal was away, so that a run goes on later."""
+        return isinstance(error, JournalError) and not isinstance(error, RunDamaged)
+
+    async def _resume(self, agent: RecordedAgent) -> None:
+        """Resume an agent's stopped runs, and from then on the runs that a person decides about.
+
+        What a lost journal stops is resumed while this process lives, too.
+        """
+        name = str(agent.id)
+        self._to_resume.add(name)
+        agent._ending = self._draining  # it may have been of a company that has ended
+        while True:
+            try:
+                if name in self._to_resume:
+                    resumed = await self._to_its_end(
+                        agent.resume_runs(which=self._space.resumes_stopped)
+                    )
+                    self._to_resume.discard(name)
+                    for each in resumed:
+                        logger.info("run %r had stopped: %s", each.run.id, each.outcome)
+                        reply = each.reply
+                        error = each.error if reply is None else reply.error
+                        if self._is_away(error):
+                            self._to_resume.add(name)
+                for each in await self._to_its_end(
+                    agent.resume_decided(which=self._space.resumes_waiting)
+                ):
+                    logger.info("run %r goes on: %s", each.run.id, each.outcome)
+                    if each.run.id.endswith(REPLY) and self._scheduler is not None:
+                        firing = each.run.id.removesuffix(REPLY)
+                        await self._scheduler.finish(self._calls, firing)
+            except MoothallError as error:  # such as a server of the journal that restarts
+                text = "what agent %r had begun cannot be looked up: %s"
+                logger.error(text, agent.id, error)
+            await asyncio.sleep(_DECIDED_S)
+
+    async def _to_its_end(self, resumption: Coroutine[Any, Any, T]) -> T:
+        """Await a resumption, which has the seconds of `drain:` if the company is stopped."""
+        task = asyncio.create_task(resumption)
+        self._resuming.add(task)
+        task.add_done_callback(self._resuming.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not self._draining:  # the agent has died
+                task.cancel()
+                await asyncio.wait((task,))
+            raise
+
+    async def _keep_up(self, scheduler: Scheduler) -> None:
+        """Fire the schedules once their agents are in the space; resume firings that stopped."""
+        await self._settled()
+        while any(self._parts()[each.to].state == "standby" for each in self._calls.values()):
+            self._changed.clear()
+            await self._changed.wait()
+        async with asyncio.TaskGroup() as group:
+            for call in self._calls.values():
+                group.create_task(self._fire_at_times(scheduler, call))
+            waiting = True  # at the start, what waited may have gone on before the last end
+            while True:
+                try:
+                    await scheduler.resume(self._calls, waiting)
+                    waiting = False
+                except MoothallError as error:
+                    logger.error("firings that stopped cannot be looked up: %s", error)
+                await asyncio.sleep(_STOPPED_S)
+
+    async def _fire_at_times(self, scheduler: Scheduler, call: Call) -> None:
+        """Fire one schedule; times at which the journal could not be used count as missed."""
+        while True:
+            try:
+                await scheduler.keep(call)
+                return
+            except MoothallError as error:
+                logger.error("schedule %r waits for the journal: %s", call.name, error)
+            await asyncio.sleep(_STOPPED_S)

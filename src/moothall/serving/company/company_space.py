@@ -1,0 +1,374 @@
+"""A company's space, with its broker, journal and budgets; its agents enter and leave by it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.actions.approval import Approver, Waiting, check_approver
+from moothall.agents.agent import Agent
+from moothall.agents.named_agents import AgentSource
+from moothall.budget import Budget
+from moothall.foundation.errors import DuplicateAgent, InboxError, MoothallError
+from moothall.foundation.text import log_failure
+from moothall.foundation.threads import called
+from moothall.journal.entry import RunDamaged
+from moothall.serving.company.settings import (
+    AgentSettings,
+    BrokerSettings,
+    BudgetSettings,
+    Settings,
+)
+from moothall.serving.company.supervisor import Supervised
+from moothall.spaces.amqp.amqp_options import FILES, AMQPOptions
+from moothall.spaces.native import NativeSpace
+
+if TYPE_CHECKING:
+    from moothall.journal import Journal, Outline
+    from moothall.journal.entry import Wait
+    from moothall.journal.waits import Waits
+
+logger: logging.Logger = logging.getLogger("moothall.company")
+
+_STANDBY_S: Final = 0.1
+"""Seconds between two tries to claim an id that another process has; the broker does not notify."""
+
+_LOOK_S: Final = 3.0
+"""Seconds between two searches for waits to notify somebody about."""
+
+_FAILED_S: Final = 60.0
+"""Seconds until a hook is called again that has raised."""
+
+_FIRST_ENTRIES: Final = 5
+"""How many entries of a run are read; the entry `begun` is among them."""
+
+_CONFIRM_S: Final = 5.0
+"""How long a dead letter may take until the broker confirms it."""
+
+
+class CompanySpace:
+    """A company's space, with its broker, journal and budgets.
+
+    Args:
+        settings: the company's settings
+        folder: the folder of the company's file, where relative paths start
+        lost: called with a text, in any thread, if the broker is away for longer than `lost_after`
+
+    Attributes:
+        space: the space
+        budgets: the budgets by the name of the company or agent
+        journal: the journal; None before `open`, or without one
+        connected: whether the broker is connected; None without a broker
+    """
+
+    def __init__(self, settings: Settings, folder: Path, lost: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._lost = lost
+        self._timer: threading.Timer | None = None
+        self._waiting_space: Any = None
+        self._senders: dict[str, Agent] = {}
+        self._adding = asyncio.Lock()
+        self.budgets: dict[str, Budget] = {}
+        self._whole: Budget | None = None
+        self.journal: Journal | None = None
+        self.connected: bool | None = None
+        broker, approver = settings.broker, self._approver()
+        self.space: Any
+        if broker is None:
+            self.space = NativeSpace(approver=approver, mailbox=settings.mailbox)
+        else:
+            self.connected = False
+            self.space = self._amqp(broker, inbox=self._path(broker.inbox), approver=approver)
+
+    def _approver(self) -> Approver | None:
+        """Return who decides: the file's own approver, a caller, or a later answer."""
+        settings = self._settings
+        if settings.approver is not None:
+            decides: Approver = AgentSource(settings.approver, "approver:", self._folder).found()
+            check_approver(decides, "approver")
+            return decides
+        waiting = Waiting(until=settings.expire, remind=settings.remind)
+        if settings.http is None or settings.broker is not None:
+            return None if settings.journal is None else waiting
+        from moothall.serving.doors.asks import CallerApprover
+
+        return CallerApprover(waiting)
+
+    def _path(self, name: str | None) -> Path | None:
+        """Return a path relative to the file's folder."""
+        return None if name is None else self._folder / name
+
+    def missing_files(self) -> list[str]:
+        """Return what is wrong with the files of certificates that the settings name."""
+        broker, faults = self._settings.broker, []
+        for key in FILES:
+            path = self._path(getattr(broker, key, None))
+            if path is not None and not path.is_file():
+                faults.append(f"broker.{key}: there is no file {str(path)!r}")
+        return faults
+
+    def _amqp(self, broker: BrokerSettings, **more: Any) -> Any:
+        from moothall.spaces.amqp.amqp_space import AMQPSpace
+
+        # moothall logs a lost connection in one line; pika logs a traceback.
+        logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
+        given = broker.options()
+        options = AMQPOptions.from_environment(
+            **given | {name: self._path(given[name]) for name in FILES if name in given}
+        )
+        return AMQPSpace(
+            amqp_options=options,
+            exchange=broker.exchange,
+            quorum=broker.quorum,
+            keep=broker.keep,
+            mailbox=self._settings.mailbox,
+            **{"on_connection": self._on_connection, **more},
+        )
+
+    async def open(self, name: str, on_low: Callable[[str, str, float], object]) -> None:
+        """Open the journal and the budgets, which call `on_low` when they get low."""
+        self._on_low = on_low
+        given = self._settings.journal
+        if given is not None:
+            from moothall.journal import Journal
+
+            where = given if "://" in given else self._folder / given
+            self.journal = await asyncio.to_thread(Journal, where)
+        limits = self._settings.budget
+        if limits is not None:
+            self._whole = self._budget(limits, name)
+            self.budgets[name] = self._whole
+        for each, agent in self._settings.agents.items():
+            if agent.budget is None:
+                continue
+            if self._whole is not None:
+                self.budgets[each] = self._whole.child(**agent.budget.limits(), name=each)
+            else:
+                self.budgets[each] = self._budget(agent.budget, f"{name} {each}")
+
+    def _budget(self, given: BudgetSettings, name: str) -> Budget:
+        """Return a budget of its own, shared by the journal if there is one."""
+        limits, back = given.limits(), given.release_dead
+        more: dict[str, Any] = {"release_dead": back, "on_low": self._on_low}
+        return Budget(**limits, name=name, journal=self.journal, **more)
+
+    # -- agents enter and leave --------------------------------------------------------------------
+
+    def equip(self, agent: Agent, name: str, given: AgentSettings) -> Agent:
+        """Give an agent the company's journal and its budget, unless it has its own."""
+        if self.journal is not None and getattr(agent, "journal", self.journal) is None:
+            agent.journal = self.journal  # type: ignore[attr-defined]
+        budget = self.budgets.get(name, self._whole)
+        if budget is not None and agent.budget is None:
+            agent.budget = budget
+        if hasattr(agent, "on_mismatch"):
+            agent.on_mismatch = given.on_mismatch
+        return agent
+
+    async def enter(self, agent: Agent, old: Agent | None, part: Supervised) -> None:
+        """Add an agent to the space: in place of one that died, or once its id is free."""
+        if old is not None and old._mailbox is not None and str(old.id) in self.space.ids():
+            await asyncio.to_thread(self.space.replace, old, agent)
+            return
+        while True:
+            try:
+                await asyncio.to_thread(self.space.add, agent)
+                break
+            except (DuplicateAgent, InboxError) as error:
+                if self._settings.broker is None or not _is_taken(error):
+                    raise
+            # Before the state says `standby`: a reader of that may end the other process.
+            if await self._stand_by(part.name) and part.state != "standby":
+                logger.info("%r stands by: another process has its id or its inbox", part.name)
+                part.set("standby")
+            await asyncio.sleep(_STANDBY_S)
+        if self._waiting_space is not None:
+            space, self._waiting_space = self._waiting_space, None
+            await asyncio.to_thread(space.close)
+
+    async def _stand_by(self, id: str) -> bool:
+        """Have requests to an id wait at the broker; return whether they do.
+
+        They wait while no process has the id, so that none is lost between two processes.
+        """
+        broker = self._settings.broker
+        assert broker is not None
+        if self._waiting_space is None:
+            # A second space: the agents' space cannot open its inbox while the other process runs.
+            self._waiting_space = self._amqp(broker, on_connection=None)
+        try:
+            waits: bool = await self._waiting_space._stand_by(id)
+        except MoothallError as error:
+            logger.warning("requests to %r do not wait for this process: %s", id, error)
+            return False
+        return waits
+
+    def suspend(self, agent: Agent) -> None:
+        """Stop a dead agent from handling messages; they wait for the agent that replaces it."""
+        mailbox = agent._mailbox
+        if mailbox is not None:
+            with suppress(MoothallError):
+                self.space._thread.enter(self.space._suspend, mailbox)
+
+    def leave(self, agent: Agent) -> None:
+        """Remove an agent that is given up; requests that wait for it end as `AgentStopped`."""
+        with suppress(MoothallError):
+            self.space.remove(agent)
+
+    async def sender(self, id: str) -> Agent:
+        """Return the agent that sends a schedule's requests."""
+        async with self._adding:
+            agent = self._senders.get(id)
+            if agent is None or agent._mailbox is None:
+                agent = Agent(id, receive_own_broadcasts=False)
+                await asyncio.to_thread(self.space.add, agent)
+                self._senders[id] = agent
+        return agent
+
+    async def report_given_up(self, name: str, why: str) -> None:
+        """Publish a dead letter that says why an agent was given up, if there is a broker."""
+        if self._settings.broker is None or not self.connected:
+            return
+        import pika
+
+        from moothall.spaces.amqp.dead_letters import publish_dead_letter
+
+        message = {"from": name, "to": name, "action": {"name": "given_up", "args": {"why": why}}}
+        body = json.dumps(message).encode()
+        confirmed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def publish() -> None:
+            broker, properties = self.space._router.broker, pika.BasicProperties(type="send")
+            done = partial(loop.call_soon_threadsafe, confirmed.set)
+            publish_dead_letter(broker, properties, body, why, name, done)
+
+        with suppress(TimeoutError, MoothallError):
+            self.space._thread.enter(publish)
+            async with asyncio.timeout(_CONFIRM_S):
+                await confirmed.wait()
+
+    def resumes_stopped(self, run: Outline) -> bool:
+        """Return whether the agent resumes a run by itself, since nothing else does.
+
+        A task of A2A, a firing and a message that the broker redelivers resume their own runs.
+        """
+        from moothall.serving.doors.a2a_records import is_task
+
+        if self.journal is None or is_task(run.id):
+            return False
+        if (run.thread or "").startswith("schedule/") or run.id.endswith("/reply"):
+            return False  # the scheduler resumes its firing
+        if self._settings.broker is None:
+            return True
+        try:
+            entries = self.journal.entries(run.id, most=_FIRST_ENTRIES)
+        except RunDamaged:
+            return True  # the agent reports it
+        begun = next((each.data for each in entries if each.kind == "begun"), {})
+        return begun.get("asked_by") is None
+
+    def resumes_waiting(self, run: Outline) -> bool:
+        """Return whether its agent goes on with a run that has waited: A2A's door has its tasks."""
+        from moothall.serving.doors.a2a_records import is_task
+
+        return self._settings.http is None or not is_task(run.id)
+
+    async def tell_of_waits(self, hook: Callable[[Any], Any] | None, new: asyncio.Event) -> None:
+        """Call the hook `on_waiting` with what waits, once in all processes of the journal.
+
+        One process at a time does so. If it dies before the hook has returned, the next one calls
+        the hook again; if the hook raises, it is called again after a minute. Without a hook, log
+        the calls in doubt: nothing else names them.
+        """
+        assert self.journal is not None
+        waits = self.journal._waits_for
+        if hook is None:
+            await _log_doubts(waits)
+            return
+        while True:
+            new.clear()
+            try:
+                if await asyncio.to_thread(waits.hold_telling):
+                    try:
+                        for each in await asyncio.to_thread(waits.untold):
+                            again = await self._told(hook, each)
+                            await asyncio.to_thread(waits.told, each, again)
+                    finally:
+                        await asyncio.to_thread(waits.end_telling)
+            except MoothallError as error:  # a journal that is away, or a run that was deleted
+                logger.error("nobody can be told what waits: %s", error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await new.wait()
+
+    async def _told(self, hook: Callable[[Any], Any], wait: Wait) -> float | None:
+        """Call the hook with what waits; return in how many seconds it is called again, or None."""
+        try:
+            await called(hook, wait)
+        except Exception as error:  # the user's own function
+            log_failure(logger, f"on_waiting failed with {wait.key!r} of run {wait.run!r}", error)
+            return _FAILED_S
+        return self._settings.remind if wait.kind == "doubt" else wait.remind
+
+    def close(self) -> None:
+        """Close the space, whose actions have its grace time, and then the journal."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._waiting_space is not None:
+            self._waiting_space.close()
+        self.space.close()
+        if self.journal is not None:
+            self.journal.close()
+
+    # -- the broker --------------------------------------------------------------------------------
+
+    def _on_connection(self, what: str, text: str) -> None:
+        """Keep whether the broker is connected; the space's loop calls this."""
+        broker = self._settings.broker
+        assert broker is not None
+        if what == "connected":
+            self.connected = True
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        elif what in ("lost", "retrying"):
+            self.connected = False
+            if broker.lost_after is not None and self._timer is None:
+                self._timer = threading.Timer(
+                    broker.lost_after,
+                    self._lost,
+                    (f"the broker was away for {broker.lost_after:g} s: {text}",),
+                )
+                self._timer.daemon = True
+                self._timer.start()
+
+
+async def _log_doubts(waits: Waits) -> None:
+    known: list[Wait] = []
+    while True:
+        with suppress(MoothallError):  # a journal that is away: others log it
+            found = await asyncio.to_thread(waits.doubts)
+            for each in [each for each in found if each not in known]:
+                text = "agent %r: run %r waits for %s; `moothall approvals` shows it"
+                logger.warning(text, each.agent, each.run, each)
+            known = found
+        await asyncio.sleep(_LOOK_S)
+
+
+def _is_taken(error: MoothallError) -> bool:
+    """Return whether another process has an agent's id, or its inbox."""
+    if isinstance(error, DuplicateAgent):
+        return True
+    cause = error.__cause__
+    codes = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return isinstance(cause, sqlite3.Error) and getattr(cause, "sqlite_errorcode", None) in codes

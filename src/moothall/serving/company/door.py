@@ -1,0 +1,106 @@
+"""`/health`, `/metrics` and `/waiting`, beside the doors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError
+
+from moothall.foundation.errors import ConfigError, NoSuchRun, NotPermitted, RunHeld, StateError
+from moothall.serving.company.metrics import CONTENT_TYPE
+from moothall.serving.doors.callers import NOBODY, caller_of
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from moothall.journal import Journal
+
+HEALTH: Final = "/health"
+LIVE: Final = "/health/live"
+METRICS: Final = "/metrics"
+WAITING: Final = "/waiting"
+_SHORT: Final = ("live", "ready")
+
+
+class _Answer(BaseModel):
+    """The body of `POST /waiting`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: StrictStr
+    key: StrictStr
+    value: Any = None
+
+
+def _code_of(error: Exception) -> int:
+    codes = ((NoSuchRun, 404), (NotPermitted, 403), (ConfigError, 400))
+    return next((code for kind, code in codes if isinstance(error, kind)), 409)
+
+
+def routes(
+    said_of: Callable[[], dict[str, Any]],
+    measured: Callable[[], str],
+    ask: Callable[[], Awaitable[None]],
+    journal: Callable[[], Journal | None],
+    permits: Callable[[str], bool],
+) -> tuple[list[Any], tuple[str, ...]]:
+    """Return the routes, and the paths that answer without a token: they say live and ready only.
+
+    `/health` has the status 200 if the company is ready, else 503; `/health/live` if it is live.
+    `ask` finds out before each answer what does not answer. `GET /waiting` lists what waits in the
+    journal, and `POST /waiting` gives an answer, in the caller's name; both are for callers who may
+    permit calls.
+    """
+    from starlette.responses import JSONResponse, PlainTextResponse
+    from starlette.routing import Route
+
+    def answered(request: Request, key: str) -> Response:
+        said = said_of()
+        code = 200 if said[key] else 503
+        if caller_of(request.scope) == NOBODY:
+            said = {each: said[each] for each in _SHORT}
+        return JSONResponse(said, code)
+
+    async def health(request: Request) -> Response:
+        await ask()
+        return answered(request, "ready")
+
+    async def live(request: Request) -> Response:
+        await ask()
+        return answered(request, "live")
+
+    async def metrics(request: Request) -> Response:
+        await ask()
+        return PlainTextResponse(await asyncio.to_thread(measured), media_type=CONTENT_TYPE)
+
+    async def waiting(request: Request) -> Response:
+        found = journal()
+        if found is None:
+            return JSONResponse({"error": "the company has no journal"}, 404)
+        if not permits(name := caller_of(request.scope)):
+            return JSONResponse({"error": f"{name} may not permit calls (approves: true)"}, 403)
+        if request.method != "POST":
+            waits = await asyncio.to_thread(found.waiting)
+            return JSONResponse({"waiting": [each.to_json() for each in waits]})
+        try:
+            given = _Answer.model_validate_json(await request.body())
+            about = (given.run, given.key, given.value)
+            await asyncio.to_thread(found.answer, *about, by=name)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"])) or "the body"
+            return JSONResponse({"error": f"{where}: {first['msg']}"}, 400)
+        except (ConfigError, NoSuchRun, NotPermitted, RunHeld, StateError) as error:
+            return JSONResponse({"error": str(error)}, _code_of(error))
+        return JSONResponse({"answered": given.key})
+
+    made = [
+        Route(WAITING, waiting, methods=["GET", "POST"]),
+        Route(HEALTH, health, methods=["GET"]),
+        Route(LIVE, live, methods=["GET"]),
+        Route(METRICS, metrics, methods=["GET"]),
+    ]
+    return made, (HEALTH, LIVE)

@@ -1,0 +1,202 @@
+"""The metrics of a company, as OpenMetrics text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from moothall.budget.limits import RESERVED
+from moothall.foundation.errors import JournalError, MissingExtra
+from moothall.serving.company.supervisor import State, Supervised
+from moothall.spaces.delivery import Delivery
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
+    from moothall.agents.replies.events import Event
+    from moothall.budget import Budget
+    from moothall.journal import Journal
+    from moothall.serving.company.probe import Probe
+
+CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+_SECONDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
+"""The upper ends of the histograms' buckets."""
+
+
+class Metrics:
+    """Counters of a company, and the text that `GET /metrics` answers with.
+
+    Queues, budgets and states are read when somebody asks for the text.
+
+    Args:
+        parts: returns the supervised parts
+        statistics: returns what the space's `statistics` does
+        budgets: returns the budgets, by name
+        connected: returns whether the broker is connected; None without a broker
+        probe: says whether loops and journal answer
+        journal: returns the journal, if it answers
+    """
+
+    def __init__(
+        self,
+        parts: Callable[[], Iterable[Supervised]],
+        statistics: Callable[[], dict[str, Any]],
+        budgets: Callable[[], Mapping[str, Budget]],
+        connected: Callable[[], bool | None],
+        probe: Probe,
+        journal: Callable[[], Journal | None],
+    ) -> None:
+        MissingExtra.unless("a company", "company", "prometheus_client")
+        from prometheus_client import CollectorRegistry, Counter, Histogram
+
+        self._parts = parts
+        self._statistics = statistics
+        self._budgets = budgets
+        self._connected = connected
+        self._probe = probe
+        self._journal = journal
+        self._registry: CollectorRegistry = CollectorRegistry()
+        given: dict[str, Any] = {"registry": self._registry}
+        self._requests = Counter(
+            "moothall_requests", "Requests to an agent, by outcome.", ("agent", "outcome"), **given
+        )
+        self._seconds = Histogram(
+            "moothall_request_seconds",
+            "From a request's arrival in the mailbox to its outcome.",
+            ("agent",),
+            buckets=_SECONDS,
+            **given,
+        )
+        self._replies = Counter(
+            "moothall_replies", "Replies of an agent.", ("agent", "stop_reason"), **given
+        )
+        self._firings = Counter(
+            "moothall_schedule_firings", "Firings of a schedule.", ("schedule", "outcome"), **given
+        )
+        self._given_up = Counter("moothall_given_up", "Agents that were given up.", **given)
+        self._registry.register(self)  # its `collect` yields what is looked up
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def ended(self, delivery: Delivery) -> None:
+        """Count a request that has its outcome; called on the space's loop."""
+        mailbox = delivery.mailbox
+        error = delivery.error
+        self._requests.labels(mailbox.id, "ok" if error is None else type(error).__name__).inc()
+        if delivery.since:
+            self._seconds.labels(mailbox.id).observe(mailbox.router.loop.time() - delivery.since)
+
+    def told(self, agent: str, event: Event) -> None:
+        """Count a reply that has ended."""
+        if event.kind == "done":
+            self._replies.labels(agent, str(event.reply.stop_reason)).inc()
+
+    def fired(self, schedule: str, outcome: str) -> None:
+        """Count a firing that has its outcome."""
+        self._firings.labels(schedule, outcome).inc()
+
+    def gave_up(self) -> None:
+        """Count an agent that is not started again."""
+        self._given_up.inc()
+
+    # -- what is said ------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """Return all of it as OpenMetrics text."""
+        from prometheus_client.openmetrics import exposition
+
+        written: Any = exposition
+        text: bytes = written.generate_latest(self._registry)
+        return text.decode()
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: nothing is looked up where it is registered."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what is looked up when somebody asks."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        states = GaugeMetricFamily(
+            "moothall_agent_state", "What an agent is doing: 1.", labels=("agent", "state")
+        )
+        deaths = CounterMetricFamily("moothall_deaths", "Deaths of an agent.", labels=("agent",))
+        restarts = CounterMetricFamily(
+            "moothall_restarts", "How often an agent runs again after a death.", labels=("agent",)
+        )
+        parts = list(self._parts())
+        for part in parts:
+            for state in get_args(State):
+                states.add_metric((part.name, state), float(part.state == state))
+            deaths.add_metric((part.name,), part.deaths)
+            restarts.add_metric((part.name,), part.restarts)
+        yield from (states, deaths, restarts)
+        names = {part.name for part in parts}
+        found = self._statistics()["agents"]
+        for metric, about, key in (
+            ("moothall_queue_depth", "Messages that wait for an agent here.", "waiting"),
+            ("moothall_handling", "Messages that an agent handles.", "handling"),
+            ("moothall_asking", "Messages that wait for a person's approval.", "asking"),
+        ):
+            gauge = GaugeMetricFamily(metric, about, labels=("agent",))
+            for id, each in found.items():
+                if id in names:
+                    value = each[key]
+                    gauge.add_metric((id,), len(value) if isinstance(value, list) else value)
+            yield gauge
+        with suppress(JournalError):  # it was lost since it was asked
+            yield from self._of_budgets()
+            yield from self._of_runs()
+        for name, answer in (
+            ("loops", self._probe.loops_answer),
+            ("journal", self._probe.journal_answers),
+        ):
+            text = f"Whether the {name} answered within two seconds."
+            yield GaugeMetricFamily(f"moothall_{name}_up", text, value=float(answer))
+        connected = self._connected()
+        if connected is not None:
+            yield GaugeMetricFamily(
+                "moothall_broker_connected",
+                "Whether the broker is connected.",
+                value=float(connected),
+            )
+
+    def _of_runs(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        journal = self._journal()
+        if journal is None:
+            return
+        waiting = GaugeMetricFamily(
+            "moothall_waiting", "What runs wait for in the journal.", labels=("agent", "kind")
+        )
+        for (agent, kind), count in journal._waits_for.counts().items():
+            waiting.add_metric((agent, kind), count)
+        yield waiting
+        stopped, in_doubt = journal._waits_for.cut_off()
+        for name, text, count in (
+            ("in_doubt", "Runs with a call whose outcome is unknown.", in_doubt),
+            ("stopped", "Runs whose process ended, and that nobody has resumed.", stopped),
+        ):
+            yield GaugeMetricFamily(f"moothall_{name}", text, value=count)
+
+    def _of_budgets(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        label = ("budget", "unit")
+        spent = GaugeMetricFamily("moothall_budget_spent", "Spent of a budget.", labels=label)
+        left = GaugeMetricFamily("moothall_budget_left", "Left of a limit.", labels=label)
+        share = GaugeMetricFamily("moothall_budget_share", "Spent of a limit, of 1.", labels=label)
+        for name, budget in self._budgets().items():
+            used, rest = budget.spent, budget.left
+            for unit, part in budget.shares().items():
+                share.add_metric((name, unit), part)
+            for limit in RESERVED:
+                unit = limit.name
+                spent.add_metric((name, unit), float(getattr(used, unit)))
+                if (value := getattr(rest, unit)) is not None:
+                    left.add_metric((name, unit), float(value))
+        yield from (spent, left, share)

@@ -1,0 +1,125 @@
+"""Whether a company's loops and journal answer, for `/health`, `/metrics` and systemd."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.foundation.database import RUNS
+from moothall.foundation.errors import MoothallError
+from moothall.foundation.text import log_failure
+
+if TYPE_CHECKING:
+    from moothall.journal import Journal
+
+logger: logging.Logger = logging.getLogger("moothall.company")
+
+ANSWERS_S: Final = 2.0
+"""Seconds within which loops and journal answer, if the company is ready."""
+LIVES_S: Final = 10.0
+"""Seconds that a loop may be held until the company is not live."""
+_LOOK_S: Final = 0.02
+_NO_RUN: Final = 0
+"""What is written to see that the journal takes it: the text of a run that no journal has."""
+
+
+class Probe:
+    """Asks the company's loop, its space's loop and its journal.
+
+    What did not answer is not asked again until it has answered, so that nothing piles up.
+
+    Args:
+        loops: returns the loops
+        journal: returns the journal; None without one
+    """
+
+    def __init__(
+        self,
+        loops: Callable[[], list[asyncio.AbstractEventLoop]],
+        journal: Callable[[], Journal | None],
+    ) -> None:
+        self._loops = loops
+        self._journal = journal
+        self._asked: dict[Any, float] = {}  # since when each one owes an answer
+        self._fault = ""
+
+    @property
+    def held_s(self) -> float:
+        """For how many seconds a loop has not answered."""
+        now = time.monotonic()
+        return max(
+            (now - at for each, at in list(self._asked.items()) if each != "journal"), default=0
+        )
+
+    @property
+    def loops_answer(self) -> bool:
+        """Whether the loops have answered when they were asked last."""
+        return self.held_s < ANSWERS_S
+
+    @property
+    def journal_answers(self) -> bool:
+        """Whether the journal has answered when it was asked last; true without a journal."""
+        since = self._asked.get("journal")
+        return not self._fault and (since is None or time.monotonic() - since < ANSWERS_S)
+
+    async def ask(self) -> None:
+        """Ask all; return once they have answered, after two seconds at the latest."""
+        for loop in self._loops():
+            if loop not in self._asked:
+                self._asked[loop] = time.monotonic()
+                with suppress(RuntimeError):  # it has ended
+                    loop.call_soon_threadsafe(self._asked.pop, loop, None)
+        if self._journal() is not None and "journal" not in self._asked:
+            self._asked["journal"] = time.monotonic()
+            asyncio.get_running_loop().run_in_executor(None, self._try)
+        while any(  # noqa: ASYNC110 - other threads answer
+            time.monotonic() - since < ANSWERS_S for since in list(self._asked.values())
+        ):
+            await asyncio.sleep(_LOOK_S)
+
+    def _try(self) -> None:
+        """Write to the journal: a full disk, or a server that is a standby now, can be read."""
+        journal, fault = self._journal(), ""
+        try:
+            if journal is not None:
+                journal._file.check()
+                with journal._file.writing(lock=RUNS) as db:
+                    journal._file.describe(db, _NO_RUN, str(time.monotonic()))
+        except MoothallError as error:
+            fault = str(error)
+            if fault != self._fault:
+                log_failure(logger, "the company is not ready: its journal does not answer", error)
+        finally:
+            self._fault = fault
+            self._asked.pop("journal", None)
+
+
+def notify(state: str) -> None:
+    """Tell systemd a state, such as `READY=1`, if it has started this process to hear it."""
+    place = os.environ.get("NOTIFY_SOCKET", "")
+    if place[:1] in ("/", "@"):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+            told.connect("\0" + place[1:] if place[0] == "@" else place)
+            told.sendall(state.encode())
+
+
+async def keep_watchdog(probe: Probe) -> None:
+    """Tell systemd again and again that all loops run, as often as `WatchdogSec=` needs."""
+    given = os.environ.get("WATCHDOG_USEC", "")
+    if (
+        not given.isdecimal()
+        or not int(given)
+        or os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid())
+    ):
+        return
+    while True:
+        await probe.ask()
+        if probe.loops_answer:
+            notify("WATCHDOG=1")
+        await asyncio.sleep(int(given) / 1e6 / 3)

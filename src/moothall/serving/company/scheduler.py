@@ -1,0 +1,337 @@
+"""The firings of schedules: each is in the journal before it runs, and fires once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.agents.replies.record import recorded
+from moothall.foundation.errors import (
+    InDoubt,
+    JournalError,
+    MoothallError,
+    NoSuchRun,
+    RequestError,
+    RunHeld,
+    RunMismatch,
+    RunWaiting,
+)
+from moothall.foundation.jsonvalue import as_json
+from moothall.foundation.text import error_text, log_failure
+from moothall.journal.doubt import in_doubt
+from moothall.journal.find import CUT_OFF
+from moothall.serving.company.calling import REPLY, Call, LeftOpen
+from moothall.serving.company.schedule import MOST, stamp
+
+if TYPE_CHECKING:
+    from moothall.agents.replies.step import Step
+    from moothall.journal import Journal
+    from moothall.journal.entry import Entry, Outline
+
+logger: logging.Logger = logging.getLogger("moothall.company")
+
+KIND: Final = "Schedule"
+"""The kind of the runs of firings."""
+_LONGEST_WAIT_S: Final = 30.0
+"""Seconds after which the clock is read again, since it may be set and the machine may sleep."""
+
+_HELD_S: Final = 0.2
+_AHEAD: Final = timedelta(minutes=1)
+"""How far a firing's time may lie ahead of the clock, which was not wrong then."""
+_LOOKED_AT: Final = MOST + 20
+"""So many runs of a schedule are looked at for its last time: a thousand may be wanted ones."""
+WANTED: Final = "wanted by "
+"""What the task of a firing begins with that an operator wants: it stands for no other time."""
+
+
+def paused_id(name: str) -> str:
+    """Return the id of the run that says that a schedule is paused."""
+    return f"{name}@paused"
+
+
+@dataclass
+class Fired:
+    """The state of a firing's run."""
+
+    outcome: str = ""
+
+
+Perform = Callable[[Call, dict[str, Any], str], Awaitable[Any]]
+
+
+@dataclass(eq=False)
+class Scheduler:
+    """Fires schedules, each time once, even if processes die.
+
+    A firing is a run of the journal, whose id is the schedule's name and the time. The journal has
+    the run before the call begins, and its lease keeps other processes from making the call. If
+    the process dies during an idempotent call, the call is made again. The outcome of any other
+    call is then unknown, and a person decides. The firings of one schedule do not overlap: times
+    that pass during a call are missed.
+
+    Args:
+        journal: the journal that all processes share
+        perform: makes a call: gets the call, its arguments and the id of its run
+        repeats: says whether a call may be made again, since two have the effect of one
+        fired: told of each firing's outcome
+        now: the clock
+    """
+
+    journal: Journal
+    perform: Perform
+    repeats: Callable[[Call], bool]
+    fired: Callable[[str, str], None]
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    firing: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # by the run's id
+    _late: set[str] = field(default_factory=set)  # firings that the next start resumes
+
+    async def keep(self, call: Call) -> None:
+        """Fire at the times of a schedule, until this is cancelled."""
+        last, now = await self._known_since(call), self.now()
+        last = await self._make_up(call, last, call.schedule.due(last, now), now)
+        if call.schedule.missed == "skip":
+            last = max(last, now)
+        while True:
+            following = next(call.schedule.after(last), None)
+            if following is None:
+                return
+            while (now := self.now()) < following and last <= now + _AHEAD:
+                left = (following - now).total_seconds()
+                await asyncio.sleep(min(left, _LONGEST_WAIT_S))
+            if last > now + _AHEAD:
+                _log_ahead(call, last, now)
+                last = now
+                continue
+            if call.schedule.missed == "all":
+                times = call.schedule.due(last, now)
+            else:
+                times = [call.schedule.latest(last, now) or following]
+            last = await self._make_up(call, last, times, now)
+
+    async def _make_up(
+        self, call: Call, last: datetime, times: Sequence[datetime], now: datetime
+    ) -> datetime:
+        """Fire at some times up to now; return up to when a schedule has fired, or let times go."""
+        if await asyncio.to_thread(self._is_paused, call):
+            return max(last, now)
+        for at in times:
+            await self.fire(call, at)
+            last = at
+        if len(times) == MOST:
+            text = "schedule %r: the times after the first %s that were missed do not fire"
+            logger.warning(text, call.name, f"{MOST:,}")
+            return max(last, now)
+        return last
+
+    async def fire(self, call: Call, at: datetime) -> None:
+        """Make the call of one firing, unless it was made before or another process makes it.
+
+        If this is cancelled, the firing goes on, as one of `firing`.
+        """
+        await asyncio.shield(self._begun(call, at))
+
+    def _begun(self, call: Call, at: datetime) -> asyncio.Task[None]:
+        """Begin a firing, unless it is under way."""
+        run_id = f"{call.name}@{stamp(at)}"
+        task = self.firing.get(run_id)
+        if task is None:
+            of_it = [t for id, t in self.firing.items() if id.rpartition("@")[0] == call.name]
+            task = self.firing[run_id] = asyncio.create_task(self._fire(call, at, of_it[-1:]))
+            task.add_done_callback(lambda done: self._ended(run_id, done))
+        return task
+
+    def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
+        del self.firing[run_id]
+        if not task.cancelled():
+            task.exception()  # it is logged
+
+    async def _fire(self, call: Call, at: datetime, before: Sequence[asyncio.Task[None]]) -> None:
+        run_id = f"{call.name}@{stamp(at)}"
+        if before:  # those of one schedule do not overlap
+            await asyncio.wait(before)
+        try:
+            outcome = await self._run(call, run_id, call.args_at(at))
+        except RunHeld:
+            return  # another process fires it
+        except LeftOpen as error:
+            logger.error("firing %r: %s", run_id, error)
+            self._late.add(run_id)
+            outcome = "RequestTimeout"
+        except RunWaiting as error:
+            logger.info("firing %r: %s", run_id, error)
+            outcome = "waiting"
+        except (InDoubt, RunMismatch) as error:
+            logger.error("%s", error)
+            outcome = "InDoubt" if isinstance(error, InDoubt) else "RunMismatch"
+        except MoothallError as error:
+            log_failure(logger, f"firing {run_id!r} failed", error)
+            self.fired(call.name, type(error).__name__)
+            if isinstance(error, JournalError):
+                raise  # whether the journal has it is seen later
+            return
+        except Exception as error:  # of this firing alone; `resume` makes it again
+            log_failure(logger, f"firing {run_id!r} failed", error)
+            self.fired(call.name, type(error).__name__)
+            return
+        if outcome is not None:
+            self.fired(call.name, outcome)
+
+    async def resume(self, calls: Mapping[str, Call], waiting: bool = False) -> None:
+        """Begin firings whose process died, that a person has decided about, or wants.
+
+        With `waiting` also those whose reply waited and does so no longer.
+        """
+        for call, at in await asyncio.to_thread(self._to_resume, calls, waiting):
+            self._begun(call, at)
+
+    def _to_resume(self, calls: Mapping[str, Call], waiting: bool) -> list[tuple[Call, datetime]]:
+        found = []
+        states = (*CUT_OFF, *(("waiting",) if waiting else ()))
+        for run in self.journal.runs(state=states, kind=KIND, needs_person=True):
+            call = calls.get(run.agent)
+            if call is None or run.id in self._late or run.id in self.firing:
+                continue
+            entries: list[Entry] = []
+            with self.journal._file.whole(run.id):
+                entries = self.journal.entries(run.id)
+            if len(entries) < run.entries or (in_doubt(entries) and not self.repeats(call)):
+                continue  # it is damaged, or nobody has decided
+            over = [entry.data["reason"] for entry in entries if entry.kind == "over"]
+            if over[-1:] not in ([], ["waiting"]) or (over and self._waits(run.id)):
+                continue
+            if (at := fired_at(run)) is not None:
+                found.append((call, at))
+        return found
+
+    async def finish(self, calls: Mapping[str, Call], run_id: str) -> None:
+        """Make the call of a firing again whose reply has waited: its run has gone on."""
+        name, _, time = run_id.rpartition("@")
+        if name in calls and not self._waits(run_id):
+            await self.fire(calls[name], datetime.fromisoformat(time))
+
+    def _waits(self, run_id: str) -> bool:
+        """Return whether the reply of a firing waits for somebody in the journal."""
+        try:
+            return self.journal.run(f"{run_id}{REPLY}").state in ("waiting", "in_doubt")
+        except NoSuchRun:
+            return False
+
+    async def _run(self, call: Call, run_id: str, args: dict[str, Any]) -> str | None:
+        """Return the outcome of a firing; None if it has been made before."""
+        about = f"{call.to}.{call.action}"
+        program = {"to": call.to, "action": call.action}
+        async with recorded(
+            self.journal, run_id, KIND, call.name, Fired, task=about, program=program
+        ) as record:
+            if record.over is not None and record.over["reason"] != "waiting":
+                return None
+            if not record.heard:
+                record.hear({"times": call.schedule.times})
+
+            async def make(step: Step) -> dict[str, Any]:
+                await step.begins(args)
+                given = args if step.args is None else step.args
+                try:
+                    return {
+                        "outcome": "ok",
+                        "value": as_json(await self._made(call, given, run_id)),
+                    }
+                except RunWaiting:
+                    raise
+                except RequestError as error:
+                    return {"outcome": type(error).__name__, "error": error_text(error, 1000)}
+
+            way: Any = "repeat" if self.repeats(call) else "ask"
+            try:
+                ended = await record.step("call", make, outcome=way, action=about, decided=_decided)
+            except RunWaiting as error:
+                await record.end("waiting", detail=str(error), text="")
+                raise
+            outcome = str(ended.get("outcome", "ok"))
+            said = ended.get("value") if outcome == "ok" else ended.get("error")
+            reason = "done" if outcome == "ok" else "error"
+            await record.end(reason, text="" if said is None else str(said)[:1000])
+            return outcome
+
+    async def _made(self, call: Call, args: dict[str, Any], run_id: str) -> Any:
+        """Make the call; wait for a reply's run while another process, or a resumption, has it."""
+        while True:
+            try:
+                return await self.perform(call, args, run_id)
+            except RunHeld:
+                await asyncio.sleep(_HELD_S)
+
+    def _is_paused(self, call: Call) -> bool:
+        try:
+            return self.journal.run(paused_id(call.name)).state == "waiting"
+        except (NoSuchRun, JournalError):  # without a journal nothing fires
+            return False
+
+    async def _known_since(self, call: Call) -> datetime:
+        """Return the last time that the journal has of a schedule; note it, if it has none."""
+        now = self.now()
+        if (last := await asyncio.to_thread(self._last, call, now)) is not None:
+            return last
+        run_id = f"{call.name}@since {stamp(now)}"
+        async with recorded(
+            self.journal, run_id, KIND, call.name, Fired, task="the schedule begins"
+        ) as record:
+            record.hear({"times": call.schedule.times})
+            await record.end("done", text="")
+        return now
+
+    def _last(self, call: Call, now: datetime) -> datetime | None:
+        """Return the last time up to now; None if there is none, or it had other times."""
+        newest = self.journal.runs(kind=KIND, agent=call.name, sort="-began", limit=1)
+        if newest and (at := _time_of(newest[0].id)) is not None and at > now + _AHEAD:
+            _log_ahead(call, at, now)
+        found = self.journal.runs(
+            kind=KIND, agent=call.name, sort="-began", limit=_LOOKED_AT, until=now
+        )
+        times = [
+            (at, run)
+            for run in found
+            if (at := _time_of(run.id)) is not None
+            and at <= now
+            and not run.task.startswith(WANTED)
+        ]
+        if not times:
+            return None
+        at, run = max(times, key=lambda each: each[0])
+        entries: list[Entry] = []
+        with self.journal._file.whole(run.id):
+            entries = self.journal.entries(run.id)
+        heard = [each.data for each in entries if each.kind == "heard"]
+        if not heard or heard[-1] == {"times": call.schedule.times}:
+            return at
+        logger.warning("schedule %r has other times than before: none is made up for", call.name)
+        return None
+
+
+def _decided(past: Any) -> dict[str, Any]:
+    """Return the result of a call that a person has decided about."""
+    if past.decision == "skip":
+        return {"outcome": "skipped", "error": "a person decided so"}
+    return {"outcome": "ok", "value": past.value}
+
+
+def fired_at(run: Outline) -> datetime | None:
+    """Return the time of a firing; None for a note about its schedule."""
+    at = _time_of(run.id)
+    return at if at is not None and run.id == f"{run.agent}@{stamp(at)}" else None
+
+
+def _time_of(run_id: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(run_id.rpartition("@")[2].removeprefix("since "))
+    except ValueError:
+        return None
+
+
+def _log_ahead(call: Call, at: datetime, now: datetime) -> None:
+    text = "schedule %r fired for %s, which lies ahead of the clock (%s): the clock was wrong then"
+    logger.warning(text, call.name, stamp(at), stamp(now.replace(microsecond=0)))

@@ -1,0 +1,368 @@
+"""A company's file: its settings, checked; errors name the line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    get_args,
+    get_type_hints,
+)
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+
+from moothall.actions.message import address
+from moothall.budget.limits import RESERVED
+from moothall.budget.period import Per
+from moothall.foundation.arguments import none_of
+from moothall.foundation.errors import ConfigError, MoothallError
+from moothall.foundation.files import Where, at_line, read_yaml
+from moothall.foundation.files.field_names import in_words, names_at
+from moothall.foundation.text import excerpt, nearest
+from moothall.serving.company.kinds import KINDS
+from moothall.serving.company.schedule import Missed, Schedule
+from moothall.serving.company.supervisor import Restart
+from moothall.spaces.amqp.amqp_options import AMQPOptions
+
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_ALMOST: Final = re.compile(r"\$\{([A-Za-z_]\w*)|^\$([A-Za-z_]\w*)$")
+_NO_VARIABLE: Final = (
+    "would be sent as it stands: a variable must be the whole value, written as ${{{}}}"
+)
+_SECRETS: Final = (("http", "token"), ("broker", "username"), ("broker", "password"), ("journal",))
+
+
+def seconds(value: object) -> float:
+    """Return a duration, such as `10m`, `1h30m`, `250ms` or a number of seconds, in seconds."""
+    if type(value) in (int, float):
+        return float(value)  # type: ignore[arg-type]
+    if not isinstance(value, str) or not _DURATION.fullmatch(value):
+        raise ValueError(
+            "must be a duration, such as 10m, 1h30m, 250ms or a number of seconds, "
+            f"got {excerpt(value)}"
+        )
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+
+
+Seconds: TypeAlias = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=1e8)]
+Wait: TypeAlias = Annotated[float, BeforeValidator(seconds), Field(gt=0, le=1e8)]
+Count: TypeAlias = Annotated[StrictInt, Field(ge=0)]
+Amount: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    """A part of the file; it refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+if TYPE_CHECKING:
+    _Limits = _Part  # its fields are read by `limits` alone
+else:
+    _Limits = create_model(
+        "_Limits",
+        __base__=_Part,
+        **{each.name: ((Count if each.whole else Amount) | None, None) for each in RESERVED},
+    )
+
+
+class BudgetSettings(_Limits):
+    """Limits, as of `Budget`."""
+
+    per: Per | None = None
+    release_dead: StrictBool = False
+
+    def limits(self) -> dict[str, Any]:
+        """Return the arguments for `Budget`, or for one of its children."""
+        given = self.model_dump(exclude={"release_dead"})
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class RestartSettings(_Part):
+    """How often a dead agent is started again, and after which delays."""
+
+    most: Count | None = None
+    within: Seconds | None = None
+    first: Seconds | None = None
+    longest: Seconds | None = None
+    steady: Seconds | None = None
+
+    def over(self, other: Restart) -> Restart:
+        """Return the rule, with that of `other` for what is left out."""
+        given = {name: value for name, value in self.model_dump().items() if value is not None}
+        return Restart(**{**vars(other), **given})
+
+
+_CALLED: Final = {"hostname": "host", "use_ssl": "tls"}
+"""What the file calls options of a broker, where that differs."""
+
+_OPTIONS: Final = get_type_hints(AMQPOptions)
+
+if TYPE_CHECKING:
+    _BrokerOptions = _Part  # its fields are read by `options` alone
+else:
+
+    def _strict(hint: Any) -> Any:
+        kinds = {bool: StrictBool, int: StrictInt}
+        given = (hint, *get_args(hint))
+        return next((kinds[kind] for kind in kinds if kind in given), StrictStr) | None
+
+    _BrokerOptions = create_model(
+        "_BrokerOptions",
+        __base__=_Part,
+        **{
+            _CALLED.get(each.name, each.name): (
+                _strict(_OPTIONS[each.name]),
+                Field(default=None, repr=each.repr),
+            )
+            for each in fields(AMQPOptions)
+        },
+    )
+
+
+class BrokerSettings(_BrokerOptions):
+    """Where the broker is; `AMQP_HOST` and the other variables have what the file leaves out."""
+
+    exchange: StrictStr = "moothall"
+    quorum: StrictBool = False
+    inbox: StrictStr | None = None
+    keep: Seconds = 86_400.0
+    lost_after: Seconds | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments for `AMQPOptions` that the file states."""
+        given = {name: getattr(self, _CALLED.get(name, name)) for name in _OPTIONS}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class CallerSettings(_Part):
+    """One of several callers: its token, and whether it may permit calls."""
+
+    token: StrictStr = Field(repr=False)
+    approves: StrictBool = False
+
+
+class HTTPSettings(_Part):
+    """Where the doors, `/health` and `/metrics` are served, and to whom."""
+
+    listen: StrictStr
+    token: StrictStr | None = Field(default=None, repr=False)
+    callers: dict[str, CallerSettings] = Field(default_factory=dict)
+    public_url: StrictStr | None = None
+    proxies: list[StrictStr] = Field(default_factory=list)
+    origins: list[StrictStr] = Field(default_factory=list)
+
+
+def _known_kind(given: str) -> str:
+    if given not in KINDS:
+        raise ValueError(str(none_of("", [*KINDS], given)).lstrip())
+    return given
+
+
+class AgentSettings(_Part):
+    """One agent: a program's, or one of a built-in kind."""
+
+    ref: StrictStr | None = None
+    kind: Annotated[StrictStr, AfterValidator(_known_kind)] | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    secrets: dict[str, StrictStr] = Field(default_factory=dict, repr=False)
+    budget: BudgetSettings | None = None
+    restart: RestartSettings = RestartSettings()
+    on_mismatch: Literal["stop", "fork"] = "stop"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> AgentSettings:
+        if (self.ref is None) is (self.kind is None):
+            raise ValueError("needs either ref, such as agents.py:Clerk, or kind")
+        for name in self.secrets:
+            if name in self.options:
+                raise ValueError(f"{name!r} is in options and in secrets: name it once")
+        return self
+
+
+class ScheduleSettings(_Part):
+    """When an action of an agent is called."""
+
+    every: Seconds | None = None
+    cron: StrictStr | None = None
+    timezone: StrictStr = "UTC"
+    missed: Missed = "once"
+    to: StrictStr
+    action: StrictStr = "say"
+    args: dict[str, Any] = Field(default_factory=dict)
+    time_as: StrictStr | None = None
+    timeout: Seconds = 3600.0
+    thread: Literal["own", "shared"] = "own"
+
+    @model_validator(mode="after")
+    def _has_times(self) -> ScheduleSettings:
+        try:
+            self.schedule()
+        except MoothallError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def schedule(self) -> Schedule:
+        """Return the times."""
+        return Schedule(self.every, self.cron, self.timezone, self.missed)
+
+
+class Settings(_Part):
+    """A whole file."""
+
+    agents: dict[str, AgentSettings] = Field(min_length=1)
+    schedules: dict[str, ScheduleSettings] = Field(default_factory=dict)
+    journal: StrictStr | None = None
+    broker: BrokerSettings | None = None
+    http: HTTPSettings | None = None
+    budget: BudgetSettings | None = None
+    restart: RestartSettings = RestartSettings()
+    given_up: Literal["exit", "stay"] = "exit"
+    on_given_up: StrictStr | None = None
+    approver: StrictStr | None = None
+    on_waiting: StrictStr | None = None
+    on_budget_low: StrictStr | None = None
+    remind: Wait | None = None
+    expire: Wait | None = None
+    drain: Seconds = 30.0
+    mailbox: Annotated[StrictInt, Field(ge=1)] = 10_000
+
+
+def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings of a file; ConfigError names what is wrong, with its line."""
+    data, lines = read_yaml(path, "a company's file", "company")
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must be a mapping with `agents:`")
+    variables = os.environ if environment is None else environment
+    faults = [*_fill_secrets(data, variables)]
+    made: Settings | None = None
+    try:
+        made = Settings.model_validate(data)
+    except ValidationError as error:
+        faults += [_fault(each) for each in error.errors(include_url=False)]
+    faults += _unknown_receivers(data)
+    if made is not None:
+        faults += _across(made)
+    if made is None or faults:
+        raise ConfigError("\n".join(at_line(path, lines, *each) for each in dict(faults).items()))
+    return made
+
+
+def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tuple[Where, str]]:
+    """Put the values of variables into the fields for secrets, and into no others."""
+    places: list[Where] = [*_SECRETS]
+    http = data.get("http")
+    callers = http.get("callers") if isinstance(http, dict) else None
+    if isinstance(callers, dict):
+        places += [("http", "callers", each, "token") for each in callers]
+    agents = data.get("agents")
+    for name, agent in agents.items() if isinstance(agents, dict) else ():
+        secrets = agent.get("secrets") if isinstance(agent, dict) else None
+        if isinstance(secrets, dict):
+            places += [("agents", name, "secrets", each) for each in secrets]
+    faults: list[tuple[Where, str]] = []
+    for where in places:
+        part: Any = data
+        for key in where[:-1]:
+            part = part.get(key) if isinstance(part, dict) else None
+        value = part.get(where[-1]) if isinstance(part, dict) else None
+        found = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
+        if found is None:
+            text = value if isinstance(value, str) and where != ("journal",) else ""
+            if meant := _ALMOST.search(text):
+                faults.append((where, _NO_VARIABLE.format(meant[1] or meant[2])))
+            continue
+        if not variables.get(found[1]):
+            faults.append((where, f"the variable {found[1]} is not set"))
+        part[where[-1]] = variables.get(found[1], "")
+    return faults
+
+
+def _fault(error: Any) -> tuple[Where, str]:
+    """Return the place of a fault in the file, and its text."""
+    where: Where = tuple(error["loc"])
+    kind = error["type"]
+    if kind == "extra_forbidden":
+        known = names_at(Settings, where[:-1])
+        near = nearest(str(where[-1]), known)
+        return where, f"there is no such key{near}; there are {', '.join(sorted(known))}"
+    if kind == "missing":
+        return where[:-1], f"{where[-1]!r} is missing"
+    if kind == "too_short":
+        return where, "there must be at least one"
+    return where, in_words(error)
+
+
+def _unknown_receivers(data: dict[str, Any]) -> list[tuple[Where, str]]:
+    """Return the faults of schedules that name no agent, whatever else is wrong."""
+    agents, schedules = data.get("agents"), data.get("schedules")
+    if not isinstance(agents, dict) or not isinstance(schedules, dict):
+        return []
+    names = [each for each in agents if isinstance(each, str)]
+    receivers = {n: each.get("to") for n, each in schedules.items() if isinstance(each, dict)}
+    return [
+        (("schedules", name, "to"), f"there is no agent {to!r}{nearest(to, names)}")
+        for name, to in receivers.items()
+        if isinstance(to, str) and to not in names
+    ]
+
+
+def _across(made: Settings) -> list[tuple[Where, str]]:
+    """Return the faults that concern several parts."""
+    faults: list[tuple[Where, str]] = []
+    budgets: dict[Where, BudgetSettings | None] = {("budget",): made.budget}
+    for name, agent in made.agents.items():
+        try:
+            address(name)
+        except MoothallError as error:
+            faults.append((("agents", name), str(error)))
+        budgets["agents", name, "budget"] = agent.budget
+    for at, budget in budgets.items():
+        if budget is None or not budget.release_dead:
+            continue
+        if made.journal is None:
+            faults.append(((*at, "release_dead"), "needs a journal, which has the budgets"))
+        elif made.budget is not None and budget is not made.budget:
+            faults.append(((*at, "release_dead"), "belongs to the budget of all agents"))
+    for name, each in made.schedules.items():
+        where = ("schedules", name)
+        if not name.isprintable() or not 0 < len(name) <= 100 or "@" in name:
+            faults.append((where, "a schedule's name has 1 to 100 printable characters, and no @"))
+        if each.time_as is not None and each.time_as in each.args:
+            faults.append(((*where, "time_as"), f"{each.time_as!r} stands under args too"))
+    for key in ("on_waiting", "remind", "expire"):
+        if getattr(made, key) is not None and made.journal is None:
+            faults.append(((key,), "needs a journal, in which approvals wait"))
+        elif key != "on_waiting" and getattr(made, key) is not None and made.approver is not None:
+            faults.append(((key,), "is for approvals without an approver: of its own"))
+    if made.remind is not None and made.journal is not None and made.on_waiting is None:
+        faults.append((("remind",), "needs on_waiting:, the function that is called each time"))
+    if made.http is not None and made.http.token is not None and made.http.callers:
+        faults.append((("http", "callers"), "stand in place of a token: give one of both"))
+    if made.schedules and made.journal is None:
+        faults.append((("schedules",), "need a journal, which has each firing before it runs"))
+    return faults

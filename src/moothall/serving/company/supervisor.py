@@ -1,0 +1,201 @@
+"""A supervisor starts a part again after each death, later each time, and gives up after many."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from moothall.foundation.arguments import check_integer, names_checked
+from moothall.foundation.errors import ConfigError, DefinitionError, GivenUp
+from moothall.foundation.text import counted, error_text, log_failure
+
+logger: logging.Logger = logging.getLogger("moothall.company")
+
+State: TypeAlias = Literal["starting", "running", "standby", "waiting", "stopped", "given up"]
+"""What a supervised part is doing: `waiting` is the delay before it is started again, `standby` is
+while another process has its id."""
+
+_LONGEST_S: Final = 1e6
+
+
+@dataclass(frozen=True)
+class Restart:
+    """How often a dead part is started again, and after which delays.
+
+    The first delay is `first` seconds, and each is twice the one before, `longest` at most. Each is
+    multiplied by a random factor from 0.5 to 1, so that several that died together do not start
+    together. After it has run for `steady` seconds, the delays begin anew.
+
+    Args:
+        most: so many restarts are made `within` seconds; the next death is the last
+        within: seconds
+        first: seconds
+        longest: seconds
+        steady: seconds
+
+    Raises:
+        ConfigError: an argument is not valid
+    """
+
+    most: int = 5
+    within: float = 600.0
+    first: float = 0.2
+    longest: float = 30.0
+    steady: float = 60.0
+
+    def __post_init__(self) -> None:
+        check_integer("Restart: most=", self.most, 0)
+        for name in ("within", "first", "longest", "steady"):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 <= value <= _LONGEST_S:
+                raise ConfigError(
+                    f"Restart: {name}= must be 0 to {_LONGEST_S:,.0f} seconds, got {value!r:.80}"
+                )
+
+    def delay(self, deaths: int) -> float:
+        """Return the seconds to wait after so many deaths in a row."""
+        doubled = self.first * 2.0 ** min(deaths - 1, 64)
+        return min(doubled, self.longest) * random.uniform(0.5, 1.0)
+
+
+@dataclass(eq=False)
+class Supervised:
+    """One supervised part, as its work and an operator see it.
+
+    Attributes:
+        name: its name
+        state: what it is doing
+        since: when it came to that, in seconds since 1970
+        deaths: how often it has died
+        restarts: how often it has run again after a death
+        error: why it died last; empty before
+    """
+
+    name: str
+    restart: Restart
+    changed: Callable[[Supervised], Any]
+    state: State = "starting"
+    since: float = field(default_factory=time.time)
+    deaths: int = 0
+    restarts: int = 0
+    error: str = ""
+    _dead: bool = False  # whether it has not run since its last death
+    _ran: float | None = None  # since when it runs, on the monotonic clock
+
+    def running(self) -> None:
+        """Note that the part runs; its work calls this once it has started."""
+        if self._dead:
+            self.restarts += 1
+            self._dead = False
+        self._ran = time.monotonic()
+        self.set("running")
+
+    def set(self, state: State) -> None:
+        """Set the part's state."""
+        self.state, self.since = state, time.time()
+        self.changed(self)
+
+    def _died(self, error: BaseException) -> None:
+        self.deaths += 1
+        self.error = error_text(error, 1000)
+        self._dead = True
+
+
+@names_checked
+class Supervisor:
+    """Runs parts of a program, and calls a part again after it raises.
+
+    Args:
+        restart: how often, and after which delays
+        changed: called with a part whenever its state changes; a plain function
+
+    Example:
+        >>> import asyncio
+        >>> from moothall.serving import Restart, Supervised, Supervisor
+        >>> tries = []
+        >>> async def work(part: Supervised) -> None:
+        ...     tries.append(part.deaths)
+        ...     part.running()
+        ...     if part.deaths < 2:
+        ...         raise ConnectionError("the line is dead")
+        >>> asyncio.run(Supervisor(Restart(first=0.01)).keep("line", work))
+        >>> tries
+        [0, 1, 2]
+    """
+
+    def __init__(
+        self,
+        restart: Restart | None = None,
+        *,
+        changed: Callable[[Supervised], Any] | None = None,
+    ) -> None:
+        if restart is not None and not isinstance(restart, Restart):
+            raise ConfigError(f"restart= must be a Restart, got {restart!r:.80}")
+        self.restart: Restart = Restart() if restart is None else restart
+        self._tell = changed
+        self.parts: dict[str, Supervised] = {}
+
+    async def keep(
+        self,
+        name: str,
+        work: Callable[[Supervised], Awaitable[None]],
+        *,
+        restart: Restart | None = None,
+    ) -> None:
+        """Call `work(part)`, again after each exception, until it returns.
+
+        Args:
+            name: the part's name
+            work: does the work until it is over; calls `part.running()` once it has started
+            restart: another rule for this part
+
+        Raises:
+            GivenUp: it has died too often; `__cause__` is the last exception
+            DefinitionError: a part of that name is supervised already
+        """
+        if name in self.parts and self.parts[name].state not in ("stopped", "given up"):
+            raise DefinitionError(f"a part {name!r} is supervised already")
+        rule = self.restart if restart is None else restart
+        part = self.parts[name] = Supervised(name, rule, self._changed)
+        times: deque[float] = deque(maxlen=rule.most)
+        in_a_row = 0
+        try:
+            while True:
+                part.set("starting")
+                part._ran = None
+                try:
+                    await work(part)
+                    return
+                except Exception as error:
+                    now = time.monotonic()
+                    steady = part._ran is not None and now - part._ran >= rule.steady
+                    in_a_row = 1 if steady else in_a_row + 1
+                    part._died(error)
+                    log_failure(logger, f"{name!r} died", error)
+                    if len(times) == rule.most and (not times or now - times[0] <= rule.within):
+                        part.set("given up")
+                        often = counted(part.deaths, "time")
+                        raise GivenUp(
+                            f"{name!r} died {often} and is not started again: {part.error}"
+                        ) from error
+                    times.append(now)
+                part.set("waiting")
+                await asyncio.sleep(rule.delay(in_a_row))
+        finally:
+            if part.state != "given up":
+                part.set("stopped")
+
+    def _changed(self, part: Supervised) -> None:
+        if self._tell is None:
+            return
+        try:
+            self._tell(part)
+        except Exception as error:
+            log_failure(logger, "changed= failed and is called no more", error)
+            self._tell = None

@@ -1,0 +1,1 @@
+"""Doors: each serves agents by a protocol that other programs speak. Loaded on first use."""

@@ -1,0 +1,347 @@
+"""The agents as A2A servers, version 1.0: cards, and the methods over JSON-RPC."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
+from email.utils import formatdate
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.actions import ACCESS_DENIED
+from moothall.foundation.errors import JournalError
+from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.text import one_line
+from moothall.serving.a2a.wire import (
+    CARD_PATH,
+    MEDIA,
+    PAUSED,
+    SUBMITTED,
+    TERMINAL,
+    VERSION,
+    Fault,
+    check_params,
+    content_of,
+)
+from moothall.serving.doors.a2a_store import Tasks
+from moothall.serving.doors.a2a_tasks import Task
+from moothall.serving.doors.callers import caller_of, sender_of
+from moothall.serving.doors.checks import COMMENT, as_json, json_of, or_silence, sent_event
+from moothall.serving.doors.front import NO_FRONT, Front
+from moothall.serving.doors.refusals import REFUSED, fault_of
+from moothall.serving.doors.served import Served, id_in, in_path
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+_BEGUN_S: Final = 1.0
+"""How long `returnImmediately` waits until the journal has the task's run."""
+_LOOK_S: Final = 0.5
+"""Seconds between two looks whether a task that waits has gone on."""
+_KEPT: Final = "public, max-age=300"
+"""Clients may keep a card for five minutes."""
+_STREAMED: Final = ("SendStreamingMessage", "SubscribeToTask")
+_OF_TASK: Final = ("GetTask", "CancelTask", "SubscribeToTask")
+
+
+class A2ADoor:
+    """Serves agents that have `reply` by A2A.
+
+    Args:
+        served: the agents
+        title: what the server is called
+        has_token: whether callers send a token; without one, the network address identifies them
+        front: the public address
+    """
+
+    def __init__(
+        self,
+        served: Served,
+        title: str,
+        has_token: bool,
+        front: Front = NO_FRONT,
+        drain_s: float = 0.0,
+    ) -> None:
+        self._served = served
+        self._title = title
+        self._has_token = has_token
+        self._front = front
+        self._since = formatdate(usegmt=True)
+        self._tasks = Tasks(served, has_token)
+        self._drain_s = drain_s
+
+    def routes(self) -> list[Any]:
+        """Return the routes of the cards and of the agents."""
+        from starlette.routing import Route
+
+        return [
+            Route(CARD_PATH, self._first_card, methods=["GET"]),
+            Route(f"/a2a/{{agent:path}}{CARD_PATH}", self._card, methods=["GET"]),
+            Route("/a2a/{agent:path}", self._call, methods=["POST"]),
+        ]
+
+    async def open(self) -> None:
+        """Resume the tasks whose process was killed."""
+        await self._tasks.resume()
+
+    async def resume_due(self) -> None:
+        """Go on with the tasks for which an answer has come otherwise."""
+        await self._tasks.resume_due()
+
+    async def close(self) -> None:
+        """Cancel the tasks that do not end in time."""
+        await self._tasks.close(self._drain_s)
+
+    # -- cards -------------------------------------------------------------------------------------
+
+    def agents(self) -> list[str]:
+        """Return the ids of the agents that reply."""
+        return [
+            id
+            for id, agent in self._served.agents.items()
+            if (say := agent.offers.get("say")) is not None and say.access_policy != ACCESS_DENIED
+        ]
+
+    async def _first_card(self, request: Request) -> Response:
+        agents = self.agents()
+        return self._card_of(agents[0] if agents else None, request)
+
+    async def _card(self, request: Request) -> Response:
+        id = self.named(request)
+        return self._card_of(id if id in self.agents() else None, request)
+
+    def named(self, request: Request) -> str:
+        """Return the id of the agent that an address names; clients may add a slash."""
+        path, known = request.path_params["agent"], self._served.agents
+        if (id := id_in(path, known)) in known or not path.endswith("/"):
+            return id
+        return id_in(path[:-1], known)
+
+    def _card_of(self, id: str | None, request: Request) -> Response:
+        from starlette.responses import PlainTextResponse, Response
+
+        if id is None:
+            return PlainTextResponse("no such agent replies here\n", 404)
+        root = request.scope.get("root_path", "").rstrip("/")
+        own = f"{request.url.scheme}://{request.headers['host']}{root}"
+        front = self._front
+        base = f"{front.origin}{front.base[:-1]}" if front.origin else own
+        where = f"{base}/a2a/{in_path(id)}"
+        agent = self._served.agents[id]
+        said = agent.offers["say"].description
+        skill = {"id": "say", "name": id, "description": said, "tags": ["conversation"]}
+        card: dict[str, Any] = {
+            "name": id,
+            "description": agent.description or f"Agent {id} of {self._title}: {said}",
+            "version": version("moothall"),
+            "supportedInterfaces": [
+                {"url": where, "protocolBinding": "JSONRPC", "protocolVersion": VERSION},
+                {"url": f"{where}/v1", "protocolBinding": "HTTP+JSON", "protocolVersion": VERSION},
+            ],
+            "capabilities": {
+                "streaming": True,
+                "pushNotifications": False,
+                "extendedAgentCard": False,
+            },
+            "defaultInputModes": [*MEDIA],
+            "defaultOutputModes": ["text/plain", "application/json"],
+            "skills": [skill],
+        }
+        if self._has_token:
+            card["securitySchemes"] = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
+            card["securityRequirements"] = [{"schemes": {"bearer": {"list": []}}}]
+        body = as_json(card)
+        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        headers = {
+            "etag": tag,
+            "last-modified": self._since,
+            "cache-control": _KEPT,
+            "vary": "host",
+        }
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(None, 304, headers)
+        return Response(body, 200, headers, "application/json")
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    async def _call(self, request: Request) -> Response:
+        from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
+
+        agent = self.named(request)
+        if agent not in self.agents():
+            return PlainTextResponse("no such agent replies here\n", 404)
+        id: Any = None
+        try:
+            with faults():
+                call = _read(await request.body(), request.headers.get("content-type", ""))
+                id = call.get("id")
+                check_version(request)
+                method, params = call["method"], call.get("params") or {}
+                sender = self.sender(request)
+                if method in _STREAMED:
+                    updates = await self.streamed(method, agent, sender, params)
+                    events = sent_events(
+                        updates, lambda update: {"jsonrpc": "2.0", "id": id, "result": update}
+                    )
+                    return StreamingResponse(events, media_type="text/event-stream")
+                result = await self.answered(method, agent, sender, params)
+                return JSONResponse({"jsonrpc": "2.0", "id": id, "result": result})
+        except Fault as fault:
+            return JSONResponse({"jsonrpc": "2.0", "id": id, "error": fault.to_json()})
+
+    def sender(self, request: Request) -> str:
+        """Return the sender of a caller: by the token's name, or by the network address."""
+        if self._has_token or request.client is None:
+            return sender_of("a2a", caller_of(request.scope))
+        return f"a2a-{request.client.host.partition('%')[0]}"
+
+    async def answered(self, method: str, agent: str, sender: str, params: Any) -> Any:
+        """Answer a method; raise Fault for one that is refused."""
+        if method == "SendMessage":
+            task, history, at_once = await self._sent(agent, sender, params)
+            if at_once:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_BEGUN_S):
+                        await task.reach(lambda task: task.state != SUBMITTED)
+            else:
+                await task.reach(lambda task: task.state in TERMINAL | PAUSED)
+            return {"task": task.to_json(history)}
+        if method in _OF_TASK:
+            params = check_params("GetTask", params)
+            if method == "CancelTask":
+                return await self._cancel(agent, sender, params["id"])
+            return await self._tasks.get(agent, sender, params["id"], params.get("historyLength"))
+        if method == "ListTasks":
+            return await self._tasks.list(agent, sender, check_params(method, params))
+        if "PushNotification" in method:
+            raise Fault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
+        if method == "GetExtendedAgentCard":
+            raise Fault("EXTENDED_AGENT_CARD_NOT_CONFIGURED", "there is no extended card")
+        raise Fault("METHOD_NOT_FOUND", f"there is no method {one_line(method, 100)!r}")
+
+    async def _sent(self, agent: str, sender: str, params: Any) -> tuple[Task, int | None, bool]:
+        """Take a message, which begins a task or answers a task's question."""
+        params = check_params("SendMessage", params)
+        message, options = params["message"], params.get("configuration", {})
+        if options.get("taskPushNotificationConfig"):
+            raise Fault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
+        wanted = options.get("historyLength"), bool(options.get("returnImmediately"))
+        context = message.get("contextId") or ""
+        if not (id := message.get("taskId")):
+            content = content_of(message["parts"])
+            return await self._tasks.start(agent, sender, context, content), *wanted
+        task = self._tasks.live(agent, sender, id)
+        if task is None:
+            return await self._tasks.answer(agent, sender, id, message), *wanted
+        if context and context != task.context:
+            raise Fault("INVALID_PARAMS", "the task belongs to another context")
+        task.take(message)
+        return task, *wanted
+
+    async def _cancel(self, agent: str, sender: str, id: str) -> Any:
+        task = self._tasks.live(agent, sender, id)
+        if task is None:
+            if await self._tasks.cancel(agent, sender, id):
+                return await self._tasks.get(agent, sender, id)
+        elif task.state not in TERMINAL and task.work is not None:
+            task.work.cancel()
+            await task.reach(lambda task: task.state in TERMINAL)
+            return task.to_json()
+        raise Fault("TASK_NOT_CANCELABLE", "the task does not run here any more")
+
+    async def streamed(
+        self, method: str, agent: str, sender: str, params: Any
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Answer a method by updates; raise Fault for one that is refused."""
+        if method == "SendStreamingMessage":
+            task, history, _ = await self._sent(agent, sender, params)
+            return _updates(task, history, task.state in PAUSED)
+        id = check_params("GetTask", params)["id"]
+        found = self._tasks.live(agent, sender, id)
+        if found is not None and found.state not in TERMINAL:
+            return _updates(found, None, False)
+        if found is None:
+            run = await self._tasks.outline(agent, sender, id)
+            if run.state in ("running", "waiting"):
+                return self._followed(agent, sender, id)
+        raise Fault("UNSUPPORTED_OPERATION", "nothing works on the task: get it by GetTask")
+
+    async def _followed(self, agent: str, sender: str, id: str) -> AsyncIterator[dict[str, Any]]:
+        """Yield the state of a task that waits, or of another process: now, and after its end."""
+        yield {"task": await self._tasks.get(agent, sender, id)}
+        run = await self._tasks.outline(agent, sender, id)
+        while (task := self._tasks.live(agent, sender, id)) is None and run.state == "waiting":
+            await asyncio.sleep(_LOOK_S)
+            run = await self._tasks.outline(agent, sender, id)
+        if task is None:  # another process goes on with it, or it has ended
+            await self._tasks.updates(agent, id)
+            yield {"task": await self._tasks.get(agent, sender, id)}
+            return
+        async for update in _updates(task, None, False):  # its run ends before it does
+            yield update
+
+
+def _updates(task: Task, history: int | None, rests: bool) -> AsyncIterator[dict[str, Any]]:
+    """Return a task as it is now, and then its updates until it has ended or asks something."""
+    # Read from now on: when the first update is asked for, a quick agent has ended.
+    return _read_updates(task, {"task": task.to_json(history)}, task.read(), rests)
+
+
+async def _read_updates(
+    task: Task, now: dict[str, Any], queue: asyncio.Queue[dict[str, Any] | None], rests: bool
+) -> AsyncIterator[dict[str, Any]]:
+    try:
+        yield now
+        while not rests and (update := await queue.get()) is not None:
+            yield update
+            status = update.get("statusUpdate", {}).get("status", {})
+            rests = status.get("state") in PAUSED
+    finally:
+        task.unread(queue)
+
+
+@contextmanager
+def faults() -> Iterator[None]:
+    """Raise moothall's errors in the `with` block as the protocol's errors."""
+    try:
+        yield
+    except REFUSED as refused:
+        raise fault_of(refused) from refused
+    except JournalError as failed:
+        raise Fault("INTERNAL_ERROR", f"the task cannot be read: {failed}") from failed
+
+
+async def sent_events(
+    updates: AsyncIterator[dict[str, Any]], form: Callable[[dict[str, Any]], dict[str, Any]]
+) -> AsyncIterator[bytes]:
+    """Yield updates as server-sent events, and a comment after a while without updates."""
+    async with aclosing(or_silence(updates)) as heard:
+        async for update in heard:
+            yield COMMENT if update is None else sent_event(form(update))
+
+
+def _read(body: bytes, media: str) -> dict[str, Any]:
+    """Return a request of JSON-RPC, or refuse it; a wrong type matters for a body that is wrong."""
+    try:
+        call = json_of(body)
+    except Unreadable as error:
+        kind = "PARSE_ERROR" if "json" in media else "CONTENT_TYPE_NOT_SUPPORTED"
+        raise Fault(kind, f"the body is not JSON: {error}") from None
+    if not isinstance(call, dict) or call.get("jsonrpc") != "2.0":
+        raise Fault("INVALID_REQUEST", 'a call must be one object with "jsonrpc": "2.0"')
+    if not isinstance(call.get("method"), str):
+        raise Fault("INVALID_REQUEST", "a call must have a method")
+    if isinstance(call.get("id"), bool) or not isinstance(call.get("id"), str | int | None):
+        raise Fault("INVALID_REQUEST", "the id of a call must be a text, an integer or null")
+    return call
+
+
+def check_version(request: Request) -> None:
+    """Refuse a request of another version of the protocol."""
+    given = request.headers.get("a2a-version") or request.query_params.get("A2A-Version") or "0.3"
+    if given.partition(".")[0] != VERSION.partition(".")[0]:
+        text = f"version {one_line(given, 20)!r} is not supported: state A2A-Version: {VERSION}"
+        raise Fault("VERSION_NOT_SUPPORTED", text)

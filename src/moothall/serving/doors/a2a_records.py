@@ -1,0 +1,109 @@
+"""A2A tasks in the agents' journals: whose they are, and what is recorded of them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from typing import Any, Final
+
+from moothall.agents.agent import Agent
+from moothall.agents.replies.conversational import ConversationalAgent
+from moothall.agents.replies.resume import asked_in
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import escaped
+from moothall.journal import Journal, Outline
+from moothall.journal.doubt import in_doubt
+from moothall.serving.a2a.wire import Fault
+
+ONE_FOR_ALL: Final = "shared"
+"""The `contextId` of an agent that has one conversation with all callers."""
+_GOES_ON: Final = ("stopped", "in_doubt", "waiting")
+_ID: Final = re.compile(r"a2a-([0-9a-f]{24})([0-9a-f]{16})")
+_SENDER: Final = re.compile(r"a2a(-[0-9a-zA-Z_.:-]{1,45})?")
+
+
+def is_task(run_id: str) -> bool:
+    """Return whether a run is a task of A2A, which its door resumes."""
+    return _ID.fullmatch(run_id) is not None
+
+
+def id_of(nonce: str, agent: str, sender: str) -> str:
+    """Return the id of a task; the id tells whose task it is, in the journal too."""
+    owner = hashlib.sha256(f"{nonce}\n{sender}\n{agent}".encode(errors="surrogatepass"))
+    return f"a2a-{nonce}{owner.hexdigest()[:16]}"
+
+
+def is_of(id: str, agent: str, sender: str) -> bool:
+    """Return whether a task is a sender's, and of this agent."""
+    found = _ID.fullmatch(id)
+    return found is not None and id_of(found[1], agent, sender) == id
+
+
+def found_in(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str, Any] | None:
+    """Return the next message of a task of the journal that can go on; None for other tasks."""
+    run = journal.run(run_id)
+    if run.held or run.state not in _GOES_ON:
+        return None
+    entries = [*journal.entries(run.id)]
+    if in_doubt(entries):
+        return None
+    sender, _, context = (run.thread or "").partition("/")
+    if run.thread is None:
+        sender, context = asked_by(entries), ONE_FOR_ALL
+    if not context or not _SENDER.fullmatch(sender) or not is_of(run.id, id, sender):
+        return None
+    asked = asked_in(entries)
+    return (
+        None if asked is None else (run.id, id, sender, context, content_asked(asked, run, sender))
+    )
+
+
+def journal_of(agent: Agent) -> Journal | None:
+    """Return the journal that keeps an agent's tasks; None without one."""
+    if not isinstance(agent, ConversationalAgent) or not agent._resumes("say"):
+        return None
+    found: Journal | None = getattr(agent, "journal", None)
+    return found
+
+
+def asked_by(entries: list[Any]) -> str:
+    """Return the sender who asked for a run."""
+    begun: Any = next((each.data for each in entries if not each.path and each.kind == "begun"), {})
+    return str(begun.get("asked_by", ""))
+
+
+def content_asked(asked: dict[str, Any], run: Outline, sender: str) -> str | list[dict[str, Any]]:
+    """Return what a caller has said, without the marks around it."""
+    if isinstance(asked["text"], list):
+        blocks: list[dict[str, Any]] = asked["text"]
+        return blocks
+    text = json_text(asked["text"])
+    if run.thread is not None:
+        return text
+    mark = f"{escaped(sender)}: "
+    return "\n".join(line.removeprefix(mark) for line in text.splitlines())
+
+
+def context_of(run: Outline, sender: str) -> str:
+    """Return the context of a task."""
+    return ONE_FOR_ALL if run.thread is None else run.thread.removeprefix(f"{sender}/")
+
+
+def page_token(changed: float, id: str) -> str:
+    """Return what names the end of a page of tasks."""
+    return base64.urlsafe_b64encode(f"{changed!r} {id}".encode()).decode()
+
+
+def page_after(token: str) -> tuple[float, str] | None:
+    """Return the place after which a page begins; None for the first page."""
+    if not token:
+        return None
+    try:
+        changed, _, id = base64.urlsafe_b64decode(token.encode()).decode().partition(" ")
+        if not is_task(id):
+            raise ValueError
+        return -float(changed), id
+    except (ValueError, binascii.Error):
+        raise Fault("INVALID_PARAMS", "pageToken must be one that this server returned") from None

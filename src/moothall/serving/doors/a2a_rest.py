@@ -1,0 +1,99 @@
+"""The methods of A2A over plain HTTP: the protocol's binding HTTP+JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.text import one_line
+from moothall.serving.a2a.wire import Fault
+from moothall.serving.doors.a2a import A2ADoor, check_version, faults, sent_events
+from moothall.serving.doors.checks import json_of
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+MEDIA_TYPE: Final = "application/a2a+json"
+
+
+class A2ARest:
+    """Speaks A2A by HTTP's own verbs and paths, below `/a2a/AGENT/v1`.
+
+    Args:
+        door: what answers the methods
+    """
+
+    def __init__(self, door: A2ADoor) -> None:
+        self._door = door
+
+    def routes(self) -> list[Any]:
+        """Return the routes, which come before those of the door."""
+        from starlette.routing import Route
+
+        made: list[Any] = []
+        for path, method, verbs, streams in (
+            ("message:send", "SendMessage", ("POST",), False),
+            ("message:stream", "SendStreamingMessage", ("POST",), True),
+            ("tasks", "ListTasks", ("GET",), False),
+            ("tasks/{task}:cancel", "CancelTask", ("POST",), False),
+            ("tasks/{task}:subscribe", "SubscribeToTask", ("GET", "POST"), True),
+            ("tasks/{task}", "GetTask", ("GET",), False),
+            ("extendedAgentCard", "GetExtendedAgentCard", ("GET",), False),
+            ("tasks/{task}/{rest:path}", "PushNotificationConfig", _VERBS, False),
+            ("{rest:path}", "", _VERBS, False),
+        ):
+            endpoint = self._endpoint(method, streams)
+            made.append(Route(f"/a2a/{{agent:path}}/v1/{path}", endpoint, methods=[*verbs]))
+        return made
+
+    def _endpoint(self, method: str, streams: bool) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
+
+            agent = self._door.named(request)
+            if agent not in self._door.agents():
+                return PlainTextResponse("no such agent replies here\n", 404)
+            try:
+                with faults():
+                    check_version(request)
+                    if not method:
+                        where = one_line(f"{request.method} {request.url.path}", 100)
+                        raise Fault("METHOD_NOT_FOUND", f"there is no {where}")
+                    params = await _params(request)
+                    sender = self._door.sender(request)
+                    if streams:
+                        updates = await self._door.streamed(method, agent, sender, params)
+                        events = sent_events(updates, lambda update: update)
+                        return StreamingResponse(events, media_type="text/event-stream")
+                    result = await self._door.answered(method, agent, sender, params)
+                    return JSONResponse(result, media_type=MEDIA_TYPE)
+            except Fault as fault:
+                return JSONResponse({"error": fault.to_status()}, fault.status)
+
+        return answer
+
+
+_VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+async def _params(request: Request) -> dict[str, Any]:
+    """Return the parameters of a method: of the body, the path and the query."""
+    params: dict[str, Any] = {}
+    if body := await request.body():
+        try:
+            given = json_of(body)
+        except Unreadable as error:
+            raise Fault("PARSE_ERROR", f"the body is not JSON: {error}") from None
+        if not isinstance(given, dict):
+            raise Fault("INVALID_REQUEST", "the body must be a JSON object")
+        params = given
+    for name, text in request.query_params.items():
+        if name in ("includeArtifacts", "include_artifacts") and text in ("true", "false"):
+            params[name] = text == "true"
+        elif name != "A2A-Version":
+            params[name] = text
+    if "task" in request.path_params:
+        params["id"] = request.path_params["task"]
+    return params

@@ -1,0 +1,366 @@
+"""Finds A2A tasks: those of this process, and the runs in the agents' journals."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+from moothall.agents.replies.reply import gives
+from moothall.agents.replies.resume import asked_in
+from moothall.foundation.errors import JournalError, NoSuchRun, RunHeld, StateError
+from moothall.foundation.text import log_failure
+from moothall.journal import Journal, Outline
+from moothall.journal.find import CUT_OFF
+from moothall.serving.a2a.wire import (
+    ANY_STATE,
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    TERMINAL,
+    WORKING,
+    Fault,
+    seconds,
+    text_part,
+)
+from moothall.serving.doors.a2a_records import (
+    ONE_FOR_ALL,
+    content_asked,
+    context_of,
+    found_in,
+    id_of,
+    is_of,
+    is_task,
+    journal_of,
+    page_after,
+    page_token,
+)
+from moothall.serving.doors.a2a_tasks import (
+    IN_DOUBT,
+    Content,
+    Task,
+    answer_in,
+    artifact_of,
+    first_message,
+    resting,
+    status_json,
+    takes_none,
+    task_json,
+)
+from moothall.serving.doors.asks import asks_of
+from moothall.serving.doors.callers import LOCAL, TOKEN
+from moothall.serving.doors.checks import in_thread
+from moothall.serving.doors.served import Served
+
+logger: logging.Logger = logging.getLogger("moothall.doors")
+
+_MOST_LIVE, _MOST_OF_ONE, _MOST_ENDED = 1000, 100, 1000
+_MOST_PARKED: Final = 1000
+"""How many tasks of a caller and an agent may wait in the journal."""
+
+
+class Tasks:
+    """The tasks of all callers.
+
+    Args:
+        served: the agents
+        has_token: whether callers send a token
+    """
+
+    def __init__(self, served: Served, has_token: bool) -> None:
+        self._served = served
+        self._has_token = has_token
+        self._tasks: dict[str, Task] = {}
+
+    # -- beginning and ending ----------------------------------------------------------------------
+
+    async def start(self, agent: str, sender: str, context: str, content: Content) -> Task:
+        """Begin a task of a caller.
+
+        Raises:
+            Fault: the caller, or all callers together, have too many
+            BudgetExceeded: the caller has spent its budget
+        """
+        self._served.check(self._caller(sender))
+        journal = journal_of(self._served.agents[agent])
+        if journal is not None:
+            waiting = await in_thread(journal._waits_for.runs_below, agent, sender)
+            if waiting >= _MOST_PARKED:
+                text = f"{_MOST_PARKED} tasks wait for an answer: answer one first"
+                raise Fault("INTERNAL_ERROR", text)
+        live = [each for each in self._tasks.values() if each.state not in TERMINAL]
+        mine = sum(each.sender == sender for each in live)
+        if len(live) >= _MOST_LIVE or mine >= _MOST_OF_ONE:
+            raise Fault("INTERNAL_ERROR", "too many tasks are under way: wait until one has ended")
+        shared = bool(getattr(self._served.agents[agent], "shared", False))
+        if shared and context not in ("", ONE_FOR_ALL):
+            why = "this agent has one conversation with all callers: leave contextId out"
+            raise Fault("INVALID_PARAMS", why)
+        context = ONE_FOR_ALL if shared else context or secrets.token_hex(16)
+        return self._begin(
+            id_of(secrets.token_hex(12), agent, sender), agent, sender, context, content
+        )
+
+    def _begin(self, id: str, agent: str, sender: str, context: str, content: Content) -> Task:
+        say = self._served.agents[agent].offers["say"]
+        in_thread = context != ONE_FOR_ALL and "thread" in say.parameters.get("properties", {})
+        caller = self._caller(sender)
+        task = self._tasks[id] = Task(id, agent, sender, context, content, in_thread, caller)
+        task.work = asyncio.create_task(task.run(self._served))
+        task.work.add_done_callback(lambda work: self._over(task))
+        ended = [each for each in self._tasks.values() if each.state in TERMINAL]
+        for each in ended[: max(0, len(ended) - _MOST_ENDED)]:
+            del self._tasks[each.id]
+        return task
+
+    def _caller(self, sender: str) -> str:
+        """Return the caller of a sender: the name of its token."""
+        if not self._has_token:
+            return LOCAL
+        return sender.removeprefix("a2a").removeprefix("-") or TOKEN
+
+    def _over(self, task: Task) -> None:
+        """Drop a task whose run rests; from now on its state is read from the journal."""
+        if self._tasks.get(task.id) is not task:
+            return  # it has gone on already
+        if task.state not in TERMINAL:
+            del self._tasks[task.id]
+
+    async def resume(self) -> None:
+        """Resume the tasks whose process was killed."""
+        for id, agent in self._served.agents.items():
+            if (journal := journal_of(agent)) is None:
+                continue
+            try:
+                stopped = await in_thread(partial(journal.runs, agent=id, state=CUT_OFF))
+            except JournalError as error:
+                log_failure(logger, f"agent {id!r}: its tasks do not go on", error)
+                continue
+            for run in stopped:
+                if is_task(run.id):
+                    await self._go_on(id, journal, run.id)
+
+    async def resume_due(self) -> None:
+        """Go on with the tasks for which an answer has come otherwise, or whose time is over."""
+        for id, agent in [*self._served.agents.items()]:
+            if (journal := journal_of(agent)) is None:
+                continue
+            for run_id in await in_thread(journal._waits_for.due, id):
+                if is_task(run_id):
+                    await self._go_on(id, journal, run_id)
+
+    async def _go_on(self, agent: str, journal: Journal, run_id: str) -> None:
+        """Go on with a task of the journal."""
+        found = None
+        if run_id not in self._tasks:
+            with journal._file.whole(run_id):
+                found = await in_thread(found_in, agent, journal, run_id)
+        if found is not None and run_id not in self._tasks:
+            self._begin(*found)
+
+    async def close(self, drain_s: float = 0.0) -> None:
+        """Cancel the tasks that do not end in time; the next process resumes what a journal has."""
+        if work := [each.work for each in self._tasks.values() if each.work is not None]:
+            await asyncio.wait(work, timeout=drain_s)
+        live = [each for each in self._tasks.values() if each.work and not each.work.done()]
+        for task in live:
+            journal = journal_of(self._served.agents[task.agent])
+            if journal is not None:
+                task.left = True
+                journal._leave(task.id)
+        work = [each.work for each in live if each.work is not None]
+        for each in work:
+            each.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+
+    async def answer(self, agent: str, sender: str, id: str, message: dict[str, Any]) -> Task:
+        """Take the answer to a task that waits in the journal, and go on with it.
+
+        Raises:
+            Fault: the caller has no such task, it waits for nothing, or the message is no answer
+        """
+        run = await self.outline(agent, sender, id)
+        journal = journal_of(self._served.agents[agent])
+        assert journal is not None
+        if run.state != "waiting" or run.held:
+            raise takes_none(id, self._state_of(run))
+        if message.get("contextId") not in (None, "", context_of(run, sender)):
+            raise Fault("INVALID_PARAMS", "the task belongs to another context")
+        caller = self._caller(sender)
+        waits = await in_thread(journal.waiting, id)
+        asks = asks_of(waits, self._served.callers.permits(caller))
+        key, said = answer_in(message["parts"], asks)
+        try:
+            await in_thread(partial(journal.answer, id, key, said, by=caller))
+        except StateError as late:
+            raise Fault("UNSUPPORTED_OPERATION", str(late)) from late
+        found = await in_thread(found_in, agent, journal, id)
+        task = self.live(agent, sender, id)
+        if task is None:
+            if found is None:  # another process goes on with it
+                raise Fault("UNSUPPORTED_OPERATION", "the answer is kept: get the task by GetTask")
+            task = self._begin(*found)
+        task.hear(message)
+        return task
+
+    async def cancel(self, agent: str, sender: str, id: str) -> bool:
+        """Cancel a task that waits in the journal; return False if it does not wait.
+
+        Raises:
+            Fault: the caller has no such task
+        """
+        if (await self.outline(agent, sender, id)).state != "waiting":
+            return False
+        journal = journal_of(self._served.agents[agent])
+        assert journal is not None
+        try:
+            await in_thread(journal._waits_for.cancel, id, "the task was cancelled")
+        except (RunHeld, StateError):  # it has just gone on
+            return False
+        return True
+
+    # -- finding -----------------------------------------------------------------------------------
+
+    def live(self, agent: str, sender: str, id: str) -> Task | None:
+        """Return a caller's task of this process, or None."""
+        task = self._tasks.get(id)
+        if task is None or task.rests or not is_of(id, agent, sender):
+            return None
+        return task
+
+    async def get(
+        self, agent: str, sender: str, id: str, history: int | None = None
+    ) -> dict[str, Any]:
+        """Return a caller's task in the protocol's form.
+
+        Raises:
+            Fault: the caller has no such task
+        """
+        task = self.live(agent, sender, id)
+        if task is not None:
+            return task.to_json(history)
+        found = await self.outline(agent, sender, id)
+        made: dict[str, Any] = await in_thread(self._recorded, agent, sender, found, history, True)
+        return made
+
+    async def outline(self, agent: str, sender: str, id: str) -> Outline:
+        """Return the run of a caller's task that is not of this process.
+
+        Raises:
+            Fault: the caller has no such task
+        """
+        journal = journal_of(self._served.agents[agent])
+        if journal is not None and is_of(id, agent, sender):
+            try:
+                found: Outline = await in_thread(journal.run, id)
+                if found.agent == agent:
+                    return found
+            except NoSuchRun:
+                pass
+        raise Fault("TASK_NOT_FOUND", "there is no such task")
+
+    async def updates(self, agent: str, id: str) -> None:
+        """Wait until no process works on a task of the journal any more."""
+        journal = journal_of(self._served.agents[agent])
+        assert journal is not None
+        async for _ in journal.follow(id):
+            pass
+
+    async def list(self, agent: str, sender: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Return a page of a caller's tasks; the tasks that changed last come first."""
+        after = page_after(params.get("pageToken") or "")
+        since = seconds(params["statusTimestampAfter"]) if "statusTimestampAfter" in params else 0.0
+        status = params.get("status", ANY_STATE[0])
+        live = [
+            (each.changed, each.id, each.context, each.state, each)
+            for each in self._tasks.values()
+            if is_of(each.id, agent, sender)
+        ]
+        known = {each[1] for each in live}
+        found = [*live, *await in_thread(lambda: [*self._of_journal(agent, sender, known)])]
+        wanted = sorted(
+            (
+                each
+                for each in found
+                if params.get("contextId") in (None, "", each[2])
+                and status in (*ANY_STATE, each[3])
+                and each[0] >= since
+            ),
+            key=lambda each: (-each[0], each[1]),
+        )
+        size = params.get("pageSize", 50)
+        rest = [each for each in wanted if after is None or (-each[0], each[1]) > after]
+        page, history = rest[:size], params.get("historyLength", 0)
+        artifacts = params.get("includeArtifacts", False)
+        tasks = []
+        for each in page:
+            if isinstance(each[4], Task):
+                tasks.append(each[4].to_json(history, artifacts))
+            else:
+                args = (agent, sender, each[4], history, artifacts)
+                tasks.append(await in_thread(self._recorded, *args))
+        token = page_token(page[-1][0], page[-1][1]) if len(rest) > size else ""
+        sizes = {"pageSize": len(page), "totalSize": len(wanted)}
+        return {"tasks": tasks, "nextPageToken": token, **sizes}
+
+    def _of_journal(
+        self, agent: str, sender: str, known: set[str]
+    ) -> Iterator[tuple[float, str, str, str, Outline]]:
+        journal = journal_of(self._served.agents[agent])
+        for run in () if journal is None else journal.runs():
+            if run.agent == agent and run.id not in known and is_of(run.id, agent, sender):
+                yield run.changed, run.id, context_of(run, sender), self._state_of(run), run
+
+    def _state_of(self, run: Outline) -> str:
+        """Return how far a task of the journal is."""
+        if run.state in ("running", "stopped"):
+            return WORKING
+        if run.state == "waiting":
+            return WORKING if run.held else INPUT_REQUIRED
+        if run.state == "in_doubt":
+            journal = journal_of(self._served.agents[run.agent])
+            last = journal.entries(run.id, run.entries - 1) if journal is not None else []
+            is_cancelled = bool(last) and last[-1].data.get("reason") == "cancelled"
+            return CANCELED if is_cancelled else INPUT_REQUIRED
+        if run.state == "cancelled":
+            return CANCELED
+        return COMPLETED if gives(self._served.agents[run.agent], run.state) else FAILED
+
+    def _recorded(
+        self, agent: str, sender: str, run: Outline, history: int | None, artifacts: bool
+    ) -> dict[str, Any]:
+        """Return a task of the journal in the protocol's form."""
+        journal = journal_of(self._served.agents[agent])
+        assert journal is not None
+        state, context = self._state_of(run), context_of(run, sender)
+        entries = journal.entries(run.id)
+        asked = asked_in(entries)
+        content, made, note = (
+            run.task if asked is None else content_asked(asked, run, sender),
+            [],
+            "",
+        )
+        try:
+            reply = journal.replay(run.id) if state in TERMINAL else None
+        except StateError:
+            reply = None
+        if state == COMPLETED and reply is not None:
+            made = [artifact_of(reply.text, reply.value, reply.blocks)] if artifacts else []
+        elif state == INPUT_REQUIRED:
+            note = "" if run.state == "waiting" else IN_DOUBT
+        elif state == FAILED:
+            note = f"the run has no reply ({run.state})"
+            note += f": {reply.detail}" if reply is not None and reply.detail else ""
+        elif state == CANCELED:
+            note = "the task was cancelled"
+        parts = [text_part(note)] if note else []
+        if state == INPUT_REQUIRED and not note:
+            permits = self._served.callers.permits(self._caller(sender))
+            parts = resting(journal.waiting(run.id), permits)
+        status = status_json(run.id, context, state, run.changed, parts)
+        messages = [first_message(run.id, context, content)]
+        return task_json(run.id, context, status, made, messages, history)

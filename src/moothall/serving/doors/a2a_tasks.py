@@ -1,0 +1,353 @@
+"""The tasks of the A2A door: each is a run of an agent, and the journal keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from moothall.agents.replies.events import CallProgress, CallStarted, Done, Event
+from moothall.agents.replies.reply import Reply
+from moothall.foundation.errors import MoothallError, NotPermitted
+from moothall.foundation.jsonvalue import deep_json, json_text
+from moothall.foundation.text import one_line
+from moothall.journal.entry import Wait
+from moothall.models.protocol import TextPiece
+from moothall.serving.a2a.wire import (
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    REJECTED,
+    SUBMITTED,
+    TERMINAL,
+    WORKING,
+    Fault,
+    block_part,
+    data_part,
+    message_of,
+    moment,
+    text_in,
+    text_of,
+    text_part,
+)
+from moothall.serving.doors.asks import Ask, Asking, Caller, asks_of, waiting_text
+from moothall.serving.doors.served import Served
+
+Content: TypeAlias = str | list[dict[str, Any]]
+"""What a caller says: a text, or blocks."""
+ANSWER_S: Final = 86_400.0
+"""How long a task waits for an answer to its question."""
+IN_DOUBT: Final = "a call was running when the run was cut off: who runs this agent must decide"
+_MOST_UNREAD: Final = 10_000
+"""How many updates a reader may be behind before its stream ends."""
+
+
+@dataclass(eq=False)
+class Task:
+    """A task of this process: a `say` to an agent, sent for a caller."""
+
+    id: str
+    agent: str
+    sender: str
+    context: str
+    content: Content
+    in_thread: bool  # whether the agent keeps apart the conversations of one sender
+    caller: str
+    state: str = SUBMITTED
+    parts: list[dict[str, Any]] = field(default_factory=list)  # of the message of its state
+    changed: float = field(default_factory=time.time)
+    began: float = field(default_factory=time.time)
+    artifacts: list[dict[str, Any]] = field(default_factory=list)
+    answers: list[dict[str, Any]] = field(default_factory=list)  # the messages after the first
+    work: asyncio.Task[None] | None = None
+    left: bool = False  # whether the next process goes on with it
+    asking: Asking = field(init=False)  # what it asks while it works
+    _readers: set[asyncio.Queue[dict[str, Any] | None]] = field(default_factory=set)
+    _reply: Reply | None = None
+    _goes_on: bool = False  # whether the next piece of text is added to those before
+
+    def __post_init__(self) -> None:
+        self.asking = Asking(self._show_asks, ANSWER_S)
+
+    def to_json(self, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:
+        """Return the task in the protocol's form, with at most `history` messages."""
+        first = first_message(self.id, self.context, self.content)
+        return task_json(
+            self.id,
+            self.context,
+            self._status(),
+            self.artifacts if artifacts else [],
+            [first, *self.answers],
+            history,
+        )
+
+    @property
+    def rests(self) -> bool:
+        """Whether its run waits in the journal, or is in doubt: it has no part in it any more."""
+        return self.state == INPUT_REQUIRED and not self.asking.open
+
+    def read(self) -> asyncio.Queue[dict[str, Any] | None]:
+        """Return a queue that gets each update from now on, and None after the last one."""
+        queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        if self.state in TERMINAL:
+            queue.put_nowait(None)
+        else:
+            self._readers.add(queue)
+        return queue
+
+    def unread(self, queue: asyncio.Queue[dict[str, Any] | None]) -> None:
+        """Stop sending updates to a queue."""
+        self._readers.discard(queue)
+
+    async def reach(self, enough: Callable[[Task], bool]) -> None:
+        """Wait until the task is in a state for which `enough` returns True."""
+        queue = self.read()
+        try:
+            while not enough(self) and await queue.get() is not None:
+                pass
+        finally:
+            self.unread(queue)
+
+    # -- working -----------------------------------------------------------------------------------
+
+    async def run(self, served: Served) -> None:
+        """Have the agent reply, and end the task with the outcome."""
+        args: dict[str, Any] = {"content": text_in(self.content)}
+        if self.in_thread:
+            args["thread"] = self.context
+        loop = asyncio.get_running_loop()
+        caller = Caller(loop, self.asking, self._tell, self.id, self.caller, self.content)
+        try:
+            value = await served.call(self.sender, self.agent, "say", args, caller)
+            await asyncio.sleep(0)  # the events before it wait in this loop already
+        except asyncio.CancelledError:
+            if self.left:
+                self._end_readers()
+            else:
+                self._end(CANCELED, "the task was cancelled")
+        except NotPermitted as error:
+            self._end(REJECTED, str(error))
+        except MoothallError as error:
+            await asyncio.sleep(0)
+            reason = "" if self._reply is None else self._reply.stop_reason
+            if reason == "waiting":
+                waits = await served.waits(self.agent, self.id)
+                parts = resting(waits, served.callers.permits(self.caller))
+                self._end(INPUT_REQUIRED, parts=parts)
+            elif getattr(error, "type", "") == "RunHeld":  # another process has resumed it
+                self._set(WORKING)
+                self._end_readers()
+            else:
+                doubt = reason == "in_doubt"
+                self._end(*((INPUT_REQUIRED, IN_DOUBT) if doubt else (FAILED, str(error))))
+        except BaseException:
+            self._end(FAILED, "the agent failed")
+            raise
+        else:
+            reply = self._reply
+            made = (json_text(value), *(() if reply is None else (reply.value, reply.blocks)))
+            self.artifacts = [artifact_of(*made)]
+            self._emit({"artifactUpdate": self._update(self.artifacts[0], False, True)})
+            self._end(COMPLETED)
+
+    def _tell(self, event: Event) -> None:
+        """Take an event of the agent's reply, or of a reply that it asked for."""
+        mine = event.run_id == self.id and event.agent == self.agent
+        if self.state == SUBMITTED and mine:
+            self._set(WORKING)
+        if isinstance(event, TextPiece):
+            if mine and not event.decides:
+                artifact = artifact_of(event.text)
+                self._emit({"artifactUpdate": self._update(artifact, self._goes_on, False)})
+                self._goes_on = True
+        elif isinstance(event, CallStarted):
+            if mine:
+                self._goes_on = False
+            if not event.past and not self.asking.open:
+                text = one_line(f"{event.agent}: {event.action} {json_text(event.args)}", 300)
+                self._set(WORKING, [text_part(text)])
+        elif isinstance(event, CallProgress):
+            if not self.asking.open:
+                text = one_line(f"{event.agent}: {event.action}: {event.text}", 300)
+                self._set(WORKING, [text_part(text)])
+        elif isinstance(event, Done) and mine:
+            self._reply = event.reply
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def _show_asks(self, _: Ask) -> None:
+        if self.state not in TERMINAL:
+            asks = [*self.asking.open.values()]
+            self._set(*((INPUT_REQUIRED, parts_of(asks)) if asks else (WORKING,)))
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Take a message to this task: it must answer what the task asks, to the letter.
+
+        Raises:
+            Fault: the task asks nothing, or the message is no answer to what it asks
+        """
+        if not self.asking.open:
+            raise takes_none(self.id, self.state)
+        self.asking.settle(*answer_in(message["parts"], self.asking.open))
+        self.hear(message)
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """Add a message that answers it to its history."""
+        shown = message_of("USER", message["messageId"], self.id, self.context, message["parts"])
+        self.answers.append(shown)
+
+    # -- telling -----------------------------------------------------------------------------------
+
+    def _status(self) -> dict[str, Any]:
+        return status_json(self.id, self.context, self.state, self.changed, self.parts)
+
+    def _set(self, state: str, parts: list[dict[str, Any]] | None = None) -> None:
+        self.state, self.parts, self.changed = state, parts or [], time.time()
+        about = {"taskId": self.id, "contextId": self.context}
+        self._emit({"statusUpdate": {**about, "status": self._status()}})
+
+    def _end(self, state: str, text: str = "", parts: list[dict[str, Any]] | None = None) -> None:
+        self._set(state, [text_part(text)] if text else parts)
+        self.content = text_in(self.content)  # an ended task keeps no files
+        self._end_readers()
+
+    def _end_readers(self) -> None:
+        readers, self._readers = self._readers, set()
+        for queue in readers:
+            queue.put_nowait(None)
+
+    def _update(self, artifact: dict[str, Any], append: bool, last: bool) -> dict[str, Any]:
+        about = {"taskId": self.id, "contextId": self.context, "artifact": artifact}
+        return {**about, "append": append, "lastChunk": last}
+
+    def _emit(self, update: dict[str, Any]) -> None:
+        for queue in list(self._readers):
+            if queue.qsize() >= _MOST_UNREAD:
+                self._readers.discard(queue)
+                queue.put_nowait(None)
+            else:
+                queue.put_nowait(update)
+
+
+def takes_none(id: str, state: str) -> Fault:
+    """Return the error for a message to a task that asks nothing."""
+    if state == INPUT_REQUIRED:  # what it asks, its caller cannot answer
+        return Fault("UNSUPPORTED_OPERATION", f"task {id} takes no message: {IN_DOUBT}")
+    now = "has ended" if state in TERMINAL else "works and asks nothing"
+    return Fault("UNSUPPORTED_OPERATION", f"task {id} {now}, so it takes no message")
+
+
+def answer_in(parts: list[dict[str, Any]], asks: Mapping[str, Ask]) -> tuple[str, bool | str]:
+    """Return which of these a message answers, and its answer.
+
+    Raises:
+        Fault: it answers none of them to the letter
+    """
+    data = [part["data"] for part in parts if "data" in part]
+    if data:
+        # A text beside it may be a condition.
+        if len(parts) == 1 and isinstance(data[0], dict):
+            return _by_hash(data[0], asks)
+    elif len(asks) == 1:
+        (ask,) = asks.values()
+        if not ask.is_approval:
+            return ask.key, text_of(parts)
+    raise _no_answer()
+
+
+def _by_hash(given: dict[str, Any], asks: Mapping[str, Ask]) -> tuple[str, bool | str]:
+    rest = dict(given)
+    kind = "approval" if "approval" in rest else "question"
+    hash = rest.pop(kind, None)
+    ask = asks.get(hash) if isinstance(hash, str) else None
+    said: Any = rest.pop("permit" if kind == "approval" else "answer", None)
+    if (
+        ask is None
+        or ask.is_approval != (kind == "approval")
+        or not isinstance(said, bool if ask.is_approval else str)
+        or any(
+            key not in ask.shown or json_text(ask.shown[key]) != json_text(value)
+            for key, value in rest.items()
+        )
+    ):
+        raise _no_answer()
+    return ask.key, said
+
+
+def _no_answer() -> Fault:
+    return Fault(
+        "INVALID_PARAMS",
+        "this answers nothing that the task asks: an approval takes one data part "
+        '{"approval": HASH, "permit": true or false} with the hash that the task states, a '
+        'question {"question": HASH, "answer": TEXT} or, where it is all that is asked, a text',
+    )
+
+
+def parts_of(asks: Iterable[Ask]) -> list[dict[str, Any]]:
+    """Return what a task asks, as texts and data."""
+    parts: list[dict[str, Any]] = []
+    for ask in asks:
+        kind = "approval" if ask.is_approval else "question"
+        parts += [text_part(ask.text), data_part({kind: ask.key, **ask.shown})]
+    return parts
+
+
+def resting(waits: Sequence[Wait], permits: bool) -> list[dict[str, Any]]:
+    """Return what a task that rests in the journal waits for: what its caller may answer, and else.
+
+    Args:
+        waits: what its run waits for
+        permits: whether its caller may permit calls
+    """
+    asks = asks_of(waits, permits)
+    others = [each for each in waits if each.key not in asks]
+    return [*([text_part(waiting_text(others))] if others else []), *parts_of(asks.values())]
+
+
+def artifact_of(
+    text: str, value: Any = None, blocks: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return a reply as an artifact: its value if that is not the text, its text, its files."""
+    is_text = value is None or isinstance(value, str)
+    parts = [] if is_text else [data_part(deep_json(value))]
+    if text or not blocks:
+        parts.append(text_part(text))
+    parts += map(block_part, blocks)
+    return {"artifactId": "reply", "name": "reply", "parts": parts}
+
+
+def first_message(id: str, context: str, content: Content) -> dict[str, Any]:
+    """Return the message that a task began with; its files are told of."""
+    return message_of("USER", f"{id}-0", id, context, [text_part(text_in(content))])
+
+
+def status_json(
+    id: str, context: str, state: str, at: float, parts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the status of a task in the protocol's form."""
+    status: dict[str, Any] = {"state": state, "timestamp": moment(at)}
+    if parts:
+        message_id = hashlib.sha256(f"{id}\n{state}\n{at}".encode()).hexdigest()[:32]
+        status["message"] = message_of("AGENT", message_id, id, context, parts)
+    return status
+
+
+def task_json(
+    id: str,
+    context: str,
+    status: dict[str, Any],
+    artifacts: list[dict[str, Any]],
+    messages: list[dict[str, Any]],
+    history: int | None,
+) -> dict[str, Any]:
+    """Return a task in the protocol's form."""
+    made: dict[str, Any] = {"id": id, "contextId": context, "status": status}
+    if artifacts:
+        made["artifacts"] = artifacts
+    if history != 0:
+        made["history"] = messages if history is None else messages[-history:]
+    return made

@@ -1,0 +1,394 @@
+"""Serves agents by AG-UI 1.0: a run is a stream of events, an approval an interrupt."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from moothall.agents.loop.react import ReActAgent
+from moothall.agents.replies.events import (
+    BlockEnded,
+    BlockStarted,
+    CallEnded,
+    CallProgress,
+    CallStarted,
+    ConclusionReached,
+    DecisionMade,
+    Done,
+)
+from moothall.agents.replies.reply import Reply, gives
+from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.resume import asked_in
+from moothall.agents.replies.stream import ReplyStream
+from moothall.foundation.errors import MoothallError, NoSuchRun, StateError
+from moothall.foundation.jsonvalue import json_text
+from moothall.models.protocol import ReasoningPiece, TextPiece
+from moothall.serving.doors import ag_ui_wire as wire
+from moothall.serving.doors.asks import (
+    MOST_WAITING,
+    WAITS_S,
+    Ask,
+    Asking,
+    Caller,
+    asks_of,
+    waiting_text,
+)
+from moothall.serving.doors.callers import sender_of
+from moothall.serving.doors.checks import COMMENT, Send, in_thread, or_silence, sent_event
+from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.door import Endpoint, parted
+from moothall.serving.doors.openai.input import check_conversation
+from moothall.serving.doors.refusals import run_error
+from moothall.serving.doors.served import Served, id_in
+
+SENDER: Final = "ag-ui"
+_TOGETHER_S: Final = 0.2
+"""How long a run that asks the person waits for what else it asks."""
+
+
+@dataclass(eq=False)
+class _Job:
+    """A running reply, which may take several requests, one for each interrupt."""
+
+    agent: str
+    caller: str
+    thread: str  # the client's
+    run_id: str
+    tools: frozenset[str]
+    renamed: dict[str, str]  # the client's names of its tools, by those that models take
+    shown: set[str] = field(default_factory=set)  # the ids of the calls that the client knows
+    news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
+    task: asyncio.Task[None] | None = None
+    calls: dict[str, CallStarted] = field(default_factory=dict)  # those under way, by their ids
+    asking: Asking = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.asking = Asking(self._changed, WAITS_S)
+
+    def _changed(self, ask: Ask) -> None:
+        if ask.key in self.asking.open:
+            self.news.put_nowait(ask)
+
+    def place(self, ask: Ask) -> None:
+        """Find the call that is asked about."""
+        if not ask.is_approval:
+            ask.call = next(iter(self.calls)) if len(self.calls) == 1 else ""
+            return
+        taken = {each.call for each in self.asking.open.values()}
+        whole = json_text([ask.shown["action"], ask.shown["args"]])
+        same = (
+            id
+            for id, each in self.calls.items()
+            if id not in taken and json_text([each.action, each.args]) == whole
+        )
+        ask.call = next(same, "")
+
+
+class AGUIDoor:
+    """Serves agents by AG-UI, at `/ag-ui/ID`; a single agent also at `/ag-ui`."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._waiting: dict[str, _Job] = {}  # those that wait in this process, by run
+
+    def routes(self) -> list[Any]:
+        """Return the routes of the door."""
+        from starlette.routing import Route
+
+        run = Endpoint(POST=self._run)
+        return [Route("/ag-ui", endpoint=run), Route("/ag-ui/{id:path}", endpoint=run)]
+
+    def close(self) -> None:
+        """Cancel the runs that wait for an answer."""
+        for id in list(self._waiting):
+            self._drop(id)
+
+    async def _run(self, given: dict[str, Any], send: Send, caller: str) -> None:
+        agents = self._served.replying()
+        id = id_in(given.get("path:id") or "", agents)
+        id = id or (next(iter(agents)) if len(agents) == 1 else "")
+        if id not in agents:
+            raise Wrong(f"there is no agent {id[:80]!r}: name one in the path", status=404)
+        thread, run_id = given.get("threadId"), given.get("runId")
+        if not isinstance(thread, str) or not isinstance(run_id, str):
+            raise Wrong("threadId and runId must be texts")
+        for name in ("messages", "tools"):
+            if not isinstance(given.get(name) or [], list):
+                raise Wrong(f"{name} must be a list", name)
+        job = (
+            await self._resumed(id, caller, thread, given)
+            if given.get("resume")
+            else self._new(id, caller, given)
+        )
+        kept = False
+        try:
+            headers = [(b"content-type", b"text/event-stream")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            about = {"threadId": thread, "runId": run_id}
+            await _write(send, {"type": "RUN_STARTED", **about, "protocolVersion": "1.0"})
+            async with aclosing(or_silence(self._told(job, about))) as told:
+                async for each in told:
+                    if each is None:
+                        comment = {"type": "http.response.body", "body": COMMENT}
+                        await send({**comment, "more_body": True})
+                        continue
+                    kept = job.run_id in self._waiting
+                    await _write(send, each)
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            if not kept and job.task is not None:
+                job.task.cancel()
+
+    def _new(self, id: str, name: str, given: dict[str, Any]) -> _Job:
+        """Begin a run. Its conversation is what the client has sent."""
+        asked = wire.asked_of(id, given, wire.messages_of(given.get("messages") or ()))
+        check_conversation(asked.messages)
+        agent = self._served.replying()[id]
+        before, content = parted(asked, agent, whole=True)
+        before = [*wire.context_of(given.get("context") or ()), *before]
+        run_id = secrets.token_hex(16)
+        own = _own_thread(name, given["threadId"], run_id)
+        request = ReplyRequest(content, None, own, run_id)
+        if isinstance(agent, ReActAgent):
+            request.conversation, request.offered, before = before, asked.tools, []
+        names = frozenset(each.name for each in asked.tools)
+        job = _Job(id, name, given["threadId"], run_id, names, asked.renamed)
+        job.task = asyncio.create_task(self._work(job, agent, request, before))
+        return job
+
+    async def _work(
+        self, job: _Job, agent: Any, request: ReplyRequest, before: list[dict[str, Any]] | None
+    ) -> None:
+        """Have an agent reply; of a new run it observes what was said before."""
+        sender, own = sender_of(SENDER, job.caller), str(request.thread)
+        loop = asyncio.get_running_loop()
+        caller = Caller(loop, job.asking, run_id=job.run_id, name=job.caller)
+        try:
+            with self._served.calling(sender, job.agent, caller):
+                if before is not None:
+                    await self._served.permit(sender, agent, request.content)
+                    for message in before:
+                        await agent.observe(message, own)
+                async with ReplyStream(job.agent, request, agent._reply_on_loop) as events:
+                    async for each in events:
+                        job.news.put_nowait(each)
+        except (MoothallError, ValueError, TypeError) as error:
+            job.news.put_nowait(error)
+        finally:
+            self._served.forget(agent, own)
+
+    async def _told(self, job: _Job, about: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """Yield the protocol's events of the reply, until it ends or asks the person something."""
+        open_kind, open_id, speaker = "", "", ""  # of the message whose pieces come
+        text = ""  # the last one that was told
+        speech: tuple[Any, str] = (None, "")  # who said it, and its message, until a call follows
+        turn: Any = None  # whose calls belong together
+        parent = ""  # the message of these calls
+        while True:
+            news = await self._next(job)
+            if news is None:  # all that can go on without the person has
+                yield _interrupts(job, self._keep(job), about)
+                return
+            if getattr(news, "past", False):
+                continue  # the client knows it
+            if isinstance(news, TextPiece) and news.decides:
+                continue  # its decision comes, too, as one event
+            piece = {TextPiece: "TEXT_MESSAGE", ReasoningPiece: "REASONING_MESSAGE"}.get(type(news))
+            if open_kind and (open_kind != piece or speaker != news.agent):
+                for each in wire.ends(open_kind, open_id):
+                    yield each
+                open_kind = ""
+            if piece is not None:
+                if not open_kind:
+                    open_kind, open_id, speaker = piece, secrets.token_hex(8), news.agent
+                    if isinstance(news, TextPiece):
+                        text, speech, turn = "", (speaker, open_id), None
+                    for each in wire.starts(
+                        piece, open_id, "" if speaker == job.agent else speaker
+                    ):
+                        yield each
+                text += news.text if isinstance(news, TextPiece) else ""
+                if news.text:
+                    yield {"type": f"{piece}_CONTENT", "messageId": open_id, "delta": news.text}
+            elif isinstance(news, CallStarted):
+                job.calls[news.call_id] = news
+                if news.call_id in job.shown:
+                    continue
+                if turn != (news.agent, news.iteration):
+                    turn = news.agent, news.iteration
+                    parent = speech[1] if speech[0] == news.agent else secrets.token_hex(8)
+                speech, its = (None, ""), {"toolCallId": news.call_id}
+                name = job.renamed.get(news.action, news.action)
+                named = {"toolCallName": name, "parentMessageId": parent}
+                yield {"type": "TOOL_CALL_START", **its, **named}
+                yield {"type": "TOOL_CALL_ARGS", **its, "delta": json_text(news.args)}
+                yield {"type": "TOOL_CALL_END", **its}
+            elif isinstance(news, CallProgress):
+                value = {"toolCallId": news.call_id, "text": news.text}
+                yield {"type": "CUSTOM", "name": "call_progress", "value": value}
+            elif isinstance(news, CallEnded):
+                job.calls.pop(news.call_id, None)
+                if news.action not in job.tools:
+                    turn = None  # its message is not the last one any more
+                    told = news.error or news.result.get("result")
+                    its = {"toolCallId": news.call_id, "messageId": secrets.token_hex(8)}
+                    yield {"type": "TOOL_CALL_RESULT", **its, "content": json_text(told)}
+            elif isinstance(news, DecisionMade | ConclusionReached):
+                told_of = news.decision if isinstance(news, DecisionMade) else news.conclusion
+                made = {"agent": news.agent, "loop": news.loop, news.kind: told_of.to_json()}
+                yield {"type": "CUSTOM", "name": news.kind, "value": made}
+            elif isinstance(news, BlockStarted):
+                yield {"type": "STEP_STARTED", "stepName": news.block}
+            elif isinstance(news, BlockEnded):
+                yield {"type": "STEP_FINISHED", "stepName": news.block}
+            elif isinstance(news, Ask):
+                job.place(news)
+            elif isinstance(news, Done) and news.agent == job.agent:  # not of a member
+                if news.reply.stop_reason == "waiting":
+                    waits = await self._served.waits(job.agent, job.run_id)
+                    asks = asks_of(waits, self._served.callers.permits(job.caller))
+                    if asks:
+                        yield _interrupts(job, asks, about)
+                        return
+                    for each in wire.spoken(waiting_text(waits)):
+                        yield each
+                    yield {"type": "RUN_FINISHED", **about, "outcome": {"type": "success"}}
+                    return
+                end = _finished(news.reply, job, about, self._served.agents[job.agent])
+                left = (end.get("outcome") or {}).get("pendingToolCallIds")
+                said = "" if left or end["type"] == "RUN_ERROR" else news.reply.text
+                if said and said.strip() != text.strip():  # such as a group's
+                    for each in wire.spoken(said):
+                        yield each
+                yield end
+                return
+            elif isinstance(news, Exception):
+                yield run_error(news)
+                return
+
+    # -- interrupts --------------------------------------------------------------------------------
+
+    @staticmethod
+    async def _next(job: _Job) -> Any:
+        """Return what the reply tells next; None if it only waits for the person.
+
+        Calls of one answer run side by side, so their questions come one after the other at once.
+        """
+        if not job.asking.open:
+            return await job.news.get()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_TOGETHER_S):
+                return await job.news.get()
+        return None
+
+    def _keep(self, job: _Job) -> dict[str, Ask]:
+        """Keep a run that waits in this process; return what it asks."""
+        self._waiting[job.run_id] = job
+        asyncio.get_running_loop().call_later(WAITS_S, self._drop_idle, job, {*job.asking.open})
+        while len(self._waiting) > MOST_WAITING:
+            self._drop(next(iter(self._waiting)))
+        return job.asking.open
+
+    def _drop_idle(self, job: _Job, asked: set[str]) -> None:
+        if asked & job.asking.open.keys():
+            self._drop(job.run_id)
+
+    def _drop(self, run_id: str) -> None:
+        job = self._waiting.pop(run_id, None)
+        if job is not None and job.task is not None:
+            job.task.cancel()
+
+    async def _resumed(self, agent: str, caller: str, thread: str, given: dict[str, Any]) -> _Job:
+        """Give a waiting run its answers; each counts for what it answers, once."""
+        entries = given["resume"]
+        said: dict[str, dict[str, Any]] = {
+            str(each.get("interruptId")): each
+            for each in (entries if isinstance(entries, list) else ())
+            if isinstance(each, dict)
+        }
+        of = {id.partition(".")[0] for id in said}
+        if not of or len(of) > 1 or len(said) < len(entries):
+            raise wire.no_run()
+        (run_id,) = of
+        answers = {id.partition(".")[2]: each for id, each in said.items()}
+        job = self._waiting.get(run_id)
+        if job is None:
+            return await self._parked(agent, caller, run_id, answers, given)
+        mine = (job.agent, job.caller, job.thread) == (agent, caller, thread)
+        if not mine or not job.asking.open.keys() >= answers.keys():
+            raise wire.no_run()
+        del self._waiting[run_id]
+        for key, entry in answers.items():
+            job.asking.settle(key, wire.read(job.asking.open[key], entry))
+        return job
+
+    async def _parked(
+        self, id: str, caller: str, run_id: str, answers: dict[str, Any], given: dict[str, Any]
+    ) -> _Job:
+        """Give a run that waits in its journal its answers, and go on with it."""
+        agent, thread = self._served.replying()[id], given["threadId"]
+        journal: Any = getattr(agent, "journal", None)
+        own = _own_thread(caller, thread, run_id)
+
+        def look() -> Any:
+            run = journal.run(run_id)
+            is_mine = (run.agent, run.thread, run.state, run.held) == (id, own, "waiting", False)
+            return (asked_in(journal.entries(run_id)), journal.waiting(run_id)) if is_mine else None
+
+        try:
+            found = None if journal is None else await in_thread(look)
+        except NoSuchRun:
+            found = None
+        asked, waits = found or (None, ())
+        asks = asks_of(waits, self._served.callers.permits(caller))
+        if asked is None or not asks.keys() >= answers.keys():
+            raise wire.no_run()
+
+        def answer() -> None:
+            for key, entry in answers.items():
+                journal.answer(run_id, key, wire.read(asks[key], entry), by=caller)
+
+        try:
+            await in_thread(answer)
+        except StateError as late:
+            raise Wrong(str(late)) from late
+        tools = wire.asked_of(id, given, [{"role": "user", "content": ""}])
+        names, shown = frozenset(e.name for e in tools.tools), {each.call for each in waits}
+        job = _Job(id, caller, thread, run_id, names, tools.renamed, shown)
+        request = ReplyRequest(asked["text"], asked["schema"], own, run_id)
+        job.task = asyncio.create_task(self._work(job, agent, request, None))
+        return job
+
+
+def _own_thread(caller: str, thread: str, run_id: str) -> str:
+    """Return the thread of a run of its own, by which its client's thread is known again."""
+    its = hashlib.sha256(thread.encode(errors="surrogatepass")).hexdigest()[:16]
+    return f"{sender_of(SENDER, caller)}/{its}-{run_id}"
+
+
+def _interrupts(job: _Job, asks: Mapping[str, Ask], about: dict[str, Any]) -> dict[str, Any]:
+    """Return the end of a run that waits for the person, with all that it asks."""
+    interrupts = [wire.interrupt(f"{job.run_id}.{key}", each) for key, each in asks.items()]
+    outcome = {"type": "interrupt", "interrupts": interrupts}
+    return {"type": "RUN_FINISHED", **about, "outcome": outcome}
+
+
+def _finished(reply: Reply, job: _Job, about: dict[str, Any], agent: Any) -> dict[str, Any]:
+    if not gives(agent, reply.stop_reason, reply.text):
+        text = reply.detail or reply.stop_reason
+        return {"type": "RUN_ERROR", "message": text, "code": reply.stop_reason}
+    outcome: dict[str, Any] = {"type": "success"}
+    if reply.stop_reason == "terminal":
+        last = [each for each in reply.messages if each.get("tool_calls")][-1]
+        left = [each["id"] for each in last["tool_calls"] if each["name"] in job.tools]
+        outcome |= {"pendingToolCallIds": left} if left else {}
+    return {"type": "RUN_FINISHED", **about, "outcome": outcome}
+
+
+async def _write(send: Send, data: dict[str, Any]) -> None:
+    await send({"type": "http.response.body", "body": sent_event(data), "more_body": True})

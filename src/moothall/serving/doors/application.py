@@ -1,0 +1,217 @@
+"""The ASGI application with all doors."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from moothall.agents.agent import Agent
+from moothall.foundation.arguments import check_text
+from moothall.foundation.errors import ConfigError, MissingExtra, MoothallError
+from moothall.foundation.text import log_failure
+from moothall.serving.doors.a2a import A2ADoor
+from moothall.serving.doors.a2a_rest import A2ARest
+from moothall.serving.doors.ag_ui import AGUIDoor
+from moothall.serving.doors.callers import Callers
+from moothall.serving.doors.checks import Receive, Scope, Send
+from moothall.serving.doors.front import ANY, NO_FRONT, Front
+from moothall.serving.doors.guard import Guard
+from moothall.serving.doors.mcp import MCPDoor
+from moothall.serving.doors.openai.door import OpenAIDoor, nowhere
+from moothall.serving.doors.served import Served
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from moothall.budget import Budget
+
+logger: logging.Logger = logging.getLogger("moothall.doors")
+_LOOK_S = 2.0
+"""Seconds between two looks whether runs that wait can go on."""
+
+
+def asgi(
+    agents: Agent | Iterable[Agent],
+    *,
+    token: str | Mapping[str, str] | None = None,
+    title: str = "moothall",
+    budget: Budget | Callable[[str], Budget | None] | None = None,
+    rate: int | None = None,
+    approves: Iterable[str] = (),
+    public_url: str | None = None,
+    proxies: Sequence[str] = (),
+    origins: Iterable[str] = (),
+) -> Guard:
+    """Return an ASGI application that serves agents by MCP, A2A, OpenAI's interface and AG-UI.
+
+    `/mcp` is the Model Context Protocol over streamable HTTP: each action of the agents is a tool.
+    `/a2a/AGENT` serves each agent that has `reply` by A2A 1.0; the card at the well-known path is
+    that of the first one. `/v1` is OpenAI's interface, `/v1/responses` and `/v1/chat/completions`:
+    each agent that has `reply` is a model, by its id. `/ag-ui/ID` is AG-UI. Any ASGI server runs
+    the application, such as uvicorn; `moothall serve AGENT --http HOST:PORT` runs it, too.
+
+    Agents without a space are added to a new one, which closes with the application; there the
+    caller is asked for approvals. Agents of one space stay there, and its approver decides.
+
+    A program that sends a token is a caller. Its name is `token`, if there is one token, or the
+    name that `token=` has for it. Without tokens, the one caller is `local`, any program of this
+    machine. A caller's requests by all protocols count together for its budget and its rate.
+
+    Args:
+        agents: the agents
+        token: the secret that callers send as `Authorization: Bearer TOKEN`, or one for each
+            caller by its name; without one, only programs of this machine may call
+        title: the server's name in its cards and answers
+        budget: what callers may spend: a budget of which each caller has a part by its name, or a
+            function that returns the budget of a caller's name
+        rate: how many requests a caller may make in a minute
+        approves: which callers of several may permit the calls that their own requests lead to; the
+            others answer only the questions that they are asked
+        public_url: the address by which callers reach it through a proxy, such as
+            `https://agents.example/hall/`, for its cards; it needs a token
+        proxies: the addresses or networks of proxies whose `X-Forwarded-For` and
+            `X-Forwarded-Proto` are believed
+        origins: the origins of web pages that may call it, such as `https://app.example`; `*` for
+            all
+
+    Raises:
+        DefinitionError: there are no agents, or they are of several spaces
+        ConfigError: the token is empty, another argument is not valid, or an agent has a budget
+            of which the callers' budget is not a part
+        MissingExtra: the extra `mcp` is not installed
+    """
+    check_text("title=", title)
+    MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")
+    callers = Callers(token, budget, rate, approves)
+    front = Front.of(public_url, proxies, origins)
+    return application(Served(agents, callers), callers, title, front=front, resumes=True)
+
+
+def application(
+    served: Served,
+    callers: Callers,
+    title: str,
+    routes: Iterable[Any] = (),
+    open_paths: Iterable[str] = (),
+    front: Front = NO_FRONT,
+    resumes: bool = False,
+    drain_s: float = 0.0,
+) -> Guard:
+    """Return the application of all doors.
+
+    Args:
+        served: the agents
+        callers: the callers
+        title: the server's name in its cards
+        routes: more routes
+        open_paths: the paths that need no token
+        front: the public address
+        resumes: whether it resumes the runs of its agents that have waited; else others do
+        drain_s: the seconds that tasks of A2A have to end when the server ends
+    """
+    if callers.tokens is None and (front.origin or ANY in front.pages):
+        who = f"{front.origin} can be reached" if front.origin else "every web page may call"
+        raise ConfigError(f"{who} from elsewhere: give token=, too")
+    a2a = A2ADoor(served, title, callers.tokens is not None, front, drain_s)
+    doors = _Doors(served, MCPDoor(served, title), a2a, resumes)
+    return Guard(doors.app(routes), callers, frozenset(open_paths), front, doors.begin)
+
+
+class _Doors:
+    """The application behind the guard, and what runs while it serves."""
+
+    def __init__(self, served: Served, mcp: MCPDoor, a2a: A2ADoor, resumes: bool) -> None:
+        self._served, self._mcp, self._a2a, self._resumes = served, mcp, a2a, resumes
+        self._ag_ui = AGUIDoor(served)
+        self._answers_mcp: Any = None
+        self._running: asyncio.Task[None] | None = None
+
+    def app(self, more: Iterable[Any]) -> Starlette:
+        """Return the application."""
+        from starlette.applications import Starlette
+        from starlette.routing import Route
+
+        routes: list[Any] = [
+            *more,
+            *A2ARest(self._a2a).routes(),
+            *self._a2a.routes(),
+            *OpenAIDoor(self._served).routes(),
+            *self._ag_ui.routes(),
+            Route("/mcp", endpoint=_Passed(lambda: self._answers_mcp)),
+        ]
+        for each in routes:  # an id may have line breaks, too, and clients may add a slash
+            pattern = each.path_regex.pattern.removesuffix("$")
+            each.path_regex = re.compile(f"{pattern}/?$", re.DOTALL)
+        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={404: nowhere})
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        try:
+            async with self._open():
+                yield
+        finally:
+            await self._served.close()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[None]:
+        try:
+            async with self._mcp.over_http() as self._answers_mcp:
+                await self._a2a.open()
+                going_on = asyncio.create_task(self._go_on())
+                try:
+                    yield
+                finally:
+                    going_on.cancel()
+        finally:
+            self._ag_ui.close()
+            await self._a2a.close()
+
+    async def _go_on(self) -> None:
+        """Go on with runs that have waited, once anybody has answered or their time has come."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                await self._a2a.resume_due()
+                if self._resumes:
+                    await self._served.resume_due()
+            except MoothallError as error:
+                log_failure(logger, "what can go on cannot be looked up", error)
+
+    async def begin(self) -> None:
+        """Begin what the lifespan would, where no server runs it, as below a path of another app.
+
+        It ends with the event loop.
+        """
+        loop = asyncio.get_running_loop()
+        if self._running is None or self._running.get_loop() is not loop:
+            begun: asyncio.Future[None] = loop.create_future()
+            self._running = loop.create_task(self._keep(begun))
+            self._begun = begun
+        await asyncio.shield(self._begun)
+
+    async def _keep(self, begun: asyncio.Future[None]) -> None:
+        try:
+            async with self._open():
+                begun.set_result(None)
+                await asyncio.Event().wait()
+        except BaseException as error:
+            self._running = None
+            if not begun.done():
+                begun.set_exception(error)
+                begun.exception()
+            raise
+
+
+class _Passed:
+    """An ASGI application that is known once the doors are open."""
+
+    def __init__(self, found: Callable[[], Any]) -> None:
+        self._found = found
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        await self._found()(scope, receive, send)

@@ -1,0 +1,226 @@
+"""What a call of a caller asks it: what its process waits for, or its run in a journal."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moothall.actions.approval import ApprovalRequest, Later, Question, Refused, Waiting
+from moothall.actions.approval.approval import Decision
+from moothall.agents.replies.events import Event
+from moothall.foundation.errors import NobodyToAsk
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import escaped, shown_lines
+from moothall.journal.entry import Wait
+from moothall.serving.doors.callers import LOCAL
+
+WAITS_S: Final = 600.0
+"""How long a call waits for an answer that comes with another request."""
+MOST_WAITING: Final = 1000
+_OPERATOR: Final = "; its operator answers (`moothall waiting`)"
+_CANNOT: Final = (
+    "its caller's client cannot ask anybody, and only a reply of an agent with a journal= can wait"
+)
+
+
+@dataclass(eq=False)
+class Ask:
+    """An approval or a question, under a key that only its caller is told.
+
+    Attributes:
+        key: a hash of what is asked to the letter, and of this one asking
+        text: it in words
+        shown: it as data; an answer may repeat it
+        is_approval: whether it is an approval
+        call: the id of the call that it is about, if that is known
+        answer: where this process waits for the answer; None if the run waits in its journal
+    """
+
+    key: str
+    text: str
+    shown: dict[str, Any]
+    is_approval: bool
+    call: str = ""
+    answer: asyncio.Future[Any] | None = None
+
+
+def ask_of(asked: ApprovalRequest | Question, key: str, call: str = "") -> Ask:
+    """Return what is asked, under a key."""
+    if isinstance(asked, Question):
+        return Ask(key, _in_lines(asked), {"agent": asked.agent, "text": asked.text}, False, call)
+    shown = {"agent": asked.agent, "action": asked.action, "args": asked.args}
+    if asked.note:
+        shown["note"] = asked.note
+    return Ask(key, f"Permit {asked}", shown, True, call)
+
+
+def asks_of(waits: Iterable[Wait], permits: bool) -> dict[str, Ask]:
+    """Return by key what a run that waits asks the caller who began it.
+
+    Args:
+        waits: what it waits for
+        permits: whether the caller may permit calls
+    """
+    found: dict[str, Ask] = {}
+    for each in waits:
+        if not each.asks_caller or (each.kind == "approval" and not permits):
+            continue
+        agent = each.path.rpartition("/")[2] or each.agent  # a member of a group asks in its part
+        if each.kind == "approval":
+            about: Any = ApprovalRequest(agent, each.action, each.args, agent, {}, note=each.text)
+        else:
+            about = Question(agent, each.text)
+        found[each.key] = ask_of(about, each.key, each.call)
+    return found
+
+
+def waiting_text(waits: Iterable[Wait]) -> str:
+    """Return what a run waits for, and for whom, in words."""
+    return "; ".join(
+        f"waiting for {each}" + ("" if each.who or each.kind == "moment" else _OPERATOR)
+        for each in waits
+    )
+
+
+class Asking:
+    """Asks a caller while its call is under way here: what no journal can keep.
+
+    Args:
+        changed: called when something is asked, and when it is answered or withdrawn
+        most_s: after so many seconds it counts as not answered
+    """
+
+    def __init__(self, changed: Callable[[Ask], object], most_s: float) -> None:
+        self.open: dict[str, Ask] = {}
+        self._changed = changed
+        self._most_s = most_s
+
+    async def approve(self, request: ApprovalRequest) -> Decision:
+        """Ask whether a call is permitted."""
+        if await self._asked(request) is True:
+            return True
+        return Refused("the caller has not permitted it")
+
+    async def answer(self, question: Question) -> str:
+        """Ask a question."""
+        said = await self._asked(question)
+        if not isinstance(said, str):
+            raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody answered")
+        return said
+
+    async def _asked(self, asked: ApprovalRequest | Question) -> Any:
+        made = ask_of(asked, "")
+        once = f"{json_text(made.shown)}\n{secrets.token_hex(16)}"
+        made.key = hashlib.sha256(once.encode(errors="surrogatepass")).hexdigest()
+        made.answer = asyncio.get_running_loop().create_future()
+        self.open[made.key] = made
+        self._changed(made)
+        try:
+            async with asyncio.timeout(self._most_s):
+                return await made.answer
+        except TimeoutError:
+            return None
+        finally:
+            if self.open.pop(made.key, None) is not None:  # cancelled, or too late
+                self._changed(made)
+
+    def settle(self, key: str, value: Any) -> None:
+        """Give the answer to what is open; None for no answer."""
+        made = self.open.pop(key)
+        if made.answer is not None and not made.answer.done():
+            made.answer.set_result(value)
+        self._changed(made)
+
+
+@dataclass(slots=True, eq=False)
+class Caller:
+    """The caller of a call, and how to ask it and report to it.
+
+    Attributes:
+        loop: the loop on which it is asked and told
+        asking: asks it while its call is under way; None if it cannot be asked then
+        tell: gets the events of replies; a plain function
+        run_id: the id of the run that is called for, which waits in its journal for what it asks;
+            None for any, and for a call that has none
+        name: the caller, whose budget it spends
+        content: what it says whole, as blocks, where there are files in it
+    """
+
+    loop: asyncio.AbstractEventLoop
+    asking: Asking | None
+    tell: Callable[[Event], None] = lambda event: None
+    run_id: str | None = None
+    name: str = LOCAL
+    content: str | list[dict[str, Any]] = ""
+
+
+class CallerApprover:
+    """Has a run wait in its journal; asks a caller whose call is under way about anything else.
+
+    Args:
+        waiting: how long a run waits, and how often somebody is reminded
+    """
+
+    served: Any = None  # the `Served` that has this approver
+
+    def __init__(self, waiting: Waiting | None = None) -> None:
+        self._waiting = Waiting() if waiting is None else waiting
+
+    async def approve(self, request: ApprovalRequest) -> Decision:
+        """Have a call wait for its approval, or ask the caller."""
+        caller = self._caller()
+        permits = caller is None or self._permits(caller)
+        if not permits or self._can_wait(caller, request.waits_in):
+            return self._later(self._waiting.approve(request))
+        if caller is None or caller.asking is None:
+            return Refused(_CANNOT)
+        decision: Decision = await _on_callers_loop(caller, caller.asking.approve(request))
+        return decision
+
+    async def answer(self, question: Question) -> str | Later:
+        """Have a question wait for its answer, or ask the caller."""
+        caller = self._caller()
+        if self._can_wait(caller, question.waits_in):
+            return self._later(self._waiting.answer(question))
+        if caller is None or caller.asking is None:
+            raise NobodyToAsk(f"agent {question.agent!r} has a question; {_CANNOT}")
+        said: str = await _on_callers_loop(caller, caller.asking.answer(question))
+        return said
+
+    def _caller(self) -> Caller | None:
+        found: Caller | None = None if self.served is None else self.served._caller()
+        return found
+
+    def _permits(self, caller: Caller) -> bool:
+        return bool(self.served.callers.permits(caller.name))
+
+    @staticmethod
+    def _can_wait(caller: Caller | None, run_id: str | None) -> bool:
+        """Whether a run waits: the caller's own, or one whose caller cannot be asked.
+
+        A run that another agent's reply waits for does not: the caller is asked at once.
+        """
+        mine = caller is None or caller.asking is None or caller.run_id == run_id
+        return run_id is not None and mine
+
+    @staticmethod
+    def _later(later: Later) -> Later:
+        later.asks_caller = True
+        return later
+
+
+def _in_lines(question: Question) -> str:
+    """Return a question as callers are shown it: one of several lines stays so."""
+    if "\n" not in question.text:
+        return str(question)
+    lines = shown_lines(question.text).replace("\n", "\n    ")
+    return f"{escaped(question.agent)} asks:\n    {lines}"
+
+
+async def _on_callers_loop(caller: Caller, asked: Any) -> Any:
+    """Await a coroutine on the caller's loop."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, caller.loop))

@@ -1,0 +1,107 @@
+"""How requests come to a server from elsewhere: its public address, proxies, pages of others."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from moothall.foundation.errors import ConfigError
+
+ANY: Final = "*"
+"""The origin that stands for all."""
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class Front:
+    """How requests come to a server from elsewhere.
+
+    Attributes:
+        origin: the scheme and host of its public address, such as `https://agents.example`; empty
+            without a proxy
+        base: where its public addresses begin, from `/` to `/`
+        proxies: the addresses and networks of proxies whose word on a client is believed
+        pages: the origins of web pages that may use it
+    """
+
+    origin: str = ""
+    base: str = "/"
+    proxies: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, public_url: object, proxies: object = (), origins: Iterable[object] | str = ()
+    ) -> Front:
+        """Return the front of a public address; None for no address of its own.
+
+        Raises:
+            ConfigError: an argument is not valid
+        """
+        given = [origins] if isinstance(origins, str) else [*origins]
+        pages = []
+        for each in given:
+            page, path = (ANY, "/") if each == ANY else _parts_of(each, "origins=")
+            if path != "/" or str(each).endswith("/"):
+                raise ConfigError(
+                    "origins= must be origins such as https://app.example, without a path, "
+                    f"or {ANY!r} for all, got {each!r:.80}"
+                )
+            pages.append(page)
+        parts = ("", "/") if public_url is None else _parts_of(public_url, "public_url")
+        return cls(*parts, tuple(checked_proxies(proxies)), tuple(pages))
+
+    @property
+    def host(self) -> str:
+        """The address's host, with its port if it has one."""
+        return self.origin.partition("://")[2].lower()
+
+    def has_page(self, origin: str | None) -> bool:
+        """Whether pages of an origin may use the server."""
+        return origin is not None and (origin in self.pages or ANY in self.pages)
+
+
+NO_FRONT: Final = Front()
+
+
+def _parts_of(given: object, name: str) -> tuple[str, str]:
+    """Return the origin, as browsers state it, and the base path of a public address."""
+    wrong = ConfigError(
+        f"{name} must be an address such as https://agents.example/moothall/, got {given!r:.80}"
+    )
+    if not isinstance(given, str) or not given.isascii() or not given.isprintable():
+        raise wrong
+    try:
+        found = urlsplit(given)
+        port = found.port
+    except ValueError:
+        raise wrong from None
+    host = found.hostname or ""
+    rest = found.username or found.password or found.query or found.fragment
+    if found.scheme not in ("http", "https") or not host or rest or " " in given:
+        raise wrong
+    path = found.path.strip("/")
+    if any(each in ("", ".", "..") for each in path.split("/")) and path:
+        raise wrong
+    named = f"[{host}]" if ":" in host else host
+    if port == _PORTS[found.scheme]:
+        port = None
+    return f"{found.scheme}://{named}{f':{port}' if port else ''}", f"/{path}/" if path else "/"
+
+
+def checked_proxies(proxies: object) -> list[str]:
+    """Return the addresses and networks of proxies; ConfigError if one is neither."""
+    given = [proxies] if isinstance(proxies, str) else proxies
+    if not isinstance(given, Sequence):
+        raise ConfigError(f"proxies must be addresses of proxies, got {proxies!r:.80}")
+    for each in given:
+        try:
+            ipaddress.ip_network(each, strict=False)
+        except (ValueError, TypeError):
+            raise ConfigError(
+                f"proxies must be addresses or networks such as 10.0.0.0/8, got {each!r:.80}"
+            ) from None
+    return [str(each) for each in given]

@@ -1,0 +1,390 @@
+"""The agents as an MCP server: each action that they offer is a tool."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from moothall.agents.loop.answer import safe_names
+from moothall.agents.replies.events import CallEnded, CallProgress, CallStarted, Event
+from moothall.agents.replies.resume import asked_in
+from moothall.foundation import tracing
+from moothall.foundation.errors import MoothallError, NoSuchRun, StateError
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import one_line
+from moothall.journal.entry import Wait
+from moothall.serving.doors.asks import MOST_WAITING, WAITS_S, Ask, Caller, asks_of, waiting_text
+from moothall.serving.doors.callers import LOCAL, caller_of, sender_of
+from moothall.serving.doors.checks import in_thread
+from moothall.serving.doors.mcp_job import (
+    CALLS,
+    Job,
+    Owned,
+    failed,
+    form_of,
+    gives,
+    required,
+    result_of,
+    said_in,
+)
+from moothall.serving.doors.refusals import REFUSED, fault_of
+from moothall.serving.doors.served import Served
+
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp import MCPError
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.lowlevel import Server
+
+
+class MCPDoor:
+    """Serves agents by MCP: over streamable HTTP, and over standard streams.
+
+    Each session is a sender of its own, so that each has its own threads. The revision of
+    2026-07-28 has no sessions: there a `say` without a thread begins one, and its result names it
+    in `_meta`; only a thread that a result has named is taken.
+    """
+
+    def __init__(self, served: Served, title: str) -> None:
+        from mcp.server.lowlevel import Server
+
+        self._served = served
+        self._key = secrets.token_bytes(32)
+        self._waiting: dict[str, Job] = {}
+        self.server: Server[Any] = Server(
+            title,
+            version=version("moothall"),
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+
+    # -- transports --------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def over_http(self) -> AsyncIterator[Any]:
+        """Yield an ASGI application for the path of the door."""
+        from mcp.server.streamable_http_manager import (
+            StreamableHTTPASGIApp,
+            StreamableHTTPSessionManager,
+        )
+
+        manager = StreamableHTTPSessionManager(self.server)
+        async with manager.run():
+            try:
+                yield Owned(StreamableHTTPASGIApp(manager))
+            finally:
+                self._end_waiting()
+
+    async def over_standard_streams(self) -> None:
+        """Serve the client at the standard streams until it closes them."""
+        from mcp.server.stdio import stdio_server
+
+        try:
+            async with stdio_server() as (read, write):
+                await self.server.run(read, write, self.server.create_initialization_options())
+        finally:
+            self._end_waiting()
+
+    def _end_waiting(self) -> None:
+        for job in self._waiting.values():
+            if job.task is not None:
+                job.task.cancel()
+        self._waiting.clear()
+
+    # -- tools -------------------------------------------------------------------------------------
+
+    def _tools(self) -> dict[str, tuple[str, Any]]:
+        """Return the tools by name: `action`, or `agent_action` if there are several agents.
+
+        Hosts pass the names on to their models, whose providers take letters, digits, `_` and `-`.
+        """
+        several = len(self._served.agents) > 1
+        found = {
+            f"{id}\0{action.name}" if several else action.name: (id, action)
+            for id, action in self._served.actions()
+        }
+        safe = safe_names(found)
+        return {safe[public]: each for public, each in found.items()}
+
+    async def _list(
+        self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        import mcp_types as types
+
+        hint = types.ToolAnnotations(idempotent_hint=True)
+        tools = [
+            types.Tool(
+                name=name,
+                description=action.description,
+                input_schema={"type": "object", **action.parameters},
+                output_schema=None if (its := gives(action)) is None else its.schema,
+                annotations=hint if action.idempotent else None,
+            )
+            for name, (_, action) in self._tools().items()
+        ]
+        return types.ListToolsResult(tools=tools)
+
+    async def _call(
+        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        import mcp_types as types
+        from mcp import MCPError
+
+        args = params.arguments or {}
+        if params.request_state is not None:
+            return await self._followed(ctx, await self._continued(ctx, params))
+        found = self._tools().get(params.name)
+        if found is None:
+            text = f"there is no tool {one_line(params.name, 100)!r}"
+            raise MCPError(types.INVALID_PARAMS, text)
+        id, action = found
+        caller = _caller(ctx)
+        try:
+            self._served.check(caller)
+        except REFUSED as refused:
+            raise _refused(refused) from None
+        sender, meta = self._sender(ctx), None
+        if sender is None:  # a revision without sessions
+            sender = sender_of("mcp", caller)
+            if "thread" in action.parameters.get("properties", {}):
+                thread = args.get("thread")
+                if thread is None:
+                    thread = self._signed(secrets.token_hex(16))
+                elif not isinstance(thread, str) or thread != self._signed(
+                    thread.partition(".")[0]
+                ):
+                    return failed("there is no such thread: leave it out to begin one")
+                args, meta = {**args, "thread": thread}, {"thread": thread}
+        # A session's task is not that of the request; a trace in `_meta` is the SDK's to continue.
+        stated = () if ctx.request is None or _in_meta(params) else ctx.request.headers.raw
+        about = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
+        says = action.name == "say" and id in self._served.replying()
+        run_id = f"mcp-{secrets.token_hex(16)}" if says else None
+        job = Job(*about, _can_ask(ctx), run_id)
+        with tracing.joining(stated):
+            self._begin(job)
+        return await self._followed(ctx, job)
+
+    def _begin(self, job: Job) -> None:
+        job.task = asyncio.create_task(self._done(job))
+        job.task.add_done_callback(lambda task: job.news.put_nowait(None))
+
+    async def _done(self, job: Job) -> types.CallToolResult | list[Wait]:
+        """Call an action; return its outcome as a result, or what its run waits for."""
+        loop, tell, action = asyncio.get_running_loop(), job.news.put_nowait, job.action
+        asking = job.asking if job.can_ask else None
+        caller = Caller(loop, asking, tell, job.run_id, job.caller)
+        call = (job.sender, job.to, action.name, job.args, caller, tell)
+        try:
+            value = await self._served.call(*call)
+            return result_of(value, action, f"{job.to}.{action.name}", job.meta)
+        except REFUSED as refused:
+            raise _refused(refused) from None
+        except MoothallError as error:
+            waits = await self._waits(job)
+            return waits or failed(str(error))
+
+    async def _waits(self, job: Job) -> list[Wait]:
+        """Return what the run of a call waits for in its journal."""
+        if job.run_id is None:
+            return []
+        try:
+            return await self._served.waits(job.to, job.run_id)
+        except MoothallError:  # it has none
+            return []
+
+    async def _followed(
+        self, ctx: ServerRequestContext[Any], job: Job
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Report a call's progress and put its questions to the client, until it has ended."""
+        assert job.task is not None
+        kept = False
+        under_way = set() if ctx.request is None else ctx.request.scope[CALLS]
+        under_way.add(job.task)
+        try:
+            while True:
+                news = await job.news.get()
+                if isinstance(news, Ask):
+                    if not ctx.session.can_send_request:
+                        kept = True
+                        return self._kept(job, news)
+                    job.asking.settle(news.key, said_in(news, await self._elicited(ctx, news)))
+                    continue
+                if news is not None:
+                    await self._progress(ctx, job, news)
+                    continue
+                if job.task.cancelled():
+                    return failed("it was cancelled")
+                result: types.CallToolResult | list[Wait] = await job.task
+                if not isinstance(result, list):
+                    return result
+                asks = [*asks_of(result, self._served.callers.permits(job.caller)).values()]
+                if not job.can_ask or not asks:
+                    return failed(waiting_text(result))
+                if not ctx.session.can_send_request:
+                    return required(f"{job.run_id}.{asks[0].key}", asks[0])
+                said = said_in(asks[0], await self._elicited(ctx, asks[0]))
+                await self._answered(job, asks[0].key, said)
+                under_way.discard(job.task)
+                self._begin(job)
+                under_way.add(job.task)
+        finally:
+            under_way.discard(job.task)
+            if not kept:
+                job.task.cancel()
+
+    async def _answered(self, job: Job, key: str, said: Any) -> None:
+        """Give a run that waits its answer; another one that was given before counts."""
+        journal: Any = self._served.agents[job.to].journal  # type: ignore[attr-defined]
+        assert job.run_id is not None
+        with suppress(StateError):
+            await in_thread(lambda: journal.answer(job.run_id, key, said, by=job.caller))
+
+    async def _progress(self, ctx: ServerRequestContext[Any], job: Job, event: Event | str) -> None:
+        text = event if isinstance(event, str) else ""  # of the action itself
+        if isinstance(event, CallStarted):
+            text = f"{event.agent}: {event.action} {json_text(event.args)}"
+        elif isinstance(event, CallProgress):
+            text = f"{event.agent}: {event.action}: {event.text}"
+        elif isinstance(event, CallEnded):
+            text = f"{event.agent}: {event.action} has {'failed' if event.error else 'ended'}"
+        if text:
+            job.told += 1
+            await ctx.session.report_progress(job.told, None, one_line(text, 300))
+
+    async def _elicited(self, ctx: ServerRequestContext[Any], ask: Ask) -> Any:
+        from mcp import MCPError
+
+        try:
+            return await ctx.session.elicit_form(ask.text, form_of(ask), ctx.request_id)
+        except (MCPError, ValueError):  # it cannot after all, or answers what is no form
+            return None
+
+    # -- questions of a revision in which the client comes again with the answer -------------------
+
+    def _kept(self, job: Job, ask: Ask) -> types.InputRequiredResult:
+        """Keep a call that waits in this process under a name that cannot be guessed."""
+        state = secrets.token_urlsafe(32)
+        job.asked = ask
+        self._waiting[state] = job
+        asyncio.get_running_loop().call_later(WAITS_S, self._dropped, state)
+        while len(self._waiting) > MOST_WAITING:
+            self._dropped(next(iter(self._waiting)))
+        return required(state, ask)
+
+    def _dropped(self, state: str) -> None:
+        job = self._waiting.pop(state, None)
+        if job is not None and job.task is not None:
+            job.task.cancel()
+
+    async def _continued(
+        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> Job:
+        """Return the call that waits for this answer; its tool and arguments must be the same."""
+        import mcp_types as types
+        from mcp import MCPError
+
+        state = params.request_state or ""
+        sender = self._sender(ctx) or sender_of("mcp", _caller(ctx))
+        result = (params.input_responses or {}).get("question")
+        job = self._waiting.pop(state, None)
+        if job is None:
+            return await self._parked(ctx, params, sender, result)
+        asked = job.asked
+        assert asked is not None
+        same = (params.name, params.arguments or {}, sender) == (
+            *(job.tool, job.given, job.sender),
+        )
+        if not same:
+            assert job.task is not None
+            job.task.cancel()
+            raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
+        job.asking.settle(asked.key, said_in(asked, result))
+        return job
+
+    async def _parked(
+        self,
+        ctx: ServerRequestContext[Any],
+        params: types.CallToolRequestParams,
+        sender: str,
+        result: Any,
+    ) -> Job:
+        """Give a run that waits in its journal the answer, and go on with its call."""
+        import mcp_types as types
+        from mcp import MCPError
+
+        gone = MCPError(
+            types.INVALID_PARAMS, "no call waits for this answer: it was given, or took too long"
+        )
+        run_id, _, key = (params.request_state or "").partition(".")
+        id, action = self._tools().get(params.name, ("", None))
+        journal: Any = getattr(self._served.agents.get(id), "journal", None)
+        if journal is None or action is None or action.name != "say":
+            raise gone
+        try:
+            run = await in_thread(journal.run, run_id)
+        except NoSuchRun:
+            raise gone from None
+        thread, args = run.thread or "", params.arguments or {}
+        if run.agent != id or not (thread == sender or thread.startswith(f"{sender}/")):
+            raise gone
+        asked = asked_in(await in_thread(journal.entries, run_id)) or {}
+        if asked.get("text") != args.get("content"):
+            raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
+        caller, meta = _caller(ctx), None
+        if its := thread.removeprefix(sender).removeprefix("/"):
+            args, meta = {**args, "thread": its}, {"thread": its}
+        given = params.arguments or {}
+        job = Job(sender, caller, params.name, given, id, action, args, meta, _can_ask(ctx), run_id)
+        asks = asks_of(await self._waits(job), self._served.callers.permits(caller))
+        if key not in asks:
+            raise gone
+        await self._answered(job, key, said_in(asks[key], result))
+        self._begin(job)
+        return job
+
+    def _sender(self, ctx: ServerRequestContext[Any]) -> str | None:
+        """Return the sender of a client's session; None in a revision without sessions."""
+        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+        if ctx.request is None:  # the one client at the standard streams
+            return "mcp"
+        session = ctx.request.headers.get("mcp-session-id")
+        if not session or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return None
+        sender = sender_of("mcp", _caller(ctx))
+        return f"{sender}/{hashlib.sha256(session.encode()).hexdigest()[:16]}"
+
+    def _signed(self, name: str) -> str:
+        """Return a thread's id, signed with this server's key."""
+        seal = hmac.new(self._key, name.encode(), "sha256").hexdigest()[:32]
+        return f"{name}.{seal}"
+
+
+def _caller(ctx: ServerRequestContext[Any]) -> str:
+    """Return the caller; at the standard streams, it is the program that started this one."""
+    return LOCAL if ctx.request is None else caller_of(ctx.request.scope)
+
+
+def _can_ask(ctx: ServerRequestContext[Any]) -> bool:
+    """Whether a client can ask its person."""
+    capabilities = ctx.session.client_capabilities
+    return capabilities is not None and capabilities.elicitation is not None
+
+
+def _in_meta(params: types.CallToolRequestParams) -> bool:
+    """Whether a call states its trace in `_meta`."""
+    return bool(params.meta) and "traceparent" in dict(params.meta or {})
+
+
+def _refused(error: Exception) -> MCPError:
+    """Return the error of the protocol for a call that is refused."""
+    from mcp import MCPError
+
+    return MCPError(fault_of(error).code, str(error))

@@ -1,0 +1,191 @@
+"""The conversations that responses continue: kept in the process, and read from a journal."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moothall.agents.replies.conversational import ConversationalAgent
+from moothall.agents.replies.reply import gives
+from moothall.agents.replies.thread import thread_of_sender
+from moothall.foundation.errors import NoSuchRun
+from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.input import settled
+from moothall.serving.doors.openai.output import Response
+
+SENDER: Final = "openai"
+_ID: Final = re.compile(r"[0-9a-f]{32}\.[1-9]\d{0,5}(_[0-9a-f]{8}\.[1-9]\d{0,5})*")
+_MOST: Final = 1000
+"""How many conversations are kept in the process."""
+_MOST_ID: Final = 200
+
+
+@dataclass(slots=True)
+class _Kept:
+    agent: str
+    sender: str
+    messages: list[dict[str, Any]]  # the whole conversation, the run's own included
+    asked: list[dict[str, Any]] | None = None  # what was new in the request
+    form: Response | None = None  # the response that was given
+
+
+class Chain:
+    """Which run continues which: `ROOT.1`, `ROOT.2` and so on; `ROOT.2_BRANCH.1` is a branch.
+
+    All runs of one line have one thread. A second answer to the same response begins a branch.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._given: OrderedDict[str, None] = OrderedDict()  # the ids that were given to runs
+
+    def keep(
+        self,
+        run_id: str,
+        agent: str,
+        sender: str,
+        messages: list[dict[str, Any]],
+        asked: list[dict[str, Any]] | None = None,
+        form: Response | None = None,
+    ) -> None:
+        """Keep the conversation up to the end of a run."""
+        self._kept[run_id] = _Kept(agent, sender, messages, asked, form)
+        while len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+
+    def response(self, run_id: str, sender: str) -> dict[str, Any] | None:
+        """Return a sender's response, if this process has it."""
+        kept = self._of(run_id, sender)
+        return None if kept is None or kept.form is None else kept.form.last
+
+    def asked(self, run_id: str, sender: str) -> list[dict[str, Any]] | None:
+        """Return the new messages of the request for a response, if this process has it."""
+        kept = self._of(run_id, sender)
+        return None if kept is None else kept.asked
+
+    def drop(self, run_id: str, sender: str) -> bool:
+        """Remove a sender's response; return whether this process had it."""
+        return self._of(run_id, sender) is not None and bool(self._kept.pop(run_id, None))
+
+    def _of(self, run_id: str, sender: str) -> _Kept | None:
+        kept = self._kept.get(run_id)
+        return kept if kept is not None and kept.sender == sender else None
+
+    def next(self, agent: ConversationalAgent, previous: str | None) -> str:
+        """Return a new, unique id of a run."""
+        if previous is None:
+            return f"{secrets.token_hex(16)}.1"
+        line, _, number = previous.rpartition(".")
+        made = f"{line}.{int(number) + 1}"
+        if made in self._given or made in self._kept or _is_recorded(agent, made):
+            made = f"{previous}_{secrets.token_hex(4)}.1"
+        if len(made) > _MOST_ID:
+            raise Wrong("this conversation has branched too often", "previous_response_id")
+        self._given[made] = None
+        while len(self._given) > 10 * _MOST:
+            self._given.popitem(last=False)
+        return made
+
+    def before(
+        self, agent: ConversationalAgent, sender: str, response_id: str
+    ) -> tuple[str, list[dict[str, Any]]]:
+        """Return the run of a response, and the conversation up to its end; it reads the file."""
+        run_id = response_id.removeprefix("resp_")
+        if not response_id.startswith("resp_") or not _ID.fullmatch(run_id):
+            raise _unknown(response_id)
+        kept = self._kept.get(run_id)
+        if kept is not None and (kept.agent, kept.sender) == (str(agent.id), sender):
+            self._kept.move_to_end(run_id)
+            return run_id, kept.messages
+        if kept is not None or getattr(agent, "journal", None) is None:
+            more = "" if kept else " (without a journal, an agent's responses end with its process)"
+            raise _unknown(response_id, more)
+        messages: list[dict[str, Any]] = []
+        for each in _up_to(run_id):
+            found = _recorded(agent, sender, each)
+            if found is None:
+                raise _unknown(response_id)
+            messages += found
+        self.keep(run_id, str(agent.id), sender, messages)
+        return run_id, messages
+
+
+def thread_of(sender: str, run_id: str) -> str:
+    """Return the thread of a run."""
+    return thread_of_sender(sender, run_id.rpartition(".")[0])
+
+
+def run_of(response_id: str) -> str:
+    """Return the run of a response; refuse an invalid id."""
+    run_id = response_id.removeprefix("resp_")
+    if not response_id.startswith("resp_") or not _ID.fullmatch(run_id):
+        text = f"Response with id '{response_id[:300]}' not found."
+        raise Wrong(text, "response_id", "response_not_found", 404)
+    return run_id
+
+
+def previous_of(run_id: str) -> str | None:
+    """Return the id of the response that a run continues, or None."""
+    line, _, number = run_id.rpartition(".")
+    if number != "1":
+        return f"resp_{line}.{int(number) - 1}"
+    return f"resp_{line.rpartition('_')[0]}" if "_" in line else None
+
+
+def _up_to(run_id: str) -> list[str]:
+    """Return the runs of a conversation, from the first to this one."""
+    line, _, number = run_id.rpartition(".")
+    before = _up_to(line.rpartition("_")[0]) if "_" in line else []
+    return [*before, *(f"{line}.{each}" for each in range(1, int(number) + 1))]
+
+
+def _is_recorded(agent: Any, run_id: str) -> bool:
+    journal = getattr(agent, "journal", None)
+    if journal is None:
+        return False
+    try:
+        journal.run(run_id)
+    except NoSuchRun:
+        return False
+    return True
+
+
+def _recorded(agent: Any, sender: str, run_id: str) -> list[dict[str, Any]] | None:
+    """Return the messages of a run in the agent's journal; None if it has no such answer."""
+    try:
+        run, entries = agent.journal.run(run_id), agent.journal.entries(run_id)
+    except NoSuchRun:
+        return None
+    if (run.agent, run.thread) != (
+        str(agent.id),
+        thread_of(sender, run_id),
+    ) or not gives(agent, run.state):
+        return None
+    task: Any = None
+    messages: list[dict[str, Any]] = []
+    text = ""
+    for entry in entries:
+        if entry.path:
+            continue
+        if entry.kind == "begun":
+            task = entry.data["task"]
+        elif entry.kind == "state":
+            messages += entry.data["appended"].get("messages", ())
+        elif entry.kind == "over":
+            text = entry.data["text"]
+    if not hasattr(agent, "max_iterations"):  # its members have the messages
+        messages = said(task, text)
+    return settled(messages)
+
+
+def said(content: Any, text: str) -> list[dict[str, Any]]:
+    """Return a question and its answer as chat messages."""
+    return [{"role": "user", "content": content}, {"role": "assistant", "content": text}]
+
+
+def _unknown(response_id: str, more: str = "") -> Wrong:
+    text = f"Previous response with id '{response_id[:300]}' not found{more}."
+    return Wrong(text, "previous_response_id", "previous_response_not_found", 400)

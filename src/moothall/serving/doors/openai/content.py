@@ -1,0 +1,89 @@
+"""Reads the content of a message as a text or as blocks; clients write each in several forms."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from moothall.foundation.jsonvalue import json_text
+from moothall.serving.doors.refusals import openai_error
+
+_TEXTS: Final = ("text", "refusal")
+_OF_FILE: Final = ("file_data", "file_url", "filename")
+_NOT_SHOWN: Final = {"image_url": "an image", "file": "a file", "input_audio": "sound"}
+
+
+class Wrong(Exception):
+    """A request cannot be done; the answer is an error in the protocol's form."""
+
+    def __init__(
+        self,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        status: int = 400,
+        type: str = "invalid_request_error",
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error: dict[str, Any] = openai_error(message, type, param, code)
+
+
+def content_of(content: Any, where: str) -> str | list[dict[str, Any]]:
+    """Return what a user says: a text, or blocks."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise Wrong(f"{where} must have content: a text, or a list of parts", where)
+    parts = [_part(each, where) for each in content]
+    if not all(parts):
+        raise Wrong(f"{where} has a part that is no text, image, file or sound", where)
+    blocks = [each for each in parts if each is not None]
+    if len(blocks) < 2 and all(each["type"] == "text" for each in blocks):
+        return "".join(each["text"] for each in blocks)
+    return blocks
+
+
+def text_in(content: Any, where: str) -> str:
+    """Return the text of what nobody but a user says; images and files have no place there."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        return json_text(content)
+    lines: list[str] = []
+    for each in content:
+        part = _part(each, where)
+        if part is None:  # such as the thoughts of a model; or a result in a form of its own
+            lines += [] if isinstance(each, dict) and "type" in each else [json_text(each)]
+        elif part["type"] == "text":
+            lines.append(part["text"])
+        else:
+            lines.append(f"({_NOT_SHOWN[part['type']]}, which cannot be shown here)")
+    return "\n".join(lines)
+
+
+def _part(given: Any, where: str) -> dict[str, Any] | None:
+    """Return a part of a message as a block; None for parts of another shape."""
+    kind = given.get("type") if isinstance(given, dict) else None
+    if isinstance(kind, str) and (kind in _TEXTS or kind.endswith("_text")):
+        text = next((given[each] for each in _TEXTS if isinstance(given.get(each), str)), "")
+        return {"type": "text", "text": text}
+    if kind in ("image_url", "input_image", "computer_screenshot"):
+        its = given.get("image_url")
+        return _image(its if isinstance(its, dict) else {**given, "url": its}, where)
+    if kind in ("file", "input_file"):
+        its = given.get("file") if kind == "file" else given
+        about = {key: its[key] for key in _OF_FILE if isinstance(its, dict) and its.get(key)}
+        if not {"file_data", "file_url"} & about.keys():
+            raise Wrong(f"{where} has a file without its data or address", where)
+        return {"type": "file", "file": about}
+    if kind == "input_audio" and isinstance(given.get("input_audio"), dict):
+        return {"type": kind, kind: given[kind]}
+    return None
+
+
+def _image(given: dict[str, Any], where: str) -> dict[str, Any]:
+    url, detail = given.get("url"), given.get("detail")
+    if not isinstance(url, str) or not url.startswith(("https://", "http://", "data:image/")):
+        raise Wrong(f"{where} has an image without an http(s) or data URL", where)
+    more = {"detail": detail} if isinstance(detail, str) else {}
+    return {"type": "image_url", "image_url": {"url": url, **more}}

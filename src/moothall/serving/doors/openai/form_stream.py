@@ -1,0 +1,71 @@
+"""A stream of one of the forms of OpenAI's interface, as its events are sent."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TypeAlias
+
+from moothall.serving.doors.checks import COMMENT, SILENT_S, Send
+from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.outcome import Outcome
+from moothall.serving.doors.openai.output import HEADERS, ChatCompletion, Kind, Response
+
+Form: TypeAlias = ChatCompletion | Response
+
+
+class FormStream:
+    """A stream; it begins after a moment, so that an early error has an HTTP status."""
+
+    def __init__(self, form: Form, send: Send, whole: bool) -> None:
+        self._form, self._send, self._whole = form, send, whole
+        self._said: dict[Kind, str] = {}  # of the turn
+        self._ended: set[Kind] = set()  # what was said in the turn before
+        self.begun: bool = False
+        self._wrote = math.inf
+
+    async def piece(self, text: str, kind: Kind) -> None:
+        """Send a piece of the answer's text, unless the answer must be whole, or of reasoning."""
+        if not text or (self._whole and kind == "output_text"):
+            return
+        await self._begin()
+        new = kind in self._ended
+        self._ended.discard(kind)
+        self._said[kind] = text if new else self._said.get(kind, "") + text
+        await self._write(self._form.piece(text, new, kind))
+
+    async def keep(self, *, begins: bool) -> None:
+        """Send a comment if nothing was sent for a while: also events of others come."""
+        if self.begun and time.monotonic() - self._wrote >= SILENT_S - 0.1:
+            await self._write(COMMENT)
+        elif begins:
+            await self._begin()
+
+    async def turn_ended(self) -> None:
+        """Note that the text so far is complete."""
+        self._ended = {*self._said}
+        await self._begin()
+
+    async def end(self, outcome: Outcome) -> None:
+        """Send the rest."""
+        await self._begin()
+        said = self._said.get("output_text", "")
+        if outcome.text and outcome.text.strip() != said.strip():
+            await self._write(self._form.piece(outcome.text, bool(said)))
+        await self._write(self._form.end(outcome), more=False)
+
+    async def failed(self, wrong: Wrong) -> None:
+        """Send the error of a reply without an answer."""
+        await self._write(self._form.failed(wrong), more=False)
+
+    async def _begin(self) -> None:
+        if self.begun:
+            return
+        self.begun = True
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), *HEADERS]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._write(self._form.begun())
+
+    async def _write(self, data: bytes, more: bool = True) -> None:
+        self._wrote = time.monotonic()
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})

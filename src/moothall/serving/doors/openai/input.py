@@ -1,0 +1,301 @@
+"""Reads requests of OpenAI's interface as chat messages and actions."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from moothall.actions import Action
+from moothall.actions.left import LEFT, left_to_caller
+from moothall.agents.loop.answer import safe_names
+from moothall.foundation.errors import DefinitionError
+from moothall.foundation.jsonvalue import Unreadable, json_text, read_json
+from moothall.foundation.text import shorten
+from moothall.memory.given import MEANT, meant_by
+from moothall.serving.doors.checks import json_of
+from moothall.serving.doors.openai.content import Wrong, content_of, text_in
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
+_MOST_TOOLS: Final = 1000
+_MOST_S: Final = 1.0
+"""How many seconds of the processor the schemas of all tools may take."""
+_GO_ON: Final = "Continue."
+"""What a conversation that ends with an answer or instructions asks for."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request.
+
+    Attributes:
+        model: the id of the agent
+        messages: the conversation, or what is new in it, as chat messages
+        tools: the actions that the caller executes
+        must_call: whether the answer must call one of them
+        schema: the JSON schema of the answer, or None
+        stream: whether the answer comes in pieces
+        include_usage: whether the last piece of chat completions tells the tokens
+        instructions: a text before all messages, for this answer only
+        previous: the id of the response that this one continues, or None
+        store: whether a later one may continue it
+        given: the request itself
+        renamed: the caller's names of its tools, by those that models take, where they differ
+    """
+
+    model: str
+    messages: list[dict[str, Any]]
+    tools: tuple[Action, ...]
+    must_call: bool
+    schema: dict[str, Any] | None
+    stream: bool
+    include_usage: bool = False
+    instructions: str = ""
+    previous: str | None = None
+    store: bool = True
+    given: dict[str, Any] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        taken_by = {given: name for name, given in self.renamed.items()}
+        for call in (call for each in self.messages for call in each.get("tool_calls", ())):
+            call["name"] = taken_by.get(call["name"], call["name"])
+
+
+def content_for(messages: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Return the new messages of a request as the content of one reply."""
+    if len(messages) == 1 and messages[0]["role"] == "user":
+        content: str | list[dict[str, Any]] = messages[0]["content"]
+        return content
+    text = "\n".join(json_text(each["content"]) for each in messages)
+    return [{"type": "text", "text": text, MEANT: messages}]
+
+
+def settled(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages of a run as the conversation has them, without results to come."""
+    return [
+        each
+        for message in messages
+        for each in meant_by(message)
+        if not (each["role"] == "tool" and each["content"] == LEFT)
+    ]
+
+
+def body_of_request(body: bytes) -> dict[str, Any]:
+    """Return the object in a request's body."""
+    try:
+        given = json_of(body)
+    except Unreadable as error:
+        raise Wrong(f"the body must be JSON: {shorten(str(error), 200)}") from None
+    if not isinstance(given, dict):
+        raise Wrong("the body must be a JSON object")
+    return given
+
+
+def chat_completion(given: dict[str, Any]) -> Asked:
+    """Read a request of chat completions."""
+    if given.get("n") not in (None, 1):
+        raise Wrong("n must be 1: an agent gives one answer", "n")
+    none_of(given, "functions", "audio")
+    if given.get("modalities") not in (None, ["text"]):
+        raise Wrong('modalities must be ["text"]: this server gives no sound', "modalities")
+    messages = [
+        chat_message(each, f"messages[{number}]")
+        for number, each in enumerate(taken(given, "messages", list))
+    ]
+    options = taken(given, "stream_options", dict, {})
+    form = taken(given, "response_format", dict, {})
+    tools = tools_of(given)
+    return Asked(
+        taken(given, "model", str),
+        asking(messages),
+        *chosen(given, tools),
+        schema_of(form, form.get("json_schema"), "response_format"),
+        taken(given, "stream", bool, False),
+        include_usage=options.get("include_usage") is True,
+        given=given,
+        renamed=renamed(tools),
+    )
+
+
+def asking(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages that ask for an answer; some clients end with one, or with instructions."""
+    last = messages[-1] if messages else {}
+    if last.get("role") in ("assistant", "system") and not last.get("tool_calls"):
+        return [*messages, {"role": "user", "content": _GO_ON}]
+    return messages
+
+
+def check_conversation(messages: Iterable[dict[str, Any]]) -> None:
+    """Refuse a conversation in which a call has no result, or a result no call; name results."""
+    open_calls: dict[str, str] = {}
+    role = ""
+    for message in messages:
+        role = message["role"]
+        if role == "tool":
+            id = message["tool_call_id"]
+            if id not in open_calls:
+                raise Wrong(f"there is no call {id[:80]!r} that waits for a result")
+            message["name"] = open_calls.pop(id)
+        else:
+            _all_answered(open_calls)
+            open_calls = {each["id"]: each["name"] for each in message.get("tool_calls", ())}
+    _all_answered(open_calls)
+    if not role:
+        raise Wrong("messages must not be empty", "messages")
+
+
+def _all_answered(open_calls: dict[str, str]) -> None:
+    for id in open_calls:
+        raise Wrong(f"No tool output found for function call {id[:80]}.", "input")
+
+
+def taken(given: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
+    """Return a field of a request; refuse one of another type."""
+    value = given.get(name)
+    if value is None and default is not None:
+        return default
+    if type(value) is not kind:
+        words = {str: "a text", list: "a list", dict: "an object", bool: "true or false"}
+        raise Wrong(f"{name} must be {words[kind]}, got {json_text(value)[:80]}", name)
+    return value
+
+
+def none_of(given: dict[str, Any], *names: str) -> None:
+    """Refuse a request with a field that would change the answer."""
+    for name in names:
+        if given.get(name) not in (None, False):
+            raise Wrong(f"{name} is not offered by this server", name, "unsupported_parameter")
+
+
+def tools_of(given: dict[str, Any]) -> dict[str, Action]:
+    """Return the caller's own functions as actions, which the caller executes.
+
+    Tools of other types are those of a provider, such as a search: an agent has its own actions.
+    """
+    listed: dict[str, tuple[str, dict[str, Any]]] = {}
+    for number, tool in enumerate(taken(given, "tools", list, [])):
+        where = f"tools[{number}]"
+        kind = tool.get("type", "function" in tool and "function") if type(tool) is dict else None
+        if not isinstance(kind, str):
+            raise Wrong(f"{where} must be a tool with a type, such as function", where)
+        if kind != "function":
+            continue
+        its = tool.get("function", tool)  # chat completions nest it
+        name = its.get("name") if isinstance(its, dict) else None
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in listed:
+            raise Wrong(f"{where} must have a name of its own of letters, digits and _.:/-", where)
+        listed[name] = where, its
+    if len(listed) > _MOST_TOOLS:
+        raise Wrong(f"tools must be at most {_MOST_TOOLS} functions, got {len(listed)}", "tools")
+    safe, begun = safe_names(listed), time.thread_time()
+    made: dict[str, Action] = {}
+    for name, (where, its) in listed.items():
+        if time.thread_time() - begun > _MOST_S:
+            raise Wrong("the schemas of all tools together take too long to be measured", "tools")
+        description = its.get("description") or ""
+        parameters = its.get("parameters") or {"type": "object", "properties": {}}
+        try:
+            made[name] = left_to_caller(safe[name], str(description), parameters)
+        except DefinitionError as error:
+            raise Wrong(f"{where}: {error}", f"{where}.parameters") from None
+    return made
+
+
+def renamed(tools: dict[str, Action]) -> dict[str, str]:
+    """Return the caller's names of its tools, by those that models take, where they differ."""
+    return {each.name: name for name, each in tools.items() if each.name != name}
+
+
+def chosen(given: dict[str, Any], tools: dict[str, Action]) -> tuple[tuple[Action, ...], bool]:
+    """Return the tools that `tool_choice` leaves, and whether the answer must call one."""
+    choice: Any = given.get("tool_choice") or "auto"
+    kind = choice if isinstance(choice, str) else ""
+    names = [*tools]
+    if isinstance(choice, dict) and choice.get("type") == "function":
+        kind, names = "required", [_named(choice)]
+    elif isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        its = choice.get("allowed_tools", choice)  # as chat completions nest it
+        listed = its.get("tools") if isinstance(its, dict) else None
+        if isinstance(listed, list) and listed:
+            kind, names = its.get("mode"), [_named(each) for each in listed]
+    if kind == "none":
+        return (), False
+    if kind not in ("auto", "required") or not set(names) <= tools.keys():
+        what = "auto, none, required, or name a function of tools"
+        raise Wrong(f"tool_choice must be {what}, got {json_text(choice)[:80]}", "tool_choice")
+    return tuple(tools[name] for name in names), kind == "required" and bool(tools)
+
+
+def _named(tool: Any) -> str:
+    """Return the name of a function, in the form of responses or of chat completions."""
+    its = tool.get("function", tool) if isinstance(tool, dict) else None
+    return str(its.get("name")) if isinstance(its, dict) else ""
+
+
+def schema_of(form: dict[str, Any], holder: Any, param: str) -> dict[str, Any] | None:
+    """Return the schema that a format asks for, or None."""
+    kind = form.get("type", "text")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "object"}
+    schema = holder.get("schema") if isinstance(holder, dict) else None
+    if kind != "json_schema" or not isinstance(schema, dict):
+        raise Wrong(f"{param} must be text, json_object, or json_schema with a schema", param)
+    return schema
+
+
+# -- chat completions ------------------------------------------------------------------------------
+
+
+def chat_message(given: Any, where: str) -> dict[str, Any]:
+    """Return a message of either interface as a chat message."""
+    role = given.get("role") if isinstance(given, dict) else None
+    content = given.get("content") if isinstance(given, dict) else None
+    if role in ("system", "developer"):
+        return {"role": "system", "content": text_in(content, where)}
+    if role == "user":
+        return {"role": "user", "content": content_of(content, where)}
+    if role in ("tool", "function"):  # the older form has a call of each name at most
+        id = given.get("tool_call_id" if role == "tool" else "name")
+        if not isinstance(id, str):
+            raise Wrong(f"{where} must have a tool_call_id", where)
+        return {"role": "tool", "tool_call_id": id, "content": text_in(content, where)}
+    if role != "assistant":
+        raise Wrong(f"{where} must have a role of system, user, assistant or tool", where)
+    said = content or given.get("refusal")
+    made: dict[str, Any] = {"role": "assistant", "content": text_in(said, where)}
+    calls = given.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise Wrong(f"{where}.tool_calls must be a list", where)
+    if isinstance(older := given.get("function_call"), dict):
+        calls = [{"id": older.get("name"), "function": older}]
+    if calls:
+        made["tool_calls"] = [
+            call_of(
+                call.get("id") if isinstance(call, dict) else None,
+                call.get("function") or call.get("custom") if isinstance(call, dict) else None,
+                where,
+            )
+            for call in calls
+        ]
+    return made
+
+
+def call_of(id: Any, function: Any, where: str) -> dict[str, Any]:
+    """Return a call of an earlier answer."""
+    name = function.get("name") if isinstance(function, dict) else None
+    if not (isinstance(id, str) and isinstance(name, str)):
+        raise Wrong(f"{where}: a call must have an id and a name", where)
+    args = function.get("arguments", {"input": function.get("input")})
+    if not isinstance(args, dict):
+        text = args or "{}"
+        try:
+            args = read_json(text) if isinstance(text, str) else text
+        except Unreadable:  # what a model once wrote
+            args = text
+        args = args if isinstance(args, dict) else {"arguments": text}
+    return {"id": id, "name": name, "args": args}

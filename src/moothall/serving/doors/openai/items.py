@@ -1,0 +1,99 @@
+"""Reads requests of responses: their items as chat messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moothall.foundation.jsonvalue import json_text
+from moothall.serving.doors.openai.content import Wrong, text_in
+from moothall.serving.doors.openai.input import (
+    Asked,
+    asking,
+    call_of,
+    chat_message,
+    chosen,
+    none_of,
+    renamed,
+    schema_of,
+    taken,
+    tools_of,
+)
+
+
+def response_request(given: dict[str, Any]) -> Asked:
+    """Read a request of responses."""
+    none_of(given, "background", "conversation", "prompt")
+    taken(given, "metadata", dict, {})
+    new = given.get("input")
+    if isinstance(new, str):
+        messages = [{"role": "user", "content": new}]
+    elif not isinstance(new, list):
+        raise Wrong(f"input must be a text or a list, got {json_text(new)[:80]}", "input")
+    else:
+        messages = messages_of_items(taken(given, "input", list))
+    form = taken(taken(given, "text", dict, {}), "format", dict, {})
+    continues = given.get("previous_response_id") is not None
+    tools = tools_of(given)
+    return Asked(
+        taken(given, "model", str),
+        asking(messages),
+        *chosen(given, tools),
+        schema_of(form, form, "text.format"),
+        taken(given, "stream", bool, False),
+        instructions=taken(given, "instructions", str, ""),
+        previous=taken(given, "previous_response_id", str) if continues else None,
+        store=taken(given, "store", bool, True),
+        given=given,
+        renamed=renamed(tools),
+    )
+
+
+def messages_of_items(given: list[Any]) -> list[dict[str, Any]]:
+    """Return the items of a request as chat messages; calls in a row are one message."""
+    made: list[dict[str, Any]] = []
+    known = [each for each in given if isinstance(each, dict)]
+    answered = {_id(each) for each in known if _kind(each).endswith("_output")} - {None}
+    for number, item in enumerate(given):
+        where = f"input[{number}]"
+        if not isinstance(item, dict):
+            raise Wrong(f"{where} must be an object", where)
+        kind = _kind(item)
+        if kind == "message":
+            made.append(chat_message({**item, "tool_calls": None}, where))
+        elif kind == "function_call" or (kind.endswith("_call") and _id(item) in answered):
+            if not made or made[-1]["role"] != "assistant":
+                made.append({"role": "assistant", "content": ""})
+            call = call_of(item.get("call_id"), _function(item, kind), where)
+            made[-1].setdefault("tool_calls", []).append(call)
+        elif kind.endswith("_output"):
+            if (id := _id(item)) is not None:
+                content = text_in(item.get("output"), where)
+                made.append({"role": "tool", "tool_call_id": id, "content": content})
+            elif kind == "function_call_output":
+                raise Wrong(f"{where} must have a call_id", where)
+        elif kind == "item_reference" and not str(item.get("id")).startswith("rs_"):
+            raise Wrong(f"{where} names an item of another response: send the item itself", where)
+        # All else, such as reasoning or a search that a provider made, no other model can use.
+    if not made:
+        raise Wrong("input must have an item", "input")
+    return made
+
+
+def _kind(item: dict[str, Any]) -> str:
+    return str(item.get("type") or "message")
+
+
+def _id(item: dict[str, Any]) -> str | None:
+    id = item.get("call_id")
+    return id if isinstance(id, str) else None
+
+
+def _function(item: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Return the call of a tool of any type as that of a function."""
+    if kind == "function_call":
+        return item
+    args = {key: item[key] for key in ("input", "action", "operation") if key in item}
+    return {
+        "name": str(item.get("name") or kind.removesuffix("_call")),
+        "arguments": json_text(args),
+    }

@@ -1,0 +1,132 @@
+"""What came of a request for a client: the outcome of the agent's reply, or an error."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, Final
+
+from moothall.agents.loop.react import ReActAgent
+from moothall.agents.loop.run import CUT
+from moothall.agents.replies.reply import Reply, gives
+from moothall.agents.replies.reply_request import AnswerSchema
+from moothall.foundation.errors import ConfigError, ContextOverflow, UnknownPrice
+from moothall.foundation.jsonvalue import Unreadable, json_text
+from moothall.journal.entry import Wait
+from moothall.models.protocol import Usage
+from moothall.serving.doors.asks import waiting_text
+from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.input import Asked
+from moothall.serving.doors.refusals import refusal_of
+
+logger: logging.Logger = logging.getLogger("moothall.doors")
+_REASONS: Final = {text: reason for reason, text in CUT.items()}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The outcome of a reply for the client.
+
+    Attributes:
+        text: the answer's text; empty if the caller must execute calls first
+        calls: those calls, each with `id`, `name` and `args`
+        cut: `length` or `content_filter` if the answer was cut, else an empty text
+        usage: the tokens
+        turns: what the model thought and said in each of its answers, the last one included
+        waits: whether its run waits in the journal; the text says for what
+    """
+
+    text: str
+    calls: list[dict[str, Any]]
+    cut: str
+    usage: Usage
+    turns: list[tuple[str, str]]
+    waits: bool = False
+
+
+def resting(waits: Sequence[Wait], usage: Usage) -> Outcome:
+    """Return the outcome of a reply whose run waits in the journal."""
+    text = waiting_text(waits)
+    return Outcome(text, [], "", usage, [("", text)], True)
+
+
+def outcome_of(
+    reply: Reply, asked: Asked, agent: Any, thoughts: Sequence[str], alone: bool
+) -> Outcome:
+    """Return the outcome of an agent's reply; raise `Wrong` for one without an answer.
+
+    `thoughts` has the reasoning of each answer of its model. `alone` says that the client gets the
+    reply's text without those of the answers before.
+    """
+    if not gives(agent, reply.stop_reason, reply.text):
+        raise failure(reply)
+    text = reply.text
+    if asked.schema is not None and reply.stop_reason != "terminal":
+        text = _by_schema(reply, asked.schema)
+    names, calls = {each.name for each in asked.tools}, []
+    if reply.stop_reason == "terminal":
+        last = [each for each in reply.messages if each.get("tool_calls")][-1]
+        left = (each for each in last["tool_calls"] if each["name"] in names)
+        calls = [{**each, "name": asked.renamed.get(each["name"], each["name"])} for each in left]
+        text = "" if calls else text
+    turns = turns_of(reply, agent, "" if calls else text, thoughts, alone)
+    return Outcome(text, calls, _REASONS.get(reply.detail, ""), reply.usage, turns)
+
+
+def turns_of(
+    reply: Reply, agent: Any, text: str, thoughts: Sequence[str], alone: bool
+) -> list[tuple[str, str]]:
+    """Return what a model thought and said in each of its answers; `text` is the reply's."""
+    said: list[str] = []
+    if isinstance(agent, ReActAgent):
+        answers = (each for each in reply.messages if each["role"] == "assistant")
+        said += ["" if alone or not each.get("tool_calls") else each["content"] for each in answers]
+    if not said or reply.stop_reason == "done":
+        said[-1:] = [text]
+    elif text:  # the result of a terminal action
+        said.append(text)
+    return [*zip_longest(thoughts[: len(said)], said, fillvalue="")]
+
+
+def is_alone(asked: Asked, agent: Any) -> bool:
+    """Return whether a client gets only the last of the texts: it may not want the others."""
+    return asked.schema is not None or asked.must_call or getattr(agent, "check", None) is not None
+
+
+def _by_schema(reply: Reply, schema: dict[str, Any]) -> str:
+    """Return the JSON of an answer; raise `Wrong` if it follows no schema, as a group's may not."""
+    wanted, fault = AnswerSchema(schema), ""
+    texts = [reply.text] if reply.value is None else [json.dumps(reply.value), reply.text]
+    for each in texts:
+        try:
+            return json_text(wanted.parse(each))
+        except Unreadable as unreadable:
+            fault = fault or str(unreadable)
+    raise Wrong(f"the answer {fault}", None, "unreadable", 500, "server_error")
+
+
+def failure(reply: Reply) -> Wrong:
+    """Return the error for a reply that has no answer."""
+    reason, detail = reply.stop_reason, reply.detail or reply.stop_reason
+    if reason == "budget":
+        return Wrong(detail, None, "insufficient_quota", 429, "insufficient_quota")
+    if isinstance(reply.error, ContextOverflow):
+        return Wrong(detail, "messages", "context_length_exceeded")
+    status = {"deadline": 504, "in_doubt": 409, "waiting": 409}.get(reason, 500)
+    return Wrong(detail, None, reason, status, "server_error")
+
+
+def wrong_of(error: Exception) -> Wrong:
+    """Return the protocol's error for one of moothall's."""
+    if isinstance(error, Wrong):
+        return error
+    if refusal := refusal_of(error):
+        return Wrong(str(error), None, refusal.code, refusal.status, refusal.kind)
+    if isinstance(error, ConfigError | UnknownPrice):  # of this program: no client can mend it
+        logger.error("a request by OpenAI's interface failed: %s", error)
+    elif isinstance(error, TypeError):  # another DefinitionError
+        return Wrong(str(error))
+    return Wrong(str(error), None, type(error).__name__, 500, "server_error")

@@ -1,0 +1,326 @@
+"""Replies in the two forms of OpenAI's interface: whole, and as the events of a stream."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final, Literal, TypeAlias
+
+from moothall.foundation.jsonvalue import json_text
+from moothall.models.protocol import Usage
+from moothall.serving.doors.checks import Send, as_json, sent_event
+from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.input import Asked
+from moothall.serving.doors.openai.outcome import Outcome
+
+Kind: TypeAlias = Literal["output_text", "reasoning_text"]
+"""What a piece is of: what a model says, or what it thinks before that."""
+
+HEADERS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+async def send_json(send: Send, status: int, data: Any, allow: str = "") -> None:
+    """Send a whole answer; `allow` has the methods that a path takes."""
+    body = as_json(data)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        *HEADERS,
+    ]
+    if status >= 400:  # the same request would end the same way, and may cost the same again
+        headers.append((b"x-should-retry", b"false"))
+    if allow:
+        headers.append((b"allow", allow.encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class ChatCompletion:
+    """A chat completion: `end` gives it whole, the other methods the pieces of a stream."""
+
+    def __init__(self, asked: Asked, run_id: str) -> None:
+        self._asked = asked
+        self._about = {
+            "id": f"chatcmpl-{run_id}",
+            "created": int(time.time()),
+            "model": asked.model,
+            "system_fingerprint": None,
+        }
+
+    def whole(self, outcome: Outcome) -> dict[str, Any]:
+        """Return the whole completion."""
+        thought, text = (
+            "\n\n".join(filter(None, (each[n] for each in outcome.turns))) for n in (0, 1)
+        )
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": text or (None if outcome.calls else ""),
+            "refusal": None,
+            "annotations": [],
+        }
+        if thought:
+            message["reasoning_content"] = thought
+        if outcome.calls:
+            message["tool_calls"] = [_chat_call(each) for each in outcome.calls]
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": _finish(outcome),
+        }
+        usage = _chat_usage(outcome.usage)
+        return {**self._about, "object": "chat.completion", "choices": [choice], "usage": usage}
+
+    def begun(self) -> bytes:
+        """Return the first piece."""
+        return self._chunk({"role": "assistant", "content": "", "refusal": None})
+
+    def piece(self, text: str, new: bool, kind: Kind = "output_text") -> bytes:
+        """Return a piece of text; `new` if it begins another text than the one before."""
+        name = "content" if kind == "output_text" else "reasoning_content"
+        return self._chunk({name: f"\n\n{text}" if new else text})
+
+    def end(self, outcome: Outcome) -> bytes:
+        """Return the last pieces."""
+        made = b""
+        if outcome.calls:
+            calls = [{"index": n, **_chat_call(each)} for n, each in enumerate(outcome.calls)]
+            made += self._chunk({"tool_calls": calls})
+        made += self._chunk({}, _finish(outcome))
+        if self._asked.include_usage:
+            usage = _chat_usage(outcome.usage)
+            kind = "chat.completion.chunk"
+            made += sent_event({**self._about, "object": kind, "choices": [], "usage": usage})
+        return made + b"data: [DONE]\n\n"
+
+    def failed(self, wrong: Wrong) -> bytes:
+        """Return the end of a stream that has failed."""
+        return sent_event({"error": wrong.error})
+
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        made = {**self._about, "object": "chat.completion.chunk", "choices": [choice]}
+        return sent_event({**made, "usage": None} if self._asked.include_usage else made)
+
+
+def _chat_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": call["name"], "arguments": json_text(call["args"])}
+    return {"id": call["id"], "type": "function", "function": function}
+
+
+def _finish(outcome: Outcome) -> str:
+    return "tool_calls" if outcome.calls else outcome.cut or "stop"
+
+
+def _chat_usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total,
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+class Response:
+    """A response: `whole` gives it, the other methods the events of its stream."""
+
+    def __init__(self, asked: Asked, run_id: str, began: int | None = None) -> None:
+        given, self._run_id = asked.given, run_id
+        self.last: dict[str, Any] | None = None  # as it has ended
+        text = given.get("text") or {}
+        self._number = -1  # of the last event
+        self._output: list[dict[str, Any]] = []  # the items that have ended
+        self._open: dict[str, Any] | None = None  # the message whose text comes
+        self._made: dict[str, Any] = {
+            "id": f"resp_{run_id}",
+            "object": "response",
+            "created_at": int(time.time()) if began is None else began,
+            "completed_at": None,
+            "status": "in_progress",
+            "background": False,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": asked.instructions or None,
+            "max_output_tokens": given.get("max_output_tokens"),
+            "max_tool_calls": given.get("max_tool_calls"),
+            "metadata": given.get("metadata") or {},
+            "model": asked.model,
+            "output": [],
+            "parallel_tool_calls": given.get("parallel_tool_calls") is not False,
+            "previous_response_id": asked.previous,
+            "prompt_cache_key": given.get("prompt_cache_key"),
+            "presence_penalty": given.get("presence_penalty") or 0,
+            "frequency_penalty": given.get("frequency_penalty") or 0,
+            "reasoning": {"effort": None, "summary": None},
+            "safety_identifier": given.get("safety_identifier"),
+            "service_tier": "default",
+            "store": asked.store,
+            "temperature": given.get("temperature", 1),
+            "text": {"format": text.get("format") or {"type": "text"}},
+            "tool_choice": given.get("tool_choice") or "auto",
+            "tools": [
+                {"description": None, "parameters": None, "strict": None, **each}
+                for each in given.get("tools") or ()
+            ],
+            "top_logprobs": 0,
+            "top_p": given.get("top_p", 1),
+            "truncation": "disabled",
+            "usage": None,
+        }
+
+    def open(self) -> dict[str, Any]:
+        """Return the response before its end."""
+        return self._made
+
+    def whole(self, outcome: Outcome, at: int | None = None) -> dict[str, Any]:
+        """Return the whole response; `at` is when it was completed, by default now."""
+        for thought, text in outcome.turns:
+            if thought:
+                self.piece(thought, True, "reasoning_text")
+            if text:
+                self.piece(text, True)
+        if not self._output and self._open is None and not outcome.calls:
+            self.piece("", True)
+        self.end(outcome, at)
+        assert self.last is not None
+        return self.last
+
+    def begun(self) -> bytes:
+        """Return the first events."""
+        return self._event("response.created", response=self._made) + self._event(
+            "response.in_progress", response=self._made
+        )
+
+    def piece(self, text: str, new: bool, kind: Kind = "output_text") -> bytes:
+        """Return the events of a piece of text; `new` if it begins another item."""
+        made = b""
+        if self._open is not None and (new or self._part["type"] != kind):
+            if self._open["type"] == "message":  # clients put the texts of all messages together
+                made = self._delta("\n\n")
+            made += self._close("commentary")
+        if self._open is None:
+            item = self._message() if kind == "output_text" else self._thought()
+            self._open = item
+            made += self._item("added", {**item, "content": []})
+            part = {**self._part}
+            made += self._event("response.content_part.added", **self._place, part=part)
+        return made + self._delta(text)
+
+    def _delta(self, text: str) -> bytes:
+        part = self._part
+        part["text"] += text
+        about: dict[str, Any] = {"logprobs": []} if part["type"] == "output_text" else {}
+        return self._event(f"response.{part['type']}.delta", **self._place, delta=text, **about)
+
+    def end(self, outcome: Outcome, at: int | None = None) -> bytes:
+        """Return the last events; `at` is when the response was completed, by default now."""
+        made = self._close("commentary" if outcome.calls else "final_answer")
+        for call in outcome.calls:
+            item = self._call(call)
+            made += self._item("added", {**item, "status": "in_progress", "arguments": ""})
+            place = {"item_id": item["id"], "output_index": len(self._output)}
+            kind, arguments = "response.function_call_arguments", item["arguments"]
+            made += self._event(f"{kind}.delta", **place, delta=arguments)
+            made += self._event(f"{kind}.done", **place, name=item["name"], arguments=arguments)
+            made += self._item("done", item)
+            self._output.append(item)
+        response = self._ended(outcome, at)
+        return made + self._event(f"response.{response['status']}", response=response)
+
+    def failed(self, wrong: Wrong) -> bytes:
+        """Return the end of a stream that has failed."""
+        return self._event("response.failed", response=self.over(wrong))
+
+    def over(self, wrong: Wrong) -> dict[str, Any]:
+        """Return a response that has failed."""
+        error = {"code": wrong.error["code"] or "server_error", "message": str(wrong)}
+        return {**self._made, "status": "failed", "error": error, "output": self._output}
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        assert self._open is not None
+        return {
+            "item_id": self._open["id"],
+            "output_index": len(self._output),
+            "content_index": 0,
+        }
+
+    @property
+    def _part(self) -> dict[str, Any]:
+        assert self._open is not None
+        part: dict[str, Any] = self._open["content"][0]
+        return part
+
+    def _close(self, phase: str) -> bytes:
+        item = self._open
+        if item is None:
+            return b""
+        item["status"], part = "completed", self._part
+        about: dict[str, Any] = {"text": part["text"]}
+        if item["type"] == "message":
+            item["phase"], about["logprobs"] = phase, []
+        made = self._event(f"response.{part['type']}.done", **self._place, **about)
+        made += self._event("response.content_part.done", **self._place, part=part)
+        made += self._item("done", item)
+        self._open = None
+        self._output.append(item)
+        return made
+
+    def _item(self, what: str, item: dict[str, Any]) -> bytes:
+        name = f"response.output_item.{what}"
+        return self._event(name, output_index=len(self._output), item=item)
+
+    def _event(self, kind: str, /, **data: Any) -> bytes:
+        self._number += 1
+        return sent_event({"type": kind, "sequence_number": self._number, **data}, kind)
+
+    def _message(self) -> dict[str, Any]:
+        return {
+            "id": f"msg_{self._run_id}_{len(self._output)}",
+            "type": "message",
+            "status": "in_progress",
+            "role": "assistant",
+            "phase": "final_answer",
+            "content": [{"type": "output_text", "text": "", "annotations": [], "logprobs": []}],
+        }
+
+    def _thought(self) -> dict[str, Any]:
+        id, part = f"rs_{self._run_id}_{len(self._output)}", {"type": "reasoning_text", "text": ""}
+        about = {"id": id, "type": "reasoning", "status": "in_progress", "summary": []}
+        return {**about, "content": [part]}
+
+    def _call(self, call: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "id": f"fc_{self._run_id}_{call['id']}",
+            "type": "function_call",
+            "status": "completed",
+            "call_id": call["id"],
+            "name": call["name"],
+            "arguments": json_text(call["args"]),
+        }
+
+    def _ended(self, outcome: Outcome, at: int | None = None) -> dict[str, Any]:
+        usage, cut = outcome.usage, outcome.cut
+        reason = "max_output_tokens" if cut == "length" else cut
+        at = int(time.time()) if at is None else at
+        self.last = {
+            **self._made,
+            "status": "in_progress" if outcome.waits else "incomplete" if cut else "completed",
+            "completed_at": None if cut or outcome.waits else at,
+            "incomplete_details": {"reason": reason} if cut else None,
+            "output": self._output,
+            "usage": {
+                "input_tokens": usage.input_tokens,
+                "input_tokens_details": {
+                    "cached_tokens": usage.cache_read_tokens,
+                    "cache_write_tokens": usage.cache_write_tokens,
+                },
+                "output_tokens": usage.output_tokens,
+                "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+                "total_tokens": usage.total,
+            },
+        }
+        return self.last

@@ -1,0 +1,186 @@
+"""Earlier responses: their text, their input, deleting and cancelling them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from moothall.actions.left import LEFT
+from moothall.agents.replies.reply import Reply, gives
+from moothall.foundation.errors import NoSuchRun, RunHeld, StateError
+from moothall.foundation.jsonvalue import json_text
+from moothall.journal import Outline
+from moothall.memory.given import meant_by
+from moothall.serving.doors.callers import sender_of
+from moothall.serving.doors.checks import Send, in_thread
+from moothall.serving.doors.openai.chain import SENDER, Chain, previous_of, run_of, thread_of
+from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.input import Asked
+from moothall.serving.doors.openai.outcome import Outcome, failure, resting, turns_of
+from moothall.serving.doors.openai.output import Response, send_json
+from moothall.serving.doors.served import Served
+
+_MOST_ITEMS: Final = 100
+
+
+class StoredResponses:
+    """The responses of callers; a caller finds only its own.
+
+    Args:
+        served: the agents, in whose journals they are
+        chain: those that this process has kept
+    """
+
+    def __init__(self, served: Served, chain: Chain) -> None:
+        self._served = served
+        self._chain = chain
+
+    async def get(self, given: dict[str, Any], send: Send, caller: str) -> None:
+        """Send a response, whole: its stream has ended, or has its own client."""
+        if dict(parse_qsl(given["query"])).get("stream") == "true":
+            raise Wrong("stream is for a new response: get this one whole", "stream")
+        await send_json(send, 200, await in_thread(self._found, given["id"], caller))
+
+    async def delete(self, given: dict[str, Any], send: Send, caller: str) -> None:
+        """Delete a response, in the agent's journal too."""
+        await in_thread(self._deleted, given["id"], caller)
+        await send_json(send, 200, {"id": given["id"], "object": "response", "deleted": True})
+
+    async def cancel(self, given: dict[str, Any], send: Send, caller: str) -> None:
+        """Cancel a response that waits for a person, and send it."""
+        await send_json(send, 200, await in_thread(self._cancelled, given["path:id"], caller))
+
+    async def input_items(self, given: dict[str, Any], send: Send, caller: str) -> None:
+        """Send the input of a response, the last item first."""
+        query = dict(parse_qsl(given["query"]))
+        limit, order = query.get("limit", "20"), query.get("order", "desc")
+        if not (limit.isdecimal() and len(limit) < 4 and 1 <= int(limit) <= _MOST_ITEMS):
+            raise Wrong(f"limit must be from 1 to {_MOST_ITEMS}", "limit")
+        if order not in ("asc", "desc"):
+            raise Wrong("order must be asc or desc", "order")
+        items = await in_thread(self._items, given["id"], caller)
+        if order == "desc":
+            items.reverse()
+        ids = [each["id"] for each in items]
+        if (after := query.get("after")) is not None:
+            if after not in ids:
+                raise Wrong("after names no item of this response", "after")
+            items = items[ids.index(after) + 1 :]
+        page = items[: int(limit)]
+        edges = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
+        more = {"has_more": len(items) > len(page), "first_id": None, "last_id": None}
+        await send_json(send, 200, {"object": "list", "data": page, **more, **edges})
+
+    # -- finding; these read files -----------------------------------------------------------------
+
+    def _found(self, id: str, caller: str) -> dict[str, Any]:
+        run_id, sender = run_of(id), sender_of(SENDER, caller)
+        kept = self._chain.response(run_id, sender)
+        if kept is not None:
+            return kept
+        agent, run = self._recorded(run_id, sender)
+        waits = agent.journal.waiting(run_id) if run.state == "waiting" and not run.held else []
+        asked = Asked(run.agent, [], (), False, None, False, previous=previous_of(run_id))
+        response = Response(asked, run_id, int(run.began))
+        if run.state == "cancelled":
+            return {**response.open(), "status": "cancelled"}
+        try:
+            reply = agent.journal.replay(run_id)
+        except StateError:
+            return response.open()
+        if run.state == "waiting":  # it has been answered, and goes on soon, if nothing waits
+            return response.whole(resting(waits, reply.usage)) if waits else response.open()
+        if not gives(agent, reply.stop_reason, reply.text):
+            return response.over(failure(reply))
+        begun = next(each.data for each in agent.journal.entries(run_id) if each.kind == "begun")
+        alone = begun.get("schema") is not None or getattr(agent, "check", None) is not None
+        return response.whole(_outcome(reply, agent, alone), int(run.changed))
+
+    def _deleted(self, id: str, caller: str) -> None:
+        run_id, sender = run_of(id), sender_of(SENDER, caller)
+        kept = self._chain.drop(run_id, sender)
+        try:
+            agent, _ = self._recorded(run_id, sender)
+            agent.journal.delete(run_id)
+        except RunHeld:
+            raise _under_way() from None
+        except (Wrong, NoSuchRun):
+            if not kept:
+                raise
+
+    def _cancelled(self, id: str, caller: str) -> dict[str, Any]:
+        run_id, sender = run_of(id), sender_of(SENDER, caller)
+        if self._chain.response(run_id, sender) is None:
+            agent, _ = self._recorded(run_id, sender)
+            try:
+                agent.journal._waits_for.cancel(run_id, "the response was cancelled")
+                return self._found(id, caller)
+            except RunHeld:
+                raise _under_way() from None
+            except StateError:
+                pass
+        raise Wrong("this response has ended: only one that waits can be cancelled", "response_id")
+
+    def _items(self, id: str, caller: str) -> list[dict[str, Any]]:
+        run_id, sender = run_of(id), sender_of(SENDER, caller)
+        messages = self._chain.asked(run_id, sender)
+        if messages is None:
+            agent, _ = self._recorded(run_id, sender)
+            task = next(
+                (e.data["task"] for e in agent.journal.entries(run_id) if e.kind == "begun"), ""
+            )
+            messages = meant_by({"role": "user", "content": task})
+        items = [item for each in messages for item in _items_of(each)]
+        return [{**item, "id": f"in_{run_id}_{number}"} for number, item in enumerate(items)]
+
+    def _recorded(self, run_id: str, sender: str) -> tuple[Any, Outline]:
+        """Return the agent and the run of a caller's response."""
+        for id, agent in self._served.replying().items():
+            if getattr(agent, "journal", None) is None:
+                continue
+            try:
+                run: Outline = agent.journal.run(run_id)  # type: ignore[attr-defined]
+            except NoSuchRun:
+                continue
+            if (run.agent, run.thread) == (id, thread_of(sender, run_id)):
+                return agent, run
+        text = f"Response with id 'resp_{run_id}' not found."
+        raise Wrong(text, "response_id", "response_not_found", 404)
+
+
+def _outcome(reply: Reply, agent: Any, alone: bool) -> Outcome:
+    """Return the outcome of a recorded reply: calls that were left to the caller are its own."""
+    left = {each["tool_call_id"] for each in reply.messages if each.get("content") == LEFT}
+    made = [call for each in reply.messages for call in each.get("tool_calls") or ()]
+    calls = [call for call in made if call["id"] in left]
+    text = "" if calls else reply.text
+    return Outcome(text, calls, "", reply.usage, turns_of(reply, agent, text, (), alone))
+
+
+def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a chat message as the items of a response's input."""
+    role, content = message["role"], message["content"]
+    if role == "tool":
+        about = {"call_id": message["tool_call_id"], "status": "completed"}
+        return [{"type": "function_call_output", **about, "output": json_text(content)}]
+    kind = "output_text" if role == "assistant" else "input_text"
+    parts: list[dict[str, Any]] = []
+    for each in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+        if each.get("type") == "image_url":
+            image = each["image_url"]
+            detail = image.get("detail", "auto")
+            parts.append({"type": "input_image", "image_url": image["url"], "detail": detail})
+        elif each.get("text"):
+            more: dict[str, Any] = {"annotations": []} if role == "assistant" else {}
+            parts.append({"type": kind, "text": each["text"], **more})
+    made: list[dict[str, Any]] = []
+    if parts:
+        made.append({"type": "message", "role": role, "status": "completed", "content": parts})
+    for call in message.get("tool_calls") or ():
+        args = {"name": call["name"], "arguments": json_text(call["args"])}
+        made.append({"type": "function_call", "call_id": call["id"], "status": "completed", **args})
+    return made
+
+
+def _under_way() -> Wrong:
+    return Wrong("this response is under way", None, "response_in_progress", 409)

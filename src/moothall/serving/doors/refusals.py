@@ -1,0 +1,60 @@
+"""What the doors refuse by an error of their protocols: our errors, as each door tells them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from moothall.foundation.errors import BudgetExceeded, NotPermitted
+from moothall.serving.a2a.wire import Fault
+
+
+class TooOften(Exception):
+    """A caller asks more often than it may."""
+
+
+class _Refusal(NamedTuple):
+    reason: str | None  # of A2A and MCP, with codes in `a2a/wire.py`; None: a result says it there
+    code: str  # of OpenAI's interface, as the next two
+    kind: str
+    status: int
+    run_error: str  # the code of AG-UI
+
+
+TOO_OFTEN: Final = _Refusal(
+    "RATE_LIMIT_EXCEEDED", "rate_limit_exceeded", "requests", 429, "rate_limit_exceeded"
+)
+_REFUSALS: Final[dict[type[Exception], _Refusal]] = {
+    BudgetExceeded: _Refusal(
+        "BUDGET_EXCEEDED", "insufficient_quota", "insufficient_quota", 429, "BudgetExceeded"
+    ),
+    NotPermitted: _Refusal(None, "not_permitted", "permission_error", 403, "NotPermitted"),
+    TooOften: TOO_OFTEN,
+}
+
+REFUSED: Final = tuple(kind for kind, refusal in _REFUSALS.items() if refusal.reason)
+"""The errors that A2A and MCP tell as errors of the protocol."""
+
+
+def refusal_of(error: BaseException) -> _Refusal | None:
+    """Return how the doors tell an error; None if as a failure."""
+    return next((each for kind, each in _REFUSALS.items() if isinstance(error, kind)), None)
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Return the error of A2A and MCP for one that is `REFUSED`."""
+    found = refusal_of(error)
+    return Fault(found.reason if found and found.reason else "INTERNAL_ERROR", str(error))
+
+
+def openai_error(
+    message: str, type: str, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    """Return an error in the form of OpenAI's interface."""
+    return {"message": message, "type": type, "param": param, "code": code}
+
+
+def run_error(error: BaseException) -> dict[str, Any]:
+    """Return the event of AG-UI for an error that ends a run."""
+    found = refusal_of(error)
+    code = type(error).__name__ if found is None else found.run_error
+    return {"type": "RUN_ERROR", "message": str(error), "code": code}

@@ -1,0 +1,363 @@
+"""The agents that the doors serve, and the senders of the callers' messages."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote
+from weakref import WeakSet
+
+from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, Action
+from moothall.actions.approval import Question
+from moothall.actions.approval.approval import answer, not_permitted
+from moothall.actions.message import Envelope, address
+from moothall.agents.agent import CURRENT, Agent
+from moothall.agents.callers import ASKERS, HEARERS, PAYERS, of_chain
+from moothall.agents.replies.conversational import ConversationalAgent
+from moothall.agents.replies.events import Event
+from moothall.agents.replies.recorded_agent import RecordedAgent
+from moothall.agents.replies.reply_context import CONTENTS, RUNS_NAMED
+from moothall.agents.replies.threaded import Threaded
+from moothall.foundation.errors import DefinitionError
+from moothall.foundation.threads import called, guard, reset
+from moothall.journal.entry import Wait
+from moothall.serving.a2a.wire import CARD_PATH
+from moothall.serving.doors.a2a_records import is_task
+from moothall.serving.doors.asks import Caller, CallerApprover
+from moothall.serving.doors.callers import LOCAL, Callers
+from moothall.serving.doors.checks import in_thread
+from moothall.spaces.delivery import REQUEST, RUNNING, Delivery
+from moothall.spaces.native import NativeSpace
+
+logger: logging.Logger = logging.getLogger("moothall.doors")
+_IDLE_S: Final = 3600.0
+"""Seconds without a request after which a sender is removed, with its threads."""
+_MOST: Final = 10_000
+
+
+_DOTS: Final = re.compile(r"~*\.{1,2}")
+
+
+def in_path(id: str) -> str:
+    """Return an id as the part of an address, where `~` stands before the parts `.` and `..`.
+
+    Clients and proxies resolve these two, even if they are percent-encoded.
+    """
+    parts = [f"~{part}" if _DOTS.fullmatch(part) else part for part in id.split("/")]
+    return quote("/".join(parts), safe="")
+
+
+def id_in(path: str, known: Container[str]) -> str:
+    """Return the id that a part of an address, already decoded, stands for."""
+    parts = [part.removeprefix("~") if _DOTS.fullmatch(part) else part for part in path.split("/")]
+    id = "/".join(parts)
+    return id if id in known else path
+
+
+def _check_id(id: str) -> None:
+    if "/v1/" in id or id.endswith(CARD_PATH):
+        raise DefinitionError(
+            f"agent {id!r} cannot be served: the doors read '/v1/' or {CARD_PATH!r} after an id in "
+            "an address as a part of A2A, so give it another id"
+        )
+
+
+_SERVED: Final[WeakSet[Served]] = WeakSet()
+_SERVING: Final = guard()
+
+
+def served_here() -> list[dict[str, Any]]:
+    """Return what each door of this process serves, to whom and how much."""
+    with _SERVING:
+        found = list(_SERVED)
+    return [each._door() for each in found]
+
+
+class _Sender(Agent):
+    """The sender of a caller's messages. It receives none."""
+
+    receive_own_broadcasts = False
+
+
+class Served:
+    """Agents that callers call from outside. Each caller has its own sender.
+
+    Args:
+        agents: agents of one space, whose approver decides; or agents in none, which are added to
+            a new one, where the caller is asked
+        callers: the callers, with what each may spend
+        space: a space to which its owner adds the agents, and tells of each by `put`
+
+    Raises:
+        DefinitionError: there are none, some are in another space, or an id cannot be in an address
+        ConfigError: an agent has a budget that the callers' is no part of
+    """
+
+    def __init__(
+        self,
+        agents: Agent | Iterable[Agent],
+        callers: Callers | None = None,
+        space: Any = None,
+    ) -> None:
+        given = [agents] if isinstance(agents, Agent) else list(agents)
+        if (not given and space is None) or not all(isinstance(each, Agent) for each in given):
+            raise DefinitionError(f"doors need agents, got {agents!r:.80}")
+        spaces = {id(each.space): each.space for each in given}
+        if len(spaces) > 1:
+            raise DefinitionError("doors need agents of one space, or agents that are in none")
+        for each in given:
+            _check_id(address(each.id))
+        self.agents: dict[str, Agent] = {address(each.id): each for each in given}
+        self.callers: Callers = Callers() if callers is None else callers
+        for each in given:
+            self.callers.check(each)
+        self._space: Any = given[0].space if space is None else space
+        self._own = self._space is None
+        self._calls: dict[str, Caller] = {}
+        self._senders: dict[str, tuple[Agent, float]] = {}
+        self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
+        self._counted: Counter[str] = Counter()  # calls so far, by the caller's name
+        self._guard = guard()
+        with _SERVING:
+            _SERVED.add(self)
+        if self._own:
+            self._space = NativeSpace(approver=CallerApprover())
+            try:
+                for each in given:
+                    self._space.add(each)
+            except BaseException:
+                self._space.close()
+                raise
+        if isinstance(self._space.approver, CallerApprover):
+            self._space.approver.served = self
+        for each in given:
+            if isinstance(each, Threaded):
+                each.watch(self._tell)
+
+    def put(self, agent: Agent) -> None:
+        """Serve an agent instead of an earlier one with its id; its owner adds it to the space."""
+        _check_id(address(agent.id))
+        old = self.agents.get(address(agent.id))
+        if old is agent:
+            return
+        if isinstance(old, Threaded):
+            old.unwatch(self._tell)
+        self.agents[address(agent.id)] = agent
+        if isinstance(agent, Threaded):
+            agent.watch(self._tell)
+
+    def _door(self) -> dict[str, Any]:
+        """Return who is served to whom, and how much, for a page."""
+        callers = [*self.callers.tokens] if self.callers.tokens is not None else [LOCAL]
+        calls, under_way = dict(self._counted), sum(self._busy.values())
+        return {
+            "agents": [*self.agents],
+            "paths": self._paths(),
+            "actions": len(self.actions()),
+            "callers": callers,
+            "calls": calls,
+            "under_way": under_way,
+            **self.callers.shown(),
+        }
+
+    def _paths(self) -> list[tuple[str, str]]:
+        """Return by which protocols the agents are reached, each with its path."""
+        talks = [in_path(id) for id in self.replying()]
+        made = [("MCP", "/mcp"), *(("A2A", f"/a2a/{each}") for each in talks)]
+        if talks:
+            made += [("OpenAI", "/v1"), *(("AG-UI", f"/ag-ui/{each}") for each in talks)]
+        return made
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is under way."""
+        return any(self._busy.values())
+
+    def actions(self) -> Sequence[tuple[str, Action]]:
+        """Return what callers may call: each agent's id, and an action that it offers."""
+        return [
+            (id, action)
+            for id, agent in self.agents.items()
+            for action in agent.offers.values()
+            if action.access_policy != ACCESS_DENIED
+        ]
+
+    async def call(
+        self,
+        sender: str,
+        to: str,
+        action: str,
+        args: dict[str, Any],
+        caller: Caller,
+        heard: Callable[[str], None] | None = None,
+    ) -> Any:
+        """Call an action for a caller, and return its value; if cancelled, cancel the action.
+
+        `heard` is told the action's own progress, on the caller's loop.
+
+        Raises:
+            RequestError: the action did not return a value
+            BudgetExceeded: the caller may not spend what it needs
+        """
+        id = f"door-{secrets.token_hex(16)}"
+        message = {"id": id, "to": to, "action": {"name": action, "args": args}}
+        budget = self.callers.budget(caller.name)
+        if budget is not None:
+            if not (action == "say" and isinstance(self.agents[to], ConversationalAgent)):
+                budget.reserve(actions=1).settle()  # a reply counts what it does itself
+            PAYERS[id] = budget
+        self._calls[id], ASKERS[id] = caller, self._ask
+        if heard is not None:
+            HEARERS[id] = partial(_hear, caller.loop, heard)
+        if caller.run_id is not None:
+            RUNS_NAMED[id, to] = caller.run_id
+        if isinstance(caller.content, list):
+            CONTENTS[id, to] = caller.content
+        self._busy[sender] += 1
+        self._counted[caller.name] += 1
+        try:
+            pending = self._sender(sender).request(message, None)
+            try:
+                return await pending
+            except asyncio.CancelledError:
+                pending.cancel()
+                raise
+        finally:
+            for known in (self._calls, ASKERS, HEARERS, PAYERS):
+                known.pop(id, None)
+            RUNS_NAMED.pop((id, to), None)
+            CONTENTS.pop((id, to), None)
+            self._busy -= Counter((sender,))
+
+    async def waits(self, agent: str, run_id: str) -> list[Wait]:
+        """Return what a run of an agent waits for in its journal."""
+        journal: Any = getattr(self.agents[agent], "journal", None)
+        if journal is None:
+            return []
+        found: list[Wait] = await in_thread(journal.waiting, run_id)
+        return found
+
+    async def resume_due(self) -> None:
+        """Resume the runs that have waited and can go on; A2A's door resumes its tasks."""
+        for agent in [*self.agents.values()]:
+            if isinstance(agent, RecordedAgent) and agent.journal is not None:
+                for each in await agent.resume_decided(which=lambda run: not is_task(run.id)):
+                    logger.info("run %r goes on: %s", each.run.id, each.outcome)
+
+    def check(self, caller: str) -> None:
+        """Check that a caller may begin a call.
+
+        Raises:
+            BudgetExceeded: it has spent its budget
+        """
+        self.callers.budget(caller)
+
+    def replying(self) -> dict[str, ConversationalAgent]:
+        """Return the agents that callers may talk to, by id: those whose `say` is not denied."""
+        return {
+            id: agent
+            for id, agent in self.agents.items()
+            if isinstance(agent, ConversationalAgent)
+            and "say" in agent.offers
+            and agent.offers["say"].access_policy != ACCESS_DENIED
+        }
+
+    @contextmanager
+    def calling(self, sender: str, to: str, caller: Caller) -> Iterator[None]:
+        """Make all that is asked of an agent in the `with` block a call of this caller.
+
+        Raises:
+            BudgetExceeded: the caller has spent its budget
+        """
+        budget = self.callers.budget(caller.name)
+        id = f"door-{secrets.token_hex(16)}"
+        self._busy[sender] += 1
+        self._counted[caller.name] += 1
+        delivery = Delivery(Envelope(sender, to, "say", {}, id), REQUEST)
+        delivery.mailbox, delivery.state = self._sender(sender)._mailbox, RUNNING
+        self._calls[id], ASKERS[id] = caller, self._ask
+        if budget is not None:
+            PAYERS[id] = budget
+        before = CURRENT.set(delivery)
+        try:
+            yield
+        finally:
+            reset(before)
+            for known in (self._calls, ASKERS, PAYERS):
+                known.pop(id, None)
+            self._busy -= Counter((sender,))
+
+    async def permit(self, sender: str, agent: ConversationalAgent, content: Any) -> None:
+        """Ask for approval if the agent's `say` needs it; call it within `calling`.
+
+        Raises:
+            NotPermitted: it was refused
+        """
+        if agent.offers["say"].access_policy != ACCESS_REQUESTED:
+            return
+        action = {"name": "say", "args": {"content": content}}
+        message: Any = {"from": sender, "to": str(agent.id), "action": action}
+        mailbox: Any = agent._mailbox
+        decision = await mailbox.carry(lambda: called(agent.request_permission, message))
+        if decision is not True:
+            raise not_permitted(f"{agent.id}.say", decision)
+
+    @staticmethod
+    def forget(agent: ConversationalAgent, thread: str) -> None:
+        """Remove a thread that was made for one reply."""
+        agent._kept.drop(thread)
+        agent._forget_memory(thread)
+        agent._drop_in_members(thread)
+
+    async def close(self) -> None:
+        """Close the space, if it was made here."""
+        for each in self.agents.values():
+            if isinstance(each, Threaded):
+                each.unwatch(self._tell)
+        with _SERVING:
+            _SERVED.discard(self)
+        if self._own:
+            await in_thread(self._space.close)
+
+    def _sender(self, id: str) -> Agent:
+        """Return the sender of an id, and remove idle senders."""
+        now = time.monotonic()
+        with self._guard:
+            known = self._senders.pop(id, None)
+            agent = self._space.add(_Sender(id)) if known is None else known[0]
+            self._senders[id] = agent, now  # the last one used is the last one here
+            idle = [
+                sender
+                for place, (sender, (_, used)) in enumerate(list(self._senders.items()))
+                if not self._busy[sender]
+                and (now - used > _IDLE_S or place < len(self._senders) - _MOST)
+            ]
+            for each in idle:
+                self._space.remove(self._senders.pop(each)[0])
+        return agent
+
+    def _caller(self) -> Caller | None:
+        """Return the caller whose call led to the code that runs now, or None."""
+        return of_chain(self._calls, CURRENT.get())
+
+    async def _ask(self, question: Question) -> str:
+        """Ask the person behind the space's approver, which is the caller, or decides itself."""
+        return await answer(self._space.approver, question)
+
+    def _tell(self, event: Event) -> None:
+        if self._calls and (caller := self._caller()) is not None:
+            caller.loop.call_soon_threadsafe(caller.tell, event)
+
+
+def _hear(loop: asyncio.AbstractEventLoop, heard: Callable[[str], None], text: str) -> None:
+    """Pass the progress of an action on to the caller's loop, unless that is closed."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(heard, text)

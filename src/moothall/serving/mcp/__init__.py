@@ -1,0 +1,1 @@
+"""MCP servers as agents. Loaded on first use; needs the extra `mcp`."""

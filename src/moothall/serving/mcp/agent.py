@@ -1,0 +1,394 @@
+"""An MCP server as an agent: its tools are the agent's actions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from weakref import WeakMethod, finalize
+
+from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED, ACCESS_REQUESTED, AccessPolicy, Action
+from moothall.agents.agent import Agent
+from moothall.agents.workflow import AgentSettings
+from moothall.foundation.arguments import (
+    check_boolean,
+    check_function,
+    check_seconds,
+    names_checked,
+)
+from moothall.foundation.errors import (
+    ActionError,
+    ConfigError,
+    DefinitionError,
+    MCPServerError,
+    MissingExtra,
+)
+from moothall.foundation.text import nearest, shorten
+from moothall.foundation.threads import WORKERS, guard, in_child, loop_is_running
+from moothall.serving.mcp.connection import Connection
+from moothall.serving.mcp.listing import Definition, Offered
+from moothall.serving.mcp.lock import Lock
+from moothall.serving.mcp.questions import answered
+from moothall.serving.mcp.target import checked_headers, checked_target, checked_texts
+from moothall.serving.mcp.tools import Actions
+from moothall.serving.mcp.web import Headers, shown_address
+
+if TYPE_CHECKING:
+    import mcp
+
+    from moothall.agents.context import Context
+
+logger: logging.Logger = logging.getLogger("moothall.mcp")
+_POLICIES = (ACCESS_DENIED, ACCESS_PERMITTED, ACCESS_REQUESTED)
+_FAULT: Final = 500
+"""How many characters of a fault a page is shown."""
+
+
+@names_checked
+class MCPAgent(Agent):
+    """An MCP server as an agent: each tool of the server is an action, with the server's schema.
+
+    Add it to a space, where other agents call its actions by the tools' names. Or give it to an
+    agent with a loop, in `actions=[…]`: its model may then call the tools, named by the id, `_` and
+    the tool. A server that has resources or prompts also has the actions `read_resource` and
+    `get_prompt`.
+
+    The server is started or reached when the agent is first used, and started again after its end,
+    with growing delays. A tool that reports an error raises `ActionError`. So does a call that
+    takes longer than `timeout_s`; the server is told that it is cancelled.
+
+    What a server says of its tools is not trusted: no hint of it loosens a policy.
+
+    Args:
+        id: its id
+        target: the server's command, as text or as a list, or its address (`https://…/mcp`)
+        env: variables for the server's process, which else has only a few, such as `PATH`
+        headers: headers for the server's address, such as `{"Authorization": "Bearer …"}`; or a
+            function, plain or `async`, that returns those of each request, such as a token that
+            expires
+        auth: who logs in at the server's address: an `httpx2.Auth`, such as the MCP SDK's
+            `ClientCredentialsOAuthProvider` or `OAuthClientProvider`
+        lock: the path of a lock file with the definitions that a person has accepted
+            (`moothall mcp lock`). A tool whose definition is new or has changed is asked for,
+            whatever its policy. A model sees the accepted definition, and none of a new tool; so
+            with the names of resources and prompts.
+        access: the policy of the actions; or policies by the tools' names, where the others are
+            `ACCESS_REQUESTED`
+        timeout_s: seconds that a call may take, without the time that a person takes to answer
+        idempotent: the tools of which two calls have the effect of one, as far as you know
+        deferred: whether a model is shown a tool only once it has found it by `find_actions`; if
+            left out, once its agent has more than 40 actions (docs/many-actions.md)
+        **options: the options of `Agent`; up to 16 calls run at a time, by default
+
+    Raises:
+        InvalidId: the id is not valid
+        ConfigError: an argument or the lock file is not valid
+        DefinitionError: `env=` is given with an address, or `headers=` with a command
+        MissingExtra: the extra `mcp` is not installed
+    """
+
+    concurrency = 16
+    _connection: Connection | None = None
+    _actions: Actions | None = None
+    _server: Offered | None = None
+    _closed = False
+
+    def __init__(
+        self,
+        id: str | int,
+        target: str | Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | Headers | None = None,
+        auth: Any = None,
+        lock: str | os.PathLike[str] | None = None,
+        access: AccessPolicy | Mapping[str, AccessPolicy] = ACCESS_REQUESTED,
+        timeout_s: float = 60,
+        idempotent: Iterable[str] = (),
+        deferred: bool | None = None,
+        **options: Unpack[AgentSettings],
+    ) -> None:
+        super().__init__(id, **options)
+        MissingExtra.unless("MCPAgent", "mcp", "mcp", "mcp_types")
+        where = f"agent {id!r}"
+        self._target = checked_target(target, where)
+        self._env = checked_texts(env, "env", where)
+        self._headers: Headers | dict[str, str]
+        if callable(headers):
+            check_function(f"{where}: headers=", headers)
+        self._headers = headers if callable(headers) else checked_headers(headers, where)
+        self._auth = auth
+        if isinstance(self._target, str) and env:
+            raise DefinitionError(f"{where}: env= is for a command, and target= is an address")
+        for name, each in (("headers", headers), ("auth", auth)):
+            if each and not isinstance(self._target, str):
+                raise DefinitionError(f"{where}: {name}= is for an address, not for a command")
+        policies = access.values() if isinstance(access, Mapping) else (access,)
+        for policy in policies:
+            if policy not in _POLICIES:
+                raise ConfigError(
+                    f"{where}: access= must be ACCESS_PERMITTED, ACCESS_REQUESTED or "
+                    f"ACCESS_DENIED, or these by the tools' names, got {policy!r:.80}"
+                )
+        self._access = access
+        self._unknown = set[str]()  # the names of it that the log has told of
+        check_seconds(f"{where}: timeout_s=", timeout_s)
+        self._timeout_s = float(timeout_s)
+        named = not isinstance(idempotent, str) and isinstance(idempotent, Iterable)
+        self._idempotent = frozenset(idempotent if named else ())
+        if not named or not all(isinstance(each, str) for each in self._idempotent):
+            raise ConfigError(
+                f"{where}: idempotent= must be a list of the tools' names, got {idempotent!r:.80}"
+            )
+        if deferred is not None:
+            check_boolean(f"{where}: deferred=", deferred)
+        self._deferred = deferred
+        if lock is not None and not isinstance(lock, str | os.PathLike):
+            raise ConfigError(f"{where}: lock= must be a path, got {lock!r:.80}")
+        self._lock = None if lock is None else os.fspath(lock)
+        if self._lock is not None:
+            Lock(self._lock)
+        self._starting = guard()
+        self._counted = [0, 0]  # calls, and how many of them failed
+        self._fault: tuple[float, str] | None = None  # when and why the last one failed
+        in_child(self._forget)
+
+    # -- its connection ----------------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """Start or reach the server now, and read what it offers; also after `close`.
+
+        Raises:
+            MCPServerError: it cannot be started or reached, or does not speak the protocol
+        """
+        await self._opened(again=True).open()
+
+    def close(self) -> None:
+        """End the connection and the server's process; calls under way end as MCPServerError.
+
+        It waits for the end, some seconds if the server does not heed it. A second call does
+        nothing. `connect`, or adding the agent to a space, opens a new connection.
+        """
+        with self._starting:
+            self._closed = True
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def accept_definitions(self) -> None:
+        """Write the definitions that the server has now to the lock file, as accepted.
+
+        In a thread without a running event loop, this connects first.
+
+        Raises:
+            DefinitionError: the agent has no lock file
+            MCPServerError: the server cannot be started or reached
+        """
+        if self._lock is None:
+            raise DefinitionError(f"agent {self.id!r} has no lock=, so nothing is asked for")
+        _ = self.offers
+        if self._server is None:
+            raise MCPServerError(f"{self._name} is not connected: await connect() first")
+        Lock(self._lock).accept(str(self.id), self._server.locked)
+        self._listed(self._server)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await WORKERS.run(asyncio.get_running_loop(), self.close)
+
+    async def after_add(self) -> None:
+        """Connect: its actions are the server's."""
+        await self.connect()
+        self._renew()
+
+    async def before_remove(self) -> None:
+        """Close the connection."""
+        await self.__aexit__()
+
+    def _opened(self, again: bool = False) -> Connection:
+        """Return the connection; make one, unless the agent is closed."""
+        with self._starting:
+            if self._closed and not again:
+                raise MCPServerError(f"{self._name}: the connection is closed; `connect` opens it")
+            if self._connection is None or self._connection.is_closed:
+                self._closed = False
+                # Weak, so that an agent that nobody uses any more ends its server.
+                listed = WeakMethod(self._listed)
+                made = self._connection = Connection(
+                    self._name,
+                    self._target,
+                    self._env,
+                    self._headers,
+                    self._timeout_s,
+                    lambda offered: (listed() or _nobody)(offered),
+                    self._auth,
+                )
+                finalize(self, made.close, wait=False).atexit = False
+            return self._connection
+
+    @property
+    def _name(self) -> str:
+        return f"MCP server {str(self.id)!r}"
+
+    def _forget(self) -> None:
+        """In a forked child, open a connection of its own: the other is the parent's."""
+        self._connection = None
+
+    # -- what a person is shown of it --------------------------------------------------------------
+
+    def _door(self) -> dict[str, Any]:
+        """Return what it is connected to, what is locked and what has changed, for a page."""
+        server, connection = self._server, self._connection
+        target = self._target
+        where = shown_address(target) if isinstance(target, str) else os.path.basename(target[0])
+        live = connection is not None and not connection.is_closed and connection._live is not None
+        told = {"kind": "MCP server", "where": where, "connected": live, "lock": self._lock}
+        tools = {} if server is None else server.tools
+        changed, gone = dict[str, dict[str, Any]](), list[str]()
+        if self._lock is not None and server is not None:
+            lock = Lock(self._lock)
+            id = str(self.id)
+            changed = {
+                name: {"was": lock.accepted(id, name), "now": each.data}
+                for name, each in server.locked.items()
+                if lock.difference(id, each)
+            }
+            gone = lock.gone(id, server.locked)
+        return {
+            **told,
+            "calls_itself": None if server is None else server.server,
+            "tools": [[name, each.data.get("description")] for name, each in sorted(tools.items())],
+            "changed": changed,
+            "gone": gone,
+            "seen": _seen({} if server is None else server.locked),
+            "calls": self._counted[0],
+            "failed": self._counted[1],
+            "last_fault": self._fault,
+        }
+
+    def _accept(self, seen: str) -> None:
+        """Accept the definitions that a person has seen; ConfigError if they have changed since."""
+        server = self._server
+        if self._lock is None or server is None or _seen(server.locked) != seen:
+            raise ConfigError(f"{self._name}: its definitions have changed: look at them again")
+        Lock(self._lock).accept(str(self.id), server.locked)
+        self._listed(server)
+
+    # -- its actions -------------------------------------------------------------------------------
+
+    @property
+    def offers(self) -> dict[str, Action]:
+        """Return the server's tools as actions, by name.
+
+        In a thread without a running event loop, this connects first. Where a loop is running,
+        there are none before `await agent.connect()`.
+
+        Raises:
+            MCPServerError: the server cannot be started or reached
+        """
+        if self._actions is None and not loop_is_running():
+            self._opened().open_in_thread()
+        return super().offers
+
+    def _offered(self) -> dict[str, Action]:
+        made = super()._offered()
+        return made if self._actions is None else {**self._actions.offered, **made}
+
+    def _tools(self) -> dict[str, Action]:
+        """Return the actions for an agent with a loop, as the server has them now."""
+        return {} if self._actions is None else self._actions.tools
+
+    async def _get_ready(self) -> None:
+        """Connect before a reply, unless it is known what the server offers."""
+        if self._actions is None or self._closed:
+            await self._opened().open()
+
+    def _listed(self, offered: Offered) -> None:
+        """Take what the server offers; called on the connection's loop."""
+        lock = None if self._lock is None else Lock(self._lock)
+        how = (self._perform, self._policy_of, self._idempotent, lock, self._deferred)
+        made = Actions(str(self.id), offered, *how)
+        self._server, self._actions = offered, made
+        self._tell_unknown(made.named)
+        self._renew()
+
+    def _tell_unknown(self, known: Iterable[str]) -> None:
+        """Log, once each, the names in `access=` that no tool has: a policy that holds nowhere."""
+        named = self._access if isinstance(self._access, Mapping) else ()
+        for name in {*named}.difference(known, self._unknown):
+            self._unknown.add(name)
+            logger.warning(
+                "%s: access= names %.80r, which is not one of its tools%s",
+                self._name,
+                name,
+                nearest(str(name), known),
+            )
+
+    def _renew(self) -> None:
+        renew: Callable[[], None] | None = getattr(self._mailbox, "renew", None)
+        if renew is not None:
+            renew()
+
+    def _policy_of(self, tool: str) -> AccessPolicy:
+        if isinstance(self._access, Mapping):
+            return self._access.get(tool, ACCESS_REQUESTED)
+        return self._access
+
+    async def _perform(
+        self,
+        what: str,
+        send: Callable[[mcp.Client], Awaitable[Any]],
+        context: Context[Any] | None,
+        definition: Definition | None,
+    ) -> Any:
+        """Send a request, if the tool is still the one that was permitted."""
+
+        async def checked(client: mcp.Client) -> Any:
+            known = None if self._server is None else self._server.tools
+            if definition is not None and self._lock is not None and known is not None:
+                now = known.get(definition.name)
+                if now is None or now.sha256 != definition.sha256:
+                    raise ActionError(
+                        "DefinitionChanged",
+                        f"{self._name} has changed {what} since this call was permitted, so it was "
+                        "not sent",
+                    )
+            return await send(client)
+
+        async def ask(params: Any) -> Any:
+            assert context is not None
+            return await answered(str(self.id), params, context.ask_person)
+
+        connection = self._opened()
+        with self._starting:
+            self._counted[0] += 1
+        try:
+            return await connection.request(checked, what, None if context is None else ask)
+        except Exception as error:
+            with self._starting:
+                self._counted[1] += 1
+                self._fault = time.time(), shorten(str(error), _FAULT)
+            raise
+
+
+def _seen(tools: Mapping[str, Definition]) -> str:
+    """Return a hash of definitions, to which what a person accepts is bound."""
+    listed = sorted(each.sha256 for each in tools.values())
+    return sha256(" ".join(listed).encode()).hexdigest()
+
+
+def _nobody(offered: Offered) -> None:
+    """Take what a server offers whose agent is gone."""

@@ -1,0 +1,388 @@
+"""The connection to one server: one task of one thread owns it from its beginning to its end.
+
+What the SDK's client enters in a task it must leave in that task, and its scopes break where
+another task, or another loop, does that. So the owner opens and closes the connection on a loop of
+its own, and everybody else hands it requests: from any loop, thread or task, whichever ends first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
+
+from moothall.foundation import tracing
+from moothall.foundation.errors import ActionError, MCPServerError, MoothallError, SpaceClosed
+from moothall.foundation.text import one_line
+from moothall.foundation.threads import settle
+from moothall.serving.mcp.listing import Offered, read_offered
+from moothall.serving.mcp.live import UNANSWERED, Live, as_ours, first_set, opened, why_ended
+from moothall.serving.mcp.process import ServerProcess, over_process
+from moothall.serving.mcp.request import Ask, Request, Send
+from moothall.serving.mcp.web import Headers, over_http, shown_address
+from moothall.spaces.loop import LoopThread
+
+if TYPE_CHECKING:
+    import anyio
+    import mcp
+
+_FIRST_DELAY_S: Final = 0.2
+_LONGEST_DELAY_S: Final = 30.0
+_RELIST_S: Final = 1.0
+"""A server may change its list more often; it is read this often at most."""
+logger: logging.Logger = logging.getLogger("moothall.mcp")
+
+_REQUEST: ContextVar[ref[Request] | None] = ContextVar("moothall_mcp_request", default=None)
+"""The request that a task of the connection's loop sends. Weak, since the loop keeps contexts."""
+
+
+@dataclass(eq=False)
+class Connection:
+    """One server, started or reached at the first request, and again after its end.
+
+    Args:
+        name: how errors and the log name the server
+        target: its command, or its address
+        env: variables for its process
+        headers: headers for its address, or a function that returns those of a request
+        timeout_s: seconds until a request ends
+        listed: told, on the connection's loop, what the server offers, each time that it is read
+        auth: who logs in at its address
+    """
+
+    name: str
+    target: str | list[str]
+    env: Mapping[str, str]
+    headers: Mapping[str, str] | Headers
+    timeout_s: float
+    listed: Callable[[Offered], None]
+    auth: Any = None
+    _closed: bool = False
+    _live: Live | None = None
+    _latest: Live | None = None  # also while it is opened
+    _failures: int = 0
+    _requests: dict[Request, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._thread = LoopThread("moothall-mcp", self._close, lambda: None)
+        self._thread.start()
+        self._thread.call(self._begin)
+
+    def _begin(self) -> None:
+        self._opening: asyncio.Future[Live] | None = None
+        self._wanted = asyncio.Event()
+        self._changed = asyncio.Event()  # the server's list is not the one that was read
+        self._current = asyncio.Event()
+        self._current.set()
+        self._scope: anyio.CancelScope | None = None
+        self._owner = self._thread.spawn(self._own())
+
+    # -- for callers, on any loop or in any thread -------------------------------------------------
+
+    async def request(self, send: Send, what: str, ask: Ask | None = None) -> Any:
+        """Send a request, and return its answer; if cancelled, cancel it at the server too.
+
+        Raises:
+            ActionError: the server refuses it, or it took too long
+            MCPServerError: the server cannot be reached, or ended meanwhile
+        """
+        request = Request(send, what, asyncio.get_running_loop().create_future(), ask)
+        request.trace = tracing.carry()
+        self._thread.enter(self._take, request)
+        try:
+            return await request.answer
+        except asyncio.CancelledError:
+            self._thread.enter(self._drop, request)
+            raise
+
+    async def open(self) -> None:
+        """Connect, if that has not happened, and read what the server offers."""
+        await self.request(_nothing, "connecting")
+
+    def open_in_thread(self) -> None:
+        """Do what `open` does, in a thread without a loop."""
+        try:
+            self._thread.run(self.open).result()
+        except SpaceClosed:
+            raise self._gone() from None
+
+    def close(self, *, wait: bool = True) -> None:
+        """End the connection and the server's process; what waits ends as MCPServerError."""
+        if wait:
+            self._thread.stop()
+        else:
+            self._thread.enter(self._thread._stop)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has been closed, or belongs to the process that forked this one."""
+        return self._closed or self._thread.closed
+
+    def _gone(self) -> MCPServerError:
+        return MCPServerError(f"{self.name}: the connection is closed")
+
+    # -- requests, on the connection's loop --------------------------------------------------------
+
+    def _take(self, request: Request) -> None:
+        if self.is_closed:
+            settle(request.answer, raised=self._gone())
+            return
+        import mcp  # noqa: F401  # the first time takes seconds on a busy machine: not the server's
+
+        self._requests[request] = None
+        request.task = self._thread.spawn(self._answer(request))
+        self._limit(request, self.timeout_s)
+
+    def _limit(self, request: Request, seconds: float) -> None:
+        request.timer = self._thread.loop.call_later(seconds, self._late, request)
+
+    def _late(self, request: Request) -> None:
+        words = "" if self._latest is None else self._latest.words()
+        sent = self._live is not None
+        # The error is the same for each caller of a server that does not connect.
+        why = f"{request.what} took longer than {self.timeout_s:g} s" if sent else UNANSWERED
+        text = f"{self.name}: {why}{words}"
+        settle(
+            request.answer,
+            raised=ActionError("TimeoutError", text) if sent else MCPServerError(text),
+        )
+        self._drop(request)
+
+    def _drop(self, request: Request) -> None:
+        """Cancel a request whose caller does not wait any more."""
+        for each in (request.timer, request.task, request.asking):
+            if each is not None:
+                each.cancel()
+
+    async def _answer(self, request: Request) -> None:
+        _REQUEST.set(ref(request))
+        if request.trace is not None:
+            request.trace()  # the SDK states the span in `_meta`
+        value: Any = None
+        raised: BaseException | None = None
+        try:
+            value = await self._sent(request)
+        except asyncio.CancelledError:
+            raised = self._gone()  # or nobody waits
+        except MoothallError as error:
+            raised = error
+        except BaseException as error:
+            raised = as_ours(self.name, request.what, error)
+        finally:
+            self._requests.pop(request, None)
+            for each in (request.timer, request.asking):
+                if each is not None:
+                    each.cancel()
+        settle(request.answer, value, raised)
+
+    async def _sent(self, request: Request) -> Any:
+        """Return the answer of the server that runs now, or else is started now."""
+        from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED
+
+        live = await self._connected()
+        await self._current.wait()
+        try:
+            value = await request.send(live.client)
+        except MCPError as error:
+            why = error.message
+            lost = error.code == CONNECTION_CLOSED and why.startswith("SSE stream ")
+            if live.over.is_set() or why in ("Connection closed", "Session terminated"):
+                lost = True
+                live.over.set()
+                why = await asyncio.shield(live.ended)
+            if lost:
+                raise MCPServerError(
+                    f"{self.name}: {request.what} got no answer, and whether it took effect is not "
+                    f"known: {one_line(why, 2000)}"
+                ) from None
+            text = one_line(f"{error.message} (code {error.code})", 2000)
+            raise ActionError("MCPError", text) from None
+        self._failures = 0
+        return value
+
+    async def _connected(self) -> Live:
+        live = self._live
+        if live is not None and not live.over.is_set():
+            return live
+        if self._opening is None:
+            self._opening = self._thread.loop.create_future()
+            self._wanted.set()
+        return await asyncio.shield(self._opening)
+
+    # -- the owner ---------------------------------------------------------------------------------
+
+    async def _own(self) -> None:
+        """Open the connection when it is wanted, and keep it until its end, again and again."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            live = self._latest = Live()
+            why = "the connection was closed"
+            if not self._closed:
+                why = await self._lived(live)
+            self._live = None
+            live.end(why)
+            self._tell_failed(why)
+            self._changed.clear()
+            self._current.set()
+            if self._closed:
+                return
+
+    async def _lived(self, live: Live) -> str:
+        """Open a connection, and keep it until its end; return why it has ended."""
+        import anyio
+
+        failure: BaseException | None = None
+        # The SDK's own scopes swallow the cancellation of a task: so a scope around them.
+        with anyio.CancelScope() as self._scope:
+            try:
+                await self._pause()
+                self._failures += 1  # until it has answered a request
+                # Before those that wait for it end without a reason.
+                self._scope.deadline = anyio.current_time() + self.timeout_s * 0.9
+                async with opened(
+                    live, self._transport(live), self.name, self._elicit, self._note_change
+                ):
+                    self.listed(await read_offered(live.client, self.name))
+                    self._scope.deadline = math.inf
+                    self._live = live
+                    self._tell_opened(live)
+                    await self._keep(live)
+            except Exception as error:
+                failure = error
+        if self._closed:
+            return "the connection was closed"
+        if self._scope.cancelled_caught:
+            failure = TimeoutError()
+        return why_ended(self.name, live, failure)
+
+    async def _pause(self) -> None:
+        """Wait before another start of a server that has failed, longer each time."""
+        if self._failures:
+            longest = min(_FIRST_DELAY_S * 2**self._failures, _LONGEST_DELAY_S)
+            await asyncio.sleep(longest * random.uniform(0.5, 1.0))
+
+    def _tell_opened(self, live: Live) -> None:
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.set_result(live)
+
+    def _tell_failed(self, why: str) -> None:
+        """End what waits for a connection that could not be opened."""
+        if self._wanted.is_set():
+            return  # it waits for the next one
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.set_exception(MCPServerError(f"{self.name}: {why}"))
+            opening.exception()  # all that waited may have been cancelled
+
+    def _transport(self, live: Live) -> Any:
+        """Return what carries the messages of a connection."""
+        if isinstance(self.target, str):
+            live.where = shown_address(self.target)
+            return over_http(self.target, self.headers, self.name, self.auth)
+        live.process = ServerProcess(self.target, self.env)
+        live.over = live.process.over
+        return over_process(live.process)
+
+    async def _keep(self, live: Live) -> None:
+        """Read the list again when it changes, until the connection is over."""
+        import anyio
+
+        listener = self._thread.spawn(self._listen(live))
+        try:
+            while await first_set(live.over, self._changed) is not live.over:
+                self._changed.clear()
+                try:
+                    with anyio.fail_after(self.timeout_s):
+                        self.listed(await read_offered(live.client, self.name))
+                except Exception as error:
+                    logger.warning("%s", as_ours(self.name, "reading its list again", error))
+                if not self._changed.is_set():
+                    self._current.set()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RELIST_S):
+                        await live.over.wait()
+        finally:
+            listener.cancel()
+
+    async def _listen(self, live: Live) -> None:
+        """Hear of changes of the list, where the protocol has a stream for that."""
+        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+        client = live.client
+        tools = client.server_capabilities.tools
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (
+            tools is not None and tools.list_changed
+        ):
+            return
+        while not live.over.is_set():
+            try:
+                async with client.listen(tools_list_changed=True) as changes:
+                    async for _ in changes:
+                        self._note_change()
+            except Exception as error:
+                logger.debug("%s: its stream of changes has ended: %r", self.name, error)
+            await asyncio.sleep(_LONGEST_DELAY_S)
+            self._note_change()  # what was missed
+
+    def _note_change(self) -> None:
+        self._current.clear()
+        self._changed.set()
+
+    # -- questions of the server to a person -------------------------------------------------------
+
+    async def _elicit(self, context: Any, params: Any) -> Any:
+        """Ask the person behind a request; its time stands still meanwhile."""
+        from mcp_types import ElicitResult
+
+        known = _REQUEST.get()
+        request = None if known is None else known()
+        if request is None:  # older revisions do not say which request asks
+            asking = [each for each in self._requests if each.ask is not None]
+            request = asking[-1] if asking else None
+        if request is None or request.ask is None or request.asking is not None:
+            return ElicitResult(action="decline")
+        assert request.timer is not None
+        left = request.timer.when() - self._thread.loop.time()
+        request.timer.cancel()
+        asked = request.ask(params)
+        try:
+            request.asking = asyncio.wrap_future(
+                asyncio.run_coroutine_threadsafe(asked, request.answer.get_loop())
+            )
+            return await request.asking
+        except RuntimeError:  # the caller's loop has ended
+            asked.close()
+            return ElicitResult(action="cancel")
+        except MoothallError as error:
+            logger.warning("%s asked a question, which is declined: %s", self.name, error)
+            return ElicitResult(action="decline")
+        finally:
+            request.asking = None
+            if request in self._requests:
+                self._limit(request, left)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    async def _close(self) -> None:
+        """End what waits, and the owner, which closes the connection."""
+        self._closed = True
+        for request in list(self._requests):
+            self._drop(request)
+        self._wanted.set()
+        if self._scope is not None:
+            self._scope.cancel()
+        await asyncio.wait((self._owner,))
+
+
+async def _nothing(client: mcp.Client) -> None:
+    """Send nothing: the connection is all that is wanted."""

@@ -1,0 +1,294 @@
+"""What a server offers: the definitions of its tools, and its resources and prompts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+import unicodedata
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.actions.signature.schema import SchemaValidator, WrongSchema
+from moothall.actions.signature.work import MAX_SCHEMA
+from moothall.foundation.errors import MCPServerError
+from moothall.foundation.text import one_line
+
+if TYPE_CHECKING:
+    import mcp
+
+RESOURCES: Final = "resources/list"
+PROMPTS: Final = "prompts/list"
+"""The names by which a lock file has the lists of resources and prompts."""
+logger: logging.Logger = logging.getLogger("moothall.mcp")
+
+MAX_TOOLS: Final = 1000
+"""How many tools, resources or prompts of a server are used."""
+OUTPUT_SCHEMA: Final = "moothall/outputSchema"
+"""Where in a tool's `_meta` its output schema is kept from the SDK, which would check by it."""
+_MAX_PAGES: Final = 100
+_MOST_S: Final = 2.0
+"""How many seconds of the processor the schemas of a server's tools may take."""
+_HASHED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """The definition of a tool, as its server sends it.
+
+    Attributes:
+        data: its name, title, description, schemas and annotations, as JSON
+        sha256: the hash of all that
+        fault: why its schema cannot be used; empty if it can
+        for_models: whether its server means it for models, and not only for pages of MCP Apps
+    """
+
+    data: dict[str, Any]
+    sha256: str
+    fault: str = ""
+    for_models: bool = True
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Definition:
+        """Return the definition in a tool of a server's list."""
+        kept = {key: data[key] for key in _HASHED if data.get(key) is not None}
+        text = json.dumps(kept, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        return cls(kept, sha256, _fault(kept, len(text)), _is_for_models(data.get("_meta")))
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        name: str = self.data["name"]
+        return name
+
+    @property
+    def description(self) -> str:
+        """What the server says that the tool does."""
+        said: str = self.data.get("description") or self.data.get("title") or ""
+        return said
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The schema of its arguments."""
+        schema: dict[str, Any] = self.data["inputSchema"]
+        return schema
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What a server offers.
+
+    Attributes:
+        tools: the definitions of its tools, by name
+        resources: the addresses of its resources, or the templates of addresses
+        prompts: the names of its prompts, each with the names of its arguments
+        server: its name and version, as it says
+        revision: the protocol's revision that it speaks
+        instructions: what it says about its use
+    """
+
+    tools: dict[str, Definition] = field(default_factory=dict)
+    resources: tuple[str, ...] | None = None
+    prompts: dict[str, tuple[str, ...]] | None = None
+    server: str = ""
+    revision: str = ""
+    instructions: str = ""
+
+    @property
+    def locked(self) -> dict[str, Definition]:
+        """What a lock file keeps: the definitions, and the lists of resources and prompts."""
+        lists: dict[str, Any] = {
+            RESOURCES: None if self.resources is None else sorted(self.resources),
+            PROMPTS: self.prompts,
+        }
+        made = {
+            name: Definition.of({"name": name, "description": json.dumps(each, sort_keys=True)})
+            for name, each in lists.items()
+            if each
+        }
+        return {**self.tools, **made}
+
+
+def _is_for_models(meta: Any) -> bool:
+    about = meta.get("ui") if isinstance(meta, dict) else None
+    seen_by = about.get("visibility") if isinstance(about, dict) else None
+    if isinstance(meta, dict) and meta.get("openai/visibility") == "private":
+        return False
+    return not isinstance(seen_by, list | str) or "model" in seen_by
+
+
+async def read_offered(client: mcp.Client, name: str) -> Offered:
+    """Read what a server offers.
+
+    Raises:
+        MCPServerError: its lists do not end
+    """
+    has = client.server_capabilities
+    tools: dict[str, Definition] = {}
+    if has.tools is not None:
+        listed, begun = await _all(client.list_tools, "tools"), time.thread_time()
+        for tool in listed:
+            is_odd = not 0 < len(tool.name) <= 255 or not tool.name.isprintable()
+            if is_odd or tool.name in (RESOURCES, PROMPTS):
+                logger.warning("%s has a tool with an odd name, which is left out", name)
+                continue
+            data = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+            if (gives := (data.get("_meta") or {}).get(OUTPUT_SCHEMA)) is not None:
+                data["outputSchema"] = gives
+            made = Definition.of(data)
+            if time.thread_time() - begun > _MOST_S:
+                raise MCPServerError("the schemas of its tools take too long to be measured")
+            if tools.setdefault(made.name, made) is not made:
+                logger.warning("%s has two tools %.80r; the first is used", name, made.name)
+            elif made.fault:
+                logger.warning("%s: its tool %.80r cannot be called: %s", name, *_why(made))
+    resources = prompts = None
+    if has.resources is not None:
+        found = [str(each.uri) for each in await _all(client.list_resources, "resources")]
+        templates = await _all(client.list_resource_templates, "resource_templates")
+        resources = (*found, *(each.uri_template for each in templates))
+    if has.prompts is not None:
+        prompts = {
+            each.name: tuple(argument.name for argument in each.arguments or ())
+            for each in await _all(client.list_prompts, "prompts")
+        }
+    info = client.server_info
+    return Offered(
+        tools,
+        resources,
+        prompts,
+        "" if info is None else one_line(f"{info.name} {info.version}", 200),
+        client.protocol_version,
+        client.instructions or "",
+    )
+
+
+def _why(made: Definition) -> tuple[str, str]:
+    return made.name, made.fault
+
+
+async def _all(pages: Any, kind: str) -> list[Any]:
+    """Return the items of all pages of a list."""
+    from mcp import MCPError
+    from mcp_types import METHOD_NOT_FOUND
+
+    items: list[Any] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        try:
+            page = await pages(cursor=cursor)
+        except MCPError as error:
+            if kind == "resource_templates":  # some servers of resources have none
+                return items
+            if kind != "tools" and error.code == METHOD_NOT_FOUND:  # some only say that they have
+                return items
+            raise
+        items += getattr(page, kind)
+        if len(items) > MAX_TOOLS:
+            raise MCPServerError(f"it lists more than {MAX_TOOLS:,} {kind.replace('_', ' ')}")
+        cursor = page.next_cursor
+        if cursor is None:
+            return items
+    raise MCPServerError(f"its list of {kind.replace('_', ' ')} has more than {_MAX_PAGES} pages")
+
+
+# -- schemas that a server sends -------------------------------------------------------------------
+
+
+def _fault(data: dict[str, Any], size: int) -> str:
+    """Return why a definition cannot be used; empty if it can."""
+    if size > MAX_SCHEMA:
+        return f"its definition has more than {MAX_SCHEMA:,} characters"
+    for key in ("inputSchema", "outputSchema"):
+        schema = data.get(key)
+        if schema is None:
+            continue
+        if not isinstance(schema, dict):
+            return f"its {key} must be an object"
+        try:
+            SchemaValidator(checked_schema(schema))
+        except WrongSchema as error:
+            return f"its {key} is no JSON schema that can be used: {one_line(str(error), 200)}"
+        if key == "inputSchema" and _has_hidden(schema):
+            return "a name or a value in its inputSchema has characters that nobody sees"
+        if key == "inputSchema" and schema.get("type", "object") != "object":
+            return f'its {key} must be of type "object"'
+    return ""
+
+
+_SLOW: Final = ("pattern", "patternProperties")
+"""Keywords with expressions in a dialect of the server's, which checks by them itself."""
+
+
+def checked_schema(schema: Any, properties: bool = False) -> Any:
+    """Return a schema as it is checked here: without expressions of the server's."""
+    if isinstance(schema, list):
+        return [checked_schema(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    named = ("properties", "$defs", "definitions", "dependentSchemas")
+    return {
+        key: each
+        if key in ("const", "enum", "default") and not properties
+        else checked_schema(each, key in named and not properties)
+        for key, each in schema.items()
+        if properties or key not in _SLOW
+    }
+
+
+_EXACT: Final = ("const", "enum", "default", "required", "$ref", "$dynamicRef")
+"""Keywords whose texts a call must state to the letter, or that name other parts."""
+
+
+def seen_schema(schema: Any) -> Any:
+    """Return a schema without characters that nobody sees."""
+    if isinstance(schema, list):
+        return [seen_schema(each) for each in schema]
+    if isinstance(schema, dict):
+        return {seen(key): seen_schema(each) for key, each in schema.items()}
+    return seen(schema) if isinstance(schema, str) else schema
+
+
+def _has_hidden(schema: Any, exact: bool = False) -> bool:
+    """Whether a name or a value that a call must state has characters that nobody sees."""
+    if isinstance(schema, list):
+        return any(_has_hidden(each, exact) for each in schema)
+    if isinstance(schema, dict):
+        return any(
+            seen(key) != key or _has_hidden(each, exact or key in _EXACT)
+            for key, each in schema.items()
+        )
+    return exact and isinstance(schema, str) and seen(schema) != schema
+
+
+def seen(text: str) -> str:
+    """Return a text without characters that nobody sees, which could tell a model something."""
+    if text.isascii():
+        return "".join(each for each in text if each >= " " or each in "\n\t")
+    made, before = [], ""
+    for each in text:
+        # One that shapes the letter or the picture before it is seen.
+        if not _is_hidden(each) or (each in _SHAPING and not before.isascii()):
+            made.append(each)
+            before = "" if each in _SHAPING else each
+        else:
+            before = ""
+    return "".join(made)
+
+
+def _is_hidden(char: str) -> bool:
+    if char in "\n\t":
+        return False
+    return unicodedata.category(char) in _HIDDEN or any(a <= char <= b for a, b in _UNSEEN)
+
+
+_HIDDEN: Final = ("Cc", "Cf", "Cn", "Co", "Cs")
+_SHAPING: Final = "\u200c\u200d\ufe0e\ufe0f"
+_UNSEEN: Final = (
+    *(("\u034f", "\u034f"), ("\u115f", "\u1160"), ("\u17b4", "\u17b5"), ("\u180b", "\u180f")),
+    *(("\u2800", "\u2800"), ("\u3164", "\u3164"), ("\ufe00", "\ufe0f"), ("\uffa0", "\uffa0")),
+    ("\U000e0100", "\U000e01ef"),
+)
+"""Letters and marks that Unicode has fonts ignore, or leave blank."""

@@ -1,0 +1,108 @@
+"""One connection of the SDK's client, while it is open, and in words why it is not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.foundation.errors import MCPServerError, MoothallError
+from moothall.foundation.text import error_text, one_line
+from moothall.serving.mcp.received import sifted
+
+if TYPE_CHECKING:
+    from moothall.serving.mcp.process import ServerProcess
+
+
+UNANSWERED: Final = "it did not answer in time"
+
+
+class Live:
+    """One connection of the server's."""
+
+    def __init__(self) -> None:
+        self.client: Any = None
+        self.process: ServerProcess | None = None  # None for a server at an address
+        self.where: str = ""  # its address, without what may be secret
+        self.over: asyncio.Event = asyncio.Event()  # nothing comes any more
+        self.fault: str = ""  # why nothing more is read of it
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def words(self) -> str:
+        """Return what its process wrote that was no message, as the end of an error's text."""
+        return "" if self.process is None else self.process.words()
+
+    def end(self, why: str) -> None:
+        """Say why it has ended, once it is closed."""
+        self.over.set()
+        if not self.ended.done():
+            self.ended.set_result(why)
+
+
+@asynccontextmanager
+async def opened(
+    live: Live, transport: Any, name: str, elicit: Any, changed: Callable[[], None]
+) -> AsyncIterator[None]:
+    """Open a connection over a transport of the SDK, and close it, in the same task."""
+    import mcp
+    from mcp_types import Implementation
+
+    live.client = mcp.Client(
+        sifted(transport, live, name, changed),
+        client_info=Implementation(name="moothall", version=version("moothall")),
+        elicitation_callback=elicit,
+        cache=None,
+    )
+    async with live.client:
+        yield
+
+
+def as_ours(name: str, what: str, error: BaseException) -> MoothallError:
+    """Return what a caller is told of an exception of the SDK, in one line."""
+    from mcp import MCPError
+    from pydantic import ValidationError
+
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, MoothallError):
+        return error
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        why = f"it answered what the protocol does not allow: {where}: {first['msg']}"
+    elif isinstance(error, MCPError):
+        why = error.message
+    elif type(error).__name__ == "ConnectError":  # the HTTP client's
+        why = f"nothing answers there ({error_text(error, 400)})"
+    elif isinstance(error, TimeoutError):
+        why = UNANSWERED
+    else:
+        why = error_text(error, 400)
+    return MCPServerError(f"{name}: {what} failed: {one_line(why, 400)}")
+
+
+def why_ended(name: str, live: Live, failure: BaseException | None) -> str:
+    """Return why a connection has ended, or could not be opened."""
+    process = live.process
+    if live.fault:
+        return live.fault + live.words()
+    if process is not None and process.over.is_set():
+        return process.reason()
+    if failure is None:
+        return "the connection has ended"
+    what = f"connecting to {live.where}" if live.where else "connecting"
+    told = str(as_ours(name, what, failure)).removeprefix(f"{name}: ")
+    return told + live.words()
+
+
+async def first_set(*events: asyncio.Event) -> asyncio.Event:
+    """Return the first of some events that is set, as soon as one is."""
+    waiting = {asyncio.ensure_future(each.wait()): each for each in events}
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        return next(each for each in events if each.is_set())
+    finally:
+        for task in waiting:
+            task.cancel()

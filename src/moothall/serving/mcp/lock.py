@@ -1,0 +1,98 @@
+"""The lock file: which definitions of a server's tools a person has accepted."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.files import written_whole
+from moothall.foundation.jsonvalue import Unreadable, read_json
+from moothall.foundation.text import escaped_json, shorten
+from moothall.serving.mcp.listing import Definition
+
+_VERSION: Final = 1
+_ABSENT: Final = object()
+
+
+class Lock:
+    """A file with the sha256 and the text of each accepted definition, for several servers.
+
+    Args:
+        path: the file; one that does not exist accepts nothing
+
+    Raises:
+        ConfigError: the file cannot be read, or is not a lock file
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path: Path = Path(path)
+        self._servers: dict[str, dict[str, dict[str, Any]]] = {}
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return
+        except (OSError, UnicodeDecodeError) as error:
+            raise self._wrong(f"it cannot be read: {error}") from error
+        try:
+            read = read_json(text)
+            if read["version"] != _VERSION:
+                raise self._wrong(f"its version must be {_VERSION}, got {read['version']!r:.20}")
+            for server, tools in read["servers"].items():
+                for name, each in tools.items():
+                    if Definition.of(each["definition"]).sha256 != each["sha256"]:
+                        raise self._wrong(f"{server}.{name}: the sha256 is not the definition's")
+                self._servers[server] = dict(tools)
+        except (Unreadable, TypeError, KeyError, AttributeError) as error:
+            raise self._wrong("it is no lock file: `moothall mcp lock` writes one") from error
+
+    def _wrong(self, why: str) -> ConfigError:
+        return ConfigError(f"lock file {str(self.path)!r}: {why}")
+
+    def accepted(self, server: str, name: str) -> dict[str, Any] | None:
+        """Return the accepted definition of a server's tool, or None."""
+        known = self._servers.get(server, {}).get(name)
+        return None if known is None else known["definition"]
+
+    def difference(self, server: str, now: Definition) -> str:
+        """Return how a definition differs from the accepted one; empty if it is that one."""
+        known = self._servers.get(server, {}).get(now.name)
+        if known is None:
+            return f"its definition is new, and nobody has accepted it: {_shown(now.data)}"
+        if known["sha256"] == now.sha256:
+            return ""
+        parts = [
+            f"{key} was {_shown(known['definition'].get(key, _ABSENT))} and is now "
+            f"{_shown(now.data.get(key, _ABSENT))}"
+            for key in sorted({*known["definition"], *now.data})
+            if known["definition"].get(key, _ABSENT) != now.data.get(key, _ABSENT)
+        ]
+        return f"its definition has changed since it was accepted: {'; '.join(parts)}"
+
+    def gone(self, server: str, now: Mapping[str, Definition]) -> list[str]:
+        """Return the accepted tools that a server does not have any more."""
+        return [name for name in self._servers.get(server, {}) if name not in now]
+
+    def accept(self, server: str, now: Mapping[str, Definition]) -> None:
+        """Write the file: all that a server has now is accepted, and nothing else of it.
+
+        Raises:
+            ConfigError: the file cannot be written
+        """
+        self._servers[server] = {
+            name: {"sha256": each.sha256, "definition": each.data} for name, each in now.items()
+        }
+        written = {"version": _VERSION, "servers": self._servers}
+        text = json.dumps(written, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        try:
+            with written_whole(self.path) as part:
+                part.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise self._wrong(f"it cannot be written: {error.strerror or error}") from error
+
+
+def _shown(value: Any) -> str:
+    return "left out" if value is _ABSENT else shorten(escaped_json(value), 2000)

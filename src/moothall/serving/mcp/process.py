@@ -1,0 +1,289 @@
+"""A server that is a process: messages over its standard streams, and its end with its group.
+
+The SDK's own transport keeps a line of any length, and passes on what is no message. This one
+bounds what it keeps, and says what was wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from moothall.agents.ready.shell import watched
+from moothall.foundation.errors import MCPServerError
+from moothall.foundation.text import one_line
+from moothall.foundation.threads import WORKERS, guard
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.shared.message import SessionMessage
+
+MAX_LINE: Final = 16 * 1024 * 1024
+"""How many bytes one message of a server may have."""
+MAX_NOISE: Final = 1000
+"""So many lines of a server's output may be no messages, one after the other."""
+KEPT_STDERR: Final = 4096
+"""How many of the last bytes that a server wrote to its standard error are kept."""
+
+_GRACE_S: Final = 1.0
+_ENDS_S: Final = 1.0
+"""How long a process that ends may take, after its output has closed."""
+_KEPT: Final = (
+    *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ"),
+    *("LOGNAME", "SHELL", "TERM", "USER"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+)
+"""The variables that a server inherits; others may be secrets of this program.
+
+Without the last ones, `uvx` and `npx` reach no index from a network with certificates of its own.
+"""
+
+
+class ServerProcess:
+    """A server's process and the other processes of its group. One event loop uses it."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        self._command = command
+        self._env = {name: os.environ[name] for name in _KEPT if name in os.environ} | dict(env)
+        self._loop = asyncio.get_running_loop()
+        self._lock = guard()
+        self._reaped = False
+        self._watch: subprocess.Popen[bytes] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._pipes: list[asyncio.BaseTransport] = []
+        self._stderr = _Tail()
+        self._noise = 0  # lines in a row that were no messages
+        self._printed = ""  # the first of them
+        self._closed = ""  # the end of its that it closed first: its output or its input
+        self.fault: str = ""  # why reading has ended, unless the process has
+        self.over: asyncio.Event = asyncio.Event()  # it sends nothing any more
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._command,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._env,
+            start_new_session=True,
+        )
+
+    async def start(self) -> None:
+        """Start the process; raise MCPServerError if that fails."""
+        try:
+            process = self._started()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            shown = one_line(" ".join(self._command), 200)
+            raise MCPServerError(f"cannot start {shown!r}: {reason.lower()}") from error
+        self._process = process
+        self._exited = WORKERS.run(self._loop, self._wait)
+        try:
+            self._watch = watched(process.pid)
+            self._reader = asyncio.StreamReader(MAX_LINE)
+            await self._connect(asyncio.StreamReaderProtocol(self._reader), process.stdout)
+            await self._connect(self._stderr, process.stderr)
+            flow = asyncio.streams.FlowControlMixin()
+            pipe, _ = await self._loop.connect_write_pipe(lambda: flow, process.stdin)
+            self._writer = asyncio.StreamWriter(pipe, flow, None, self._loop)
+        except BaseException:  # such as no more file descriptors
+            await self.stop()
+            for given in (process.stdin, process.stdout, process.stderr):
+                given.close()  # type: ignore[union-attr]
+            raise
+
+    async def _connect(self, protocol: asyncio.BaseProtocol, pipe: IO[bytes] | None) -> None:
+        transport, _ = await self._loop.connect_read_pipe(lambda: protocol, pipe)
+        self._pipes.append(transport)
+
+    def _wait(self) -> int:
+        """Wait for the process's end, in a thread; end the rest of its group; return its code."""
+        process = self._process
+        if hasattr(os, "waitid"):
+            # Until its exit code is read, no other process gets its number.
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        else:  # macOS before Python 3.13
+            process.wait()
+        with self._lock:
+            self._signal(signal.SIGKILL)
+            code = process.wait()
+            self._reaped = True
+        return code
+
+    def _signal(self, number: int) -> None:
+        with self._lock:
+            if not self._reaped:
+                with suppress(OSError):
+                    os.killpg(self._process.pid, number)
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    async def receive(
+        self,
+        read: Callable[[bytes], SessionMessage],
+        into: MemoryObjectSendStream[SessionMessage | Exception],
+    ) -> None:
+        """Pass on the messages of the process until its output ends, or is too much."""
+        from anyio import BrokenResourceError, ClosedResourceError
+
+        try:
+            async with into:
+                while line := await self._line():
+                    message = self._read(line, read)
+                    if message is not None:
+                        await into.send(message)
+                    elif self.fault:
+                        break
+                self._closed = self._closed or "output"
+                self.over.set()
+        except (BrokenResourceError, ClosedResourceError):
+            return  # the session has ended
+
+    async def _line(self) -> bytes:
+        """Return the next line that is not empty; nothing at the end."""
+        while True:
+            try:
+                line = await self._reader.readuntil()
+            except asyncio.IncompleteReadError as error:
+                return error.partial.strip()
+            except asyncio.LimitOverrunError:
+                self.fault = f"it sent a message of more than {MAX_LINE:,} bytes"
+                return b""
+            except OSError as error:
+                self.fault = f"its output cannot be read: {error}"
+                return b""
+            if line := line.strip():
+                return line
+
+    def _read(self, line: bytes, read: Callable[[bytes], SessionMessage]) -> SessionMessage | None:
+        """Return the message of a line; None for what the server should not have printed."""
+        try:
+            message = read(line)
+        except (ValueError, RecursionError):
+            if not self._printed:
+                self._printed = one_line(line[:400].decode(errors="replace"), 100)
+            self._noise += 1
+            if line.startswith(b"{") and b'"jsonrpc"' in line[:100]:
+                self.fault = f"it sent a message that cannot be read: {self._printed!r}"
+            if self._noise >= MAX_NOISE:
+                self.fault = (
+                    f"it printed {MAX_NOISE:,} lines on its standard output that are no messages "
+                    f"of the protocol, such as {self._printed!r}"
+                )
+            return None
+        self._noise = 0
+        return message
+
+    async def transmit(self, source: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        """Write the messages for the process until there are no more, or it reads none."""
+        async with source:
+            async for each in source:
+                text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                assert self._writer is not None
+                try:
+                    self._writer.write(text.encode() + b"\n")
+                    await self._writer.drain()
+                except OSError:
+                    self._closed = self._closed or "input"
+                    self.over.set()  # or it has ended
+                    return
+
+    # -- its end -----------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """End the process, with its group; return when it has ended and nothing is left of it."""
+        import anyio
+
+        with anyio.CancelScope(shield=True):  # who stops it may be cancelled
+            await self._end()
+
+    async def _end(self) -> None:
+        """Ask the process to end, make it, and close what belongs to it."""
+        if self._closed and not await self._ends(_ENDS_S):  # one that ends does that, too
+            self.fault = self.fault or f"it has closed its {self._closed}"
+        if self._writer is not None:
+            self._writer.close()
+        for number in (0, signal.SIGTERM, signal.SIGKILL):
+            if number:
+                self._signal(number)
+            if await self._ends(_GRACE_S):
+                break
+        for pipe in self._pipes:
+            pipe.close()
+        if self._writer is not None and self._writer.transport.get_write_buffer_size():
+            self._writer.transport.abort()  # the process has not read all of it
+        if self._watch is not None:
+            self._watch.kill()
+            self._watch.communicate()
+        await asyncio.sleep(0)  # the pipes close in the loop's next turn
+
+    async def _ends(self, seconds: float) -> bool:
+        """Wait for the process's end; return whether it has come."""
+        # In Python 3.11.2, `asyncio.timeout` in a cancelled task ends as CancelledError.
+        await asyncio.wait((self._exited,), timeout=seconds)
+        return self._exited.done()
+
+    def reason(self) -> str:
+        """Return why it sends nothing any more, with its last words; call it after `stop`."""
+        why = self.fault
+        if not why and self._exited.done():
+            code = self._exited.result()
+            how = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
+            why = f"it has ended ({how})"
+        return (why or "it has closed its output") + self.words()
+
+    def words(self) -> str:
+        """Return what it printed that was no message, as the end of an error's text."""
+        told = ""
+        if self._printed and not self.fault:
+            told += f"; on its standard output it printed {self._printed!r}"
+        if words := self._stderr.text():
+            told += f"; on its standard error: {words}"
+        return told
+
+
+class _Tail(asyncio.Protocol):
+    """Keeps the last bytes of a pipe."""
+
+    def __init__(self) -> None:
+        self._last = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self._last += data[-KEPT_STDERR:]
+        del self._last[: max(len(self._last) - KEPT_STDERR, 0)]
+
+    def text(self) -> str:
+        """Return the last lines, on one."""
+        lines = self._last.decode(errors="replace").strip().splitlines()
+        return one_line(" | ".join(lines[-5:]), 1000)
+
+
+@asynccontextmanager
+async def over_process(process: ServerProcess) -> AsyncIterator[tuple[Any, Any]]:
+    """Start a process; yield the streams of a session with it; end it. A transport of the SDK."""
+    import anyio
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    def read(line: bytes) -> SessionMessage:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+
+    await process.start()
+    into, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    sent, source = anyio.create_memory_object_stream[SessionMessage](0)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(process.receive, read, into)
+            group.start_soon(process.transmit, source)
+            yield received, sent
+            group.cancel_scope.cancel()
+    finally:
+        await process.stop()
+        for stream in (into, received, sent, source):
+            stream.close()

@@ -1,0 +1,182 @@
+"""What a server sends, on its way to the SDK's session: bounded, and without what would break it.
+
+The session refuses a whole list for one wrong definition in it, checks results by expressions of
+the server's that may never end, and starts a task for each notification, heard or not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+from moothall.foundation.text import counted, one_line
+from moothall.serving.mcp.listing import MAX_TOOLS, OUTPUT_SCHEMA
+
+if TYPE_CHECKING:
+    import asyncio
+
+logger: logging.Logger = logging.getLogger("moothall.mcp")
+
+MAX_UNASKED: Final = 100_000
+"""So many messages may a server send between two answers."""
+MAX_PARTS: Final = 10_000
+"""So many parts may a result have."""
+_UNUSED: Final = "notifications/message"
+"""What nobody here hears."""
+_CHANGED: Final = "notifications/tools/list_changed"
+_PROGRESS: Final = "notifications/progress"
+_MANY: Final = 1000
+"""From so many messages without an answer on, each hundredth of progress is told."""
+_TOLD: Final = 5
+"""How many of the definitions that are left out the log names."""
+
+
+class Open(Protocol):
+    """What is known of an open connection."""
+
+    client: Any
+    over: asyncio.Event  # nothing comes any more
+    fault: str  # why nothing more is read
+
+
+@asynccontextmanager
+async def sifted(
+    transport: Any, live: Open, name: str, changed: Callable[[], None]
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Yield the streams of a transport of the SDK, where what is received is sifted.
+
+    `changed` is called when the server says that its list of tools has changed.
+    """
+    async with transport as (received, sent):
+        yield Received(received, live, name, changed), sent
+
+
+class Received:
+    """The stream of a server's messages, as the session reads it."""
+
+    def __init__(self, stream: Any, live: Open, name: str, changed: Callable[[], None]) -> None:
+        self._stream = stream
+        self._live = live
+        self._name = name
+        self._changed = changed
+        self._unasked = 0
+
+    @property
+    def last_context(self) -> Any:
+        """The context in which the last message was sent, where a transport knows it."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        """Return the next message that the session needs."""
+        while True:
+            taken = self._taken(await self._stream.receive())
+            if taken is not None:
+                return taken
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        while True:
+            taken = self._taken(await self._stream.__anext__())
+            if taken is not None:
+                return taken
+            if self._live.fault:
+                raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._stream.__aexit__(*error)
+
+    def _taken(self, item: Any) -> Any:
+        """Return a message as the session gets it; None for one that it does not get."""
+        message = getattr(item, "message", None)
+        method = getattr(message, "method", None)
+        if method is not None:
+            self._unasked += 1
+            if self._unasked >= MAX_UNASKED:
+                said = f"it sent {MAX_UNASKED:,} messages, and answered nothing meanwhile"
+                self._live.fault = said
+                self._live.over.set()
+            if method == _CHANGED:
+                self._changed()
+            unheard = method in (_UNUSED, _CHANGED) or (
+                method == _PROGRESS and self._unasked > _MANY and self._unasked % 100
+            )
+            return None if self._live.fault or unheard else item
+        self._unasked = 0
+        result = getattr(message, "result", None)
+        if not isinstance(result, dict):
+            return item
+        if not isinstance(result.get("tools"), list):
+            parts = (each for each in result.values() if isinstance(each, list))
+            return _refused(item) if any(len(each) > MAX_PARTS for each in parts) else item
+        if len(result["tools"]) > MAX_TOOLS:  # which is refused, and would take long to be read
+            result["tools"] = result["tools"][: MAX_TOOLS + 1]
+        else:
+            self._sift(result)
+        return item
+
+    def _sift(self, result: dict[str, Any]) -> None:
+        """Leave out the tools of a list that the protocol does not allow, unless none is left."""
+        from mcp_types.methods import validate_server_result
+        from pydantic import ValidationError
+
+        def fault(tools: list[Any]) -> str:
+            try:
+                validate_server_result("tools/list", revision, {**result, "tools": tools})
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                return f"{'.'.join(map(str, first['loc'][2:]))}: {first['msg']}"
+            return ""
+
+        for tool in result["tools"]:
+            if not isinstance(tool, dict):
+                continue
+            schema, given = tool.get("inputSchema"), tool.pop("outputSchema", None)
+            if isinstance(schema, dict):  # some servers leave out what is the only one allowed
+                schema.setdefault("type", "object")
+            about = tool.get("_meta")
+            if given is not None and isinstance(about, dict | None):
+                tool["_meta"] = {**(about or {}), OUTPUT_SCHEMA: given}
+        try:
+            revision = self._live.client.protocol_version
+            if fault([]) or not fault(result["tools"]):
+                return
+        except (RuntimeError, KeyError, ValueError):  # it is no answer to the question for a list
+            return
+        faults = [(tool, fault([tool])) for tool in result["tools"]]
+        kept = [tool for tool, why in faults if not why]
+        if not kept:
+            return
+        result["tools"] = kept
+        left = [
+            f"{str(tool.get('name') if isinstance(tool, dict) else tool)[:80]!r} ({why})"
+            for tool, why in faults
+            if why
+        ]
+        shown = ", ".join([*left[:_TOLD], *(["others"] if len(left) > _TOLD else [])])
+        logger.warning(
+            "%s: %s left out, since the protocol does not allow the definition: %s",
+            self._name,
+            f"{counted(len(left), 'tool')} {'is' if len(left) == 1 else 'are'}",
+            one_line(shown, 1000),
+        )
+
+
+def _refused(item: Any) -> Any:
+    """Return an error in place of an answer, whose parts would take long to be read."""
+    from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError
+
+    error = ErrorData(code=INTERNAL_ERROR, message=f"its answer has more than {MAX_PARTS:,} parts")
+    return replace(item, message=JSONRPCError(jsonrpc="2.0", id=item.message.id, error=error))

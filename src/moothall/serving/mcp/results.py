@@ -1,0 +1,179 @@
+"""The result of a tool, a resource or a prompt as a JSON value."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moothall.actions.signature.schema import WrongSchema, checked
+from moothall.foundation.errors import ActionError
+from moothall.foundation.text import render_path, shorten
+from moothall.serving.mcp.listing import checked_schema
+
+logger: logging.Logger = logging.getLogger("moothall.mcp")
+
+WRAPS: Final = "x-fastmcp-wrap-result"
+"""FastMCP's mark of an output schema whose objects only hold the value, as their `result`."""
+
+
+def value_of(result: Any, where: str, schema: Any = None) -> Any:
+    """Return the value of a tool's result: its structured content, else its text or its blocks.
+
+    Args:
+        result: the result
+        where: the tool's name, for an error
+        schema: the tool's output schema, if it has one
+
+    Raises:
+        ActionError: the tool has failed, or its result does not follow its schema
+    """
+    if result.is_error:
+        texts = [block.text for block in result.content if block.type == "text"]
+        raise ActionError("ToolError", "\n".join(texts) or "it does not say why", where)
+    structured = result.structured_content
+    if structured is not None:
+        if schema is not None:
+            _check(structured, schema, where)
+        wraps = isinstance(schema, dict) and schema.get(WRAPS) is True
+        return structured["result"] if wraps and structured.keys() == {"result"} else structured
+    return _joined([_block(each) for each in result.content])
+
+
+def _check(structured: Any, schema: Any, where: str) -> None:
+    """Refuse structured content that its schema does not allow; what is too much is not checked."""
+    checks = checked(json.dumps(checked_schema(schema)))
+    if not checks.measures(structured):
+        logger.warning("%s: its result is too large to be checked by its output schema", where)
+    elif (wrong := checks.wrong(structured)) is not None:
+        at = render_path(wrong[0])
+        text = f"it ended, with a result that its output schema does not allow{at and f' at {at}'}"
+        raise ActionError("ToolError", shorten(f"{text}: {wrong[1]}", 500), where)
+
+
+def contents_of(result: Any) -> Any:
+    """Return the value of a resource that was read."""
+    return _joined([_contents(each) for each in result.contents])
+
+
+def messages_of(result: Any) -> list[dict[str, Any]]:
+    """Return the messages of a prompt, as chat messages."""
+    return [
+        {"role": each.role, "content": _joined([_block(each.content)])} for each in result.messages
+    ]
+
+
+def content_of(value: Any) -> list[Any] | None:
+    """Return content blocks, as `value_of` gives them, as content of a result; None for no such."""
+    if not isinstance(value, list) or not value:
+        return None
+    made = [_content(each) for each in value]
+    return None if None in made else made
+
+
+@dataclass(frozen=True)
+class ResultSchema:
+    """The schema of a tool's results, which are objects.
+
+    Attributes:
+        schema: the schema
+        wraps: whether the tool's value is the `result` of such an object, and not the object itself
+    """
+
+    schema: dict[str, Any]
+    wraps: bool
+
+    @classmethod
+    def of(cls, returned: dict[str, Any] | None) -> ResultSchema | None:
+        """Return that of the schema of an action's values; None if that is None, or is wrong."""
+        if returned is None:
+            return None
+        wraps = returned.get("type") != "object"
+        if wraps:
+            definitions = returned.pop("$defs", None)
+            properties = {"type": "object", "properties": {"result": returned}}
+            returned = {**properties, "required": ["result"], WRAPS: True}
+            if definitions is not None:
+                returned["$defs"] = definitions
+        try:
+            checked(json.dumps(returned))
+        except WrongSchema:  # a type of the user's own says so
+            return None
+        return cls(returned, wraps)
+
+    def content(self, value: Any, where: str) -> dict[str, Any]:
+        """Return a value as the structured content of a result.
+
+        Raises:
+            ActionError: the schema does not allow it; `where` names the tool
+        """
+        made: dict[str, Any] = {"result": value} if self.wraps else value
+        wrong = checked(json.dumps(self.schema)).wrong(made)
+        if wrong is None:
+            return made
+        path = ".".join(map(str, wrong[0]))
+        at = f" at {path}" if path else ""
+        text = f"it ended, with a value that its return annotation does not allow{at}: {wrong[1]}"
+        raise ActionError("TypeError", shorten(text, 500), where)
+
+
+def _content(block: Any) -> Any:
+    import mcp_types as types
+
+    kind = block.get("type") if isinstance(block, dict) else None
+    try:
+        if kind == "text":
+            return types.TextContent(text=block["text"])
+        if kind == "image_url":
+            mime, _, data = block["image_url"]["url"].removeprefix("data:").partition(";base64,")
+            return types.ImageContent(data=data, mime_type=mime) if data else None
+        if kind == "audio":
+            return types.AudioContent(data=block["data"], mime_type=block["mime_type"])
+        if kind == "resource_link":
+            about = block.get("description")
+            return types.ResourceLink(uri=block["uri"], name=block["name"], description=about)
+        if kind in ("blob", "resource"):
+            at: Any = {"uri": block["uri"], "mime_type": block.get("mime_type")}
+            resource = (
+                types.TextResourceContents(text=block["text"], **at)
+                if "text" in block
+                else types.BlobResourceContents(blob=block["data"], **at)
+            )
+            return types.EmbeddedResource(resource=resource)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return None  # it only looks like one
+    return None
+
+
+def _joined(blocks: list[dict[str, Any]]) -> Any:
+    """Return blocks as one text if all are texts, else as content blocks of a chat message."""
+    if all(each["type"] == "text" for each in blocks):
+        return "\n".join(each["text"] for each in blocks)
+    return blocks
+
+
+def _block(block: Any) -> dict[str, Any]:
+    if block.type == "text":
+        return {"type": "text", "text": block.text}
+    if block.type == "image":
+        return _image(block.mime_type, block.data)
+    if block.type == "audio":
+        return {"type": "audio", "mime_type": block.mime_type, "data": block.data}
+    if block.type == "resource":
+        return _contents(block.resource)
+    link = {"type": "resource_link", "uri": str(block.uri), "name": block.name}
+    return link if block.description is None else {**link, "description": block.description}
+
+
+def _contents(contents: Any) -> dict[str, Any]:
+    if hasattr(contents, "text"):
+        return {"type": "text", "text": contents.text}
+    kind = contents.mime_type or "application/octet-stream"
+    if kind.startswith("image/"):
+        return _image(kind, contents.blob)
+    return {"type": "blob", "uri": str(contents.uri), "mime_type": kind, "data": contents.blob}
+
+
+def _image(kind: str, data: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}

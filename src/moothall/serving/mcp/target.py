@@ -1,0 +1,66 @@
+"""How a server is reached, as a user states it: its command or its address, its headers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.http.addresses import told
+
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def checked_target(target: object, where: str) -> str | list[str]:
+    """Return a target as an address, or as a command's list."""
+    if isinstance(target, str):
+        if _ADDRESS.match(target):
+            try:
+                parts = urlsplit(target)
+                if parts.scheme not in ("http", "https"):
+                    raise ValueError("an address must begin with https:// or http://")
+                if not parts.hostname:
+                    raise ValueError("it names no host")
+                _ = parts.port  # which raises ValueError
+            except ValueError as error:
+                raise ConfigError(f"{where}: target= {told(target)}: {error}") from None
+            return target
+        try:
+            command = shlex.split(target)
+        except ValueError as error:
+            raise ConfigError(f"{where}: target= is no command: {error}") from None
+    elif isinstance(target, Sequence) and all(isinstance(each, str) for each in target):
+        command = list(target)
+    else:
+        command = []
+    if not command or not command[0]:
+        raise ConfigError(
+            f"{where}: target= must be a command, as text or a list of texts, or an address "
+            f"(https://…), got {target!r:.80}"
+        )
+    return command
+
+
+def checked_texts(given: object, name: str, where: str) -> dict[str, str]:
+    """Return texts by name; raise ConfigError if they are none."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(
+        isinstance(key, str) and isinstance(value, str) for key, value in given.items()
+    ):
+        raise ConfigError(f"{where}: {name}= must be texts by name, got {type(given).__name__}")
+    return dict(given)
+
+
+def checked_headers(given: object, where: str) -> dict[str, str]:
+    """Return headers; raise ConfigError for one that no request can have."""
+    headers = checked_texts(given, "headers", where)
+    for name, value in headers.items():
+        if not (name + value).isascii() or not (name + value).isprintable():  # it may be a secret
+            raise ConfigError(
+                f"{where}: headers= must be ASCII texts of one line; {name!r:.80} is not"
+            )
+    return headers

@@ -1,0 +1,301 @@
+"""A server's tools, resources and prompts as actions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action
+from moothall.actions.signature.schema import SchemaValidator, object_schema
+from moothall.agents.context import Context
+from moothall.foundation.errors import InvalidArguments
+from moothall.foundation.text import one_line, printable
+from moothall.serving.mcp.listing import (
+    PROMPTS,
+    RESOURCES,
+    Definition,
+    Offered,
+    checked_schema,
+    seen,
+    seen_schema,
+)
+from moothall.serving.mcp.results import contents_of, messages_of, value_of
+
+if TYPE_CHECKING:
+    import mcp
+    from mcp.shared.dispatcher import ProgressFnT
+
+    from moothall.serving.mcp.lock import Lock
+
+CONTEXT: Final = "\0context"
+"""Under which the context of a call is passed; no schema has a property of that name."""
+
+_RESERVED: Final = frozenset(("help", "response", "error"))
+_NEW: Final = "A tool that is new, and that nobody has accepted yet."
+_EVERY_S: Final = 0.1
+"""At most so often is a call's progress told; what comes sooner is dropped."""
+_LISTED: Final = 50
+"""How many resources and prompts a model is told of."""
+
+Perform = Callable[
+    [str, Callable[["mcp.Client"], Awaitable[Any]], Context[Any] | None, "Definition | None"],
+    Awaitable[Any],
+]
+"""Sends a request: how errors name it, the request, the caller's context, the tool's definition."""
+
+
+class ToolAction(Action):
+    """A tool, with the schema that its server sends.
+
+    Its arguments are checked by the schema without the regular expressions in it: one may take
+    exponential time, and the server checks what it is sent.
+    """
+
+    _fault = ""
+
+    @property
+    def signature(self) -> Any:
+        """Return what a space needs of it: the check, and that it is told of its call."""
+        return SimpleNamespace(check=self.check, injected={CONTEXT: Context})
+
+    @property
+    def help(self) -> Any:
+        """What `help` shows of the tool."""
+        schema = self.parameters
+        shown = {"description": self.description, "args": schema.get("properties", {})}
+        return {**shown, "required": schema.get("required", [])}
+
+    def check(self, args: dict[str, Any], where: str | None = None) -> dict[str, Any]:
+        """Return the arguments; raise InvalidArguments if they, or the schema, are wrong."""
+        if self._fault:
+            raise InvalidArguments(f'"{where or self.name}" cannot be called: {self._fault}')
+        if self._validator is None:
+            self._validator = SchemaValidator(checked_schema(self.parameters))
+        return super().check(args, where)
+
+
+class Actions:
+    """What a server offers, as actions.
+
+    Attributes:
+        offered: the actions that other agents may call, by name
+        tools: the same as actions of an agent with a loop, by names that begin with the id
+        named: the server's names for them, which a policy is stated for
+    """
+
+    def __init__(
+        self,
+        id: str,
+        offered: Offered,
+        perform: Perform,
+        policy: Callable[[str], AccessPolicy],
+        idempotent: Iterable[str],
+        lock: Lock | None,
+        deferred: bool | None = None,
+    ) -> None:
+        self.offered: dict[str, Action] = {}
+        self.tools: dict[str, Action] = {}
+        self._id = id
+        self._perform = perform
+        self._policy = policy
+        self._idempotent = frozenset(idempotent)
+        self.named: set[str] = {*offered.tools}
+        self._lock = lock
+        self._deferred = deferred
+        self._locked = offered.locked
+        for each in offered.tools.values():
+            known = lock is None or lock.accepted(id, each.name) is not None
+            self._add(each.name, *self._of_tool(each), for_models=each.for_models and known)
+        if offered.resources is not None:
+            self.named.add("read_resource")
+            self._add("read_resource", *self._of_resources(offered.resources))
+        if offered.prompts is not None:
+            self.named.add("get_prompt")
+            self._add("get_prompt", *self._of_prompts(offered.prompts))
+
+    def _add(
+        self,
+        name: str,
+        call: Any,
+        options: Mapping[str, Any],
+        fault: str,
+        *,
+        for_models: bool = True,
+    ) -> None:
+        """Add an action under a name of its own; it goes to a loop if a model may call it."""
+        own = name
+        while own in _RESERVED or own in self.offered:
+            own += "_tool"
+        made = self.offered[own] = _made(own, call, options, fault)
+        if for_models and made.access_policy != ACCESS_DENIED and not fault:
+            joined = f"{self._id}_{name}"
+            while joined in self.tools:
+                joined += "_tool"
+            joined = joined if len(joined) <= 255 else f"{joined[:230]}_{_digest(joined)}"
+            tool = self.tools[joined] = _made(joined, call, options, fault)
+            tool._server, tool.deferred = self._id, self._deferred
+
+    def _of_tool(self, made: Definition) -> tuple[Any, dict[str, Any], str]:
+        policy = self._policy(made.name)
+        note, description, schema = self._note(made.name), made.description, made.schema
+        if note:
+            # What nobody has accepted is no text for a model, which might follow it.
+            known = self._accepted(made.name) or {}
+            description = str(known.get("description", _NEW))
+            schema = known.get("inputSchema", {"type": "object"})
+            policy = policy if policy == ACCESS_DENIED else ACCESS_REQUESTED
+        perform, name = self._perform, made.name
+        where = f"{self._id}.{name}"
+
+        async def call(**args: Any) -> Any:
+            context = args.pop(CONTEXT, None)
+
+            async def send(client: mcp.Client) -> Any:
+                heard = None if context is None else _progress(context)
+                result = await client.call_tool(name, args, progress_callback=heard)
+                return value_of(result, where, made.data.get("outputSchema"))
+
+            return await perform(f'"{name}"', send, context, made)
+
+        options = {
+            "description": printable(seen(description)),
+            "parameters": {"type": "object"} if made.fault else seen_schema(schema),
+            "access_policy": policy,
+            "idempotent": name in self._idempotent,
+            "note": note,
+            "outside": True,
+            # What a person has accepted, by a lock, is the program's text.
+            "described_by": "" if self._lock is not None else _source(self._id),
+        }
+        return call, options, made.fault
+
+    # -- what is accepted, where a lock says it ----------------------------------------------------
+
+    def _note(self, name: str) -> str:
+        """Return how what is listed differs from what is accepted; empty without a lock."""
+        now = self._locked.get(name)
+        return "" if self._lock is None or now is None else self._lock.difference(self._id, now)
+
+    def _accepted(self, name: str) -> dict[str, Any] | None:
+        return None if self._lock is None else self._lock.accepted(self._id, name)
+
+    def _described(self, name: str) -> str:
+        """Return the accepted list of resources or prompts, as JSON."""
+        return str((self._accepted(name) or {}).get("description", "{}"))
+
+    def _policy_of_list(self, name: str, note: str) -> AccessPolicy:
+        policy = self._policy(name)
+        return ACCESS_REQUESTED if note and policy != ACCESS_DENIED else policy
+
+    # -- resources and prompts ---------------------------------------------------------------------
+
+    def _of_resources(self, known: tuple[str, ...]) -> tuple[Any, dict[str, Any], str]:
+        perform = self._perform
+
+        async def call(**args: Any) -> Any:
+            context = args.pop(CONTEXT, None)
+
+            async def send(client: mcp.Client) -> Any:
+                return contents_of(await client.read_resource(args["uri"]))
+
+            return await perform("read_resource", send, context, None)
+
+        note = self._note(RESOURCES)
+        shown = known if not note else json.loads(self._described(RESOURCES))
+        about = f"Read a resource of {self._id}. There are: {_list(shown)}"
+        options = {
+            "description": about,
+            "parameters": object_schema(
+                uri={"type": "string", "description": "the address of the resource"}
+            ),
+            "access_policy": self._policy_of_list("read_resource", note),
+            "note": note,
+            "idempotent": "read_resource" in self._idempotent,
+            "outside": True,
+            "named_values": True,
+            "described_by": _source(self._id) if known else "",
+        }
+        return call, options, ""
+
+    def _of_prompts(self, known: dict[str, tuple[str, ...]]) -> tuple[Any, dict[str, Any], str]:
+        perform = self._perform
+
+        async def call(**args: Any) -> Any:
+            context = args.pop(CONTEXT, None)
+
+            async def send(client: mcp.Client) -> Any:
+                return messages_of(await client.get_prompt(args["name"], args.get("arguments")))
+
+            return await perform("get_prompt", send, context, None)
+
+        schema = object_schema(
+            name={"type": "string", "description": "the prompt's name"},
+            arguments={
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "the prompt's arguments, by name",
+            },
+        )
+        schema["required"] = ["name"]
+        note = self._note(PROMPTS)
+        named: dict[str, Any] = dict(known) if not note else json.loads(self._described(PROMPTS))
+        shown = [f"{name}({', '.join(arguments)})" for name, arguments in named.items()]
+        options = {
+            "description": f"Get a prompt of {self._id}, filled in. There are: {_list(shown)}",
+            "parameters": schema,
+            "access_policy": self._policy_of_list("get_prompt", note),
+            "note": note,
+            "idempotent": "get_prompt" in self._idempotent,
+            "outside": True,
+            "named_values": True,
+            "described_by": _source(self._id) if known else "",
+        }
+        return call, options, ""
+
+
+def _made(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Action:
+    given = dict(options)
+    note, described_by = given.pop("note", ""), given.pop("described_by", "")
+    named_values = given.pop("named_values", False)
+    made = ToolAction._described(
+        name, call, given.pop("description"), given.pop("parameters"), **given
+    )
+    made._note, made._described_by, made._named_values = note, described_by, named_values
+    made._fault = fault  # type: ignore[attr-defined]
+    return made
+
+
+def _progress(context: Context[Any]) -> ProgressFnT | None:
+    """Return what the server's progress is told to, or None if nobody watches the reply."""
+    if context._told is None:
+        return None
+    heard = -math.inf
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        nonlocal heard
+        if (now := time.monotonic()) - heard < _EVERY_S:
+            return
+        heard = now
+        amount = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+        context.progress(one_line(f"{message} ({amount})" if message else amount, 300))
+
+    return tell
+
+
+def _source(id: str) -> str:
+    return f"what {id} says of its tools"
+
+
+def _list(names: Iterable[str]) -> str:
+    every = list(names)
+    shown = ", ".join(one_line(seen(each), 200) for each in every[:_LISTED]) or "none"
+    return shown if len(every) <= _LISTED else f"{shown} and {len(every) - _LISTED} others"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,161 @@
+"""A server at an address: streamable HTTP, with bounds on what an answer may have."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from moothall.foundation import tracing
+from moothall.foundation.errors import MCPServerError
+from moothall.foundation.http.network import check_allowed
+from moothall.foundation.text import one_line
+from moothall.serving.mcp.process import MAX_LINE
+from moothall.serving.mcp.target import checked_headers
+
+if TYPE_CHECKING:
+    import httpx2
+
+Headers: TypeAlias = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""Returns the headers of a request."""
+_NO_TOKEN: Final = ' (it may want a token: headers={"Authorization": "Bearer …"})'
+
+
+def shown_address(url: str) -> str:
+    """Return an address without a user, a query or a fragment, which may be secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+@asynccontextmanager
+async def over_http(
+    url: str, headers: Mapping[str, str] | Headers, name: str, auth: Any = None
+) -> AsyncIterator[Any]:
+    """Yield the streams of a session with a server at an address. A transport of the SDK."""
+    check_allowed(url, name)
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    async def bound(response: httpx2.Response) -> None:
+        """Bound an answer that is no stream of events; the SDK bounds each event of one."""
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise MCPServerError("it compressed its answer, which nobody asked for")
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            response.stream = _classes()[0](response.stream)
+        request = response.request
+        ends = response.status_code == 404 and "mcp-session-id" in request.headers  # a session
+        if response.status_code >= 400 and request.method == "POST" and not ends:
+            await _say_status(response)
+
+    async def state(request: httpx2.Request) -> None:
+        """Add the headers of this request, and the trace that its message states."""
+        if request.method == "POST":
+            request.headers.update(_trace_in(request.content))
+        if callable(headers):
+            found = headers()
+            given = await found if inspect.isawaitable(found) else found
+            request.headers.update(checked_headers(given, name))
+
+    fixed = {} if callable(headers) else headers
+    client = httpx2.AsyncClient(
+        headers={"accept-encoding": "identity", **fixed},
+        auth=auth,
+        timeout=httpx2.Timeout(30.0, connect=10.0, read=None),  # a request has a limit of its own
+        event_hooks={"request": [state], "response": [bound]},
+    )
+    async with (
+        client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_LINE) as streams,
+    ):
+        yield streams
+
+
+def _trace_in(body: bytes) -> dict[str, str]:
+    """Return the headers of the trace that a message states in `_meta`."""
+    if b"traceparent" not in body:
+        return {}
+    try:
+        meta = json.loads(body)["params"]["_meta"]
+        return {each: str(meta[each]) for each in tracing.TRACE if each in meta}
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return {}
+
+
+async def _say_status(response: httpx2.Response) -> None:
+    """Make an answer that is only a status an error of the protocol, which the SDK passes on."""
+    from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
+
+    stream = response.stream
+    body = b"".join([piece async for piece in stream])  # type: ignore[union-attr]
+    if not _is_error(body):
+        known = "authorization" in response.request.headers
+        text = _status_text(response, body, known)
+        code = METHOD_NOT_FOUND if response.status_code == 404 else INTERNAL_ERROR
+        error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}}
+        body = json.dumps(error).encode()
+        response.headers["content-type"] = "application/json"
+        response.headers.pop("content-length", None)
+    response.stream = _classes()[1](body, stream)
+
+
+def _status_text(response: httpx2.Response, body: bytes, authorized: bool) -> str:
+    """Return what an answer says that is only a status."""
+    status = response.status_code
+    text = f"it answered HTTP {status} {response.reason_phrase}".rstrip()
+    said = one_line(body[:1000].decode(errors="replace"), 200)
+    if said and not said.startswith("<"):
+        text += f": {said}"
+    if status in (401, 403):
+        text += " (the token in headers= may be wrong)" if authorized else _NO_TOKEN
+    return text
+
+
+def _is_error(body: bytes) -> bool:
+    """Whether a body is an error of the protocol."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "jsonrpc" in found and isinstance(found.get("error"), dict)
+
+
+@cache
+def _classes() -> tuple[Any, Any]:
+    """Return the streams of answers, whose base class is loaded when it is needed."""
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        """The body of an answer, which ends with an error where it is too long."""
+
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for piece in self._stream:
+                size += len(piece)
+                if size > MAX_LINE:
+                    raise MCPServerError(f"it sent an answer of more than {MAX_LINE:,} bytes")
+                yield piece
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    class Said(httpx2.AsyncByteStream):
+        """A body in the place of another."""
+
+        def __init__(self, body: bytes, stream: Any) -> None:
+            self._body = body
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield self._body
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    return Bounded, Said

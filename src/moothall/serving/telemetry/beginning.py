@@ -1,0 +1,152 @@
+"""Beginning a span: its parent and its ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Final
+
+from opentelemetry import context as otel_context
+from opentelemetry import metrics, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, SpanKind
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from moothall.foundation.text import log_failure
+from moothall.foundation.tracing import TRACE
+from moothall.serving.telemetry import names
+from moothall.serving.telemetry.ids import NEXT, DerivedIds
+from moothall.serving.telemetry.scope import SCOPE, OpenSpan, Scope, logger
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Tracer, TracerProvider
+
+VERSION: str | None = None
+"""The version of the package; None if it runs from a folder that is not installed."""
+with suppress(PackageNotFoundError):
+    VERSION = version(names.SCOPE)
+_W3C: Final = TraceContextTextMapPropagator()
+
+
+def _nothing(span: OpenSpan, result: Any, error: str | None) -> None:
+    """End a span that has no more to say."""
+
+
+class Beginning:
+    """Begins spans with one provider's tracer, and measures with another's meter."""
+
+    def __init__(
+        self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
+    ) -> None:
+        self._provider = tracer_provider
+        self._made: Tracer | None = None
+        meters = metrics.get_meter_provider() if meter_provider is None else meter_provider
+        meter = meters.get_meter(names.SCOPE, VERSION)
+        self._histograms = {
+            name: meter.create_histogram(
+                name, its.unit, its.about, explicit_bucket_boundaries_advisory=its.buckets
+            )
+            for name, its in names.METRICS.items()
+        }
+
+    def measure(self, span: OpenSpan, metric: str, value: float, about: dict[str, Any]) -> None:
+        """Record a value of a metric, with its attributes, in the context of a span."""
+        self._histograms[metric].record(value, about, span.scope.otel)
+
+    @property
+    def _tracer(self) -> Tracer:
+        if self._made is not None:
+            return self._made
+        # The program may set its provider after `instrument()`: until then there is only a proxy.
+        provider = trace.get_tracer_provider() if self._provider is None else self._provider
+        tracer: Any = provider.get_tracer(names.SCOPE, VERSION)
+        if hasattr(tracer, "id_generator"):
+            if not isinstance(tracer.id_generator, DerivedIds):
+                tracer.id_generator = DerivedIds(tracer.id_generator)
+            self._made = tracer
+        return tracer  # type: ignore[no-any-return]
+
+    def carry(self) -> Callable[[], None]:
+        """Return what makes the current span the current one of another task, to its end."""
+        scope, around = SCOPE.get(), otel_context.get_current()
+
+        def enter() -> None:
+            SCOPE.set(scope)
+            otel_context.attach(around)
+
+        return enter
+
+    @contextmanager
+    def joined(self, headers: Mapping[str, str]) -> Iterator[None]:
+        """Make what begins in a `with` block part of the trace that a request states."""
+        token = otel_context.attach(_W3C.extract(headers, otel_context.get_current()))
+        try:
+            yield
+        finally:
+            otel_context.detach(token)
+
+    def stated(self) -> dict[str, str]:
+        """Return the headers by which a server of another process joins the current trace."""
+        scope, made = SCOPE.get(), dict[str, str]()
+        around = otel_context.get_current() if scope is None else scope.parent()
+        _W3C.inject(made, around)
+        return made
+
+    def begin(
+        self,
+        name: str,
+        attributes: dict[str, Any],
+        end: Any = _nothing,
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        label: str | None = None,
+        ids: tuple[int | None, bytes] | None = None,
+        context: Context | None = None,
+        links: list[Link] | None = None,
+        conversation: str | None = None,
+    ) -> OpenSpan:
+        """Begin a span, below the innermost of ours if no context is given."""
+        base: bytes | None = None
+        trace_id: int | None = None
+        if context is None:
+            scope = SCOPE.get()
+            if scope is None:
+                context = otel_context.get_current()
+            else:
+                context = scope.parent()
+                base = scope.id_of(name if label is None else label)
+                if conversation is None:
+                    conversation = scope.conversation
+                    if conversation is not None:
+                        attributes[names.CONVERSATION_ID] = conversation
+        if ids is not None:
+            trace_id, base = ids
+        given = None if base is None else (trace_id, int.from_bytes(base, "big") or 1)
+        token = NEXT.set(given)
+        try:
+            span = self._tracer.start_span(name, context, kind, attributes, links)
+        except Exception as failure:  # of a processor or a sampler: what is traced goes on
+            log_failure(logger, "a span could not be begun", failure)
+            span = trace.INVALID_SPAN
+        finally:
+            NEXT.reset(token)
+        return OpenSpan(Scope(span, context, trace.get_current_span(), base, conversation), end)
+
+
+def stated_by(span: OpenSpan) -> dict[str, str]:
+    """Return the context of a span in W3C's form, as the `meta` of a message has it."""
+    made: dict[str, str] = {}
+    _W3C.inject(made, span.scope.otel)
+    return made
+
+
+def context_of(given: Mapping[str, Any], context: Context) -> Context | None:
+    """Return the context in a message's `meta` or a run's record; None if none is valid."""
+    stated = {each: given[each] for each in TRACE if isinstance(given.get(each), str)}
+    if not stated:
+        return None
+    empty = trace.set_span_in_context(trace.INVALID_SPAN, context)
+    found = _W3C.extract(stated, empty)
+    return found if trace.get_current_span(found).get_span_context().is_valid else None

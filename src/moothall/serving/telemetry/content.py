@@ -1,0 +1,190 @@
+"""Messages, tools and results as the attributes of spans: JSON in the form of the conventions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from moothall.foundation.jsonvalue import as_json
+from moothall.models.providers import PROVIDERS
+from moothall.serving.telemetry import names
+
+_PROVIDERS = {
+    "AnthropicModel": "anthropic",
+    "OpenAIModel": "openai",
+}
+_NAMED = {
+    **{name: each.otel or name for name, each in PROVIDERS.items()},
+    "http": "openai",
+    "https": "openai",
+    **dict.fromkeys(("local", "gguf", "scripted"), names.SCOPE),
+}
+"""By the first part of a model's name."""
+
+
+def as_text(value: Any) -> str:
+    """Return a value as JSON text."""
+    return json.dumps(as_json(value), ensure_ascii=False)
+
+
+def messages_in(messages: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the attributes of the messages that a model is given."""
+    system: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for each in messages:
+        if each.get("role") == "system":
+            system += _parts(each.get("content"))
+        else:
+            others.append(_message(each))
+    found = {names.INPUT_MESSAGES: as_text(others)}
+    if system:
+        found[names.SYSTEM_INSTRUCTIONS] = as_text(system)
+    return found
+
+
+def tools_of(actions: Iterable[Any]) -> str:
+    """Return the definitions of the actions that a model may call."""
+    return as_text(
+        [
+            {
+                "type": "function",
+                "name": each.name,
+                "description": each.description,
+                "parameters": each.parameters,
+            }
+            for each in actions
+        ]
+    )
+
+
+def answer_of(reply: Any) -> str:
+    """Return a model's answer."""
+    parts = _parts(reply.text) if reply.text else []
+    parts += [_call(each.id, each.name, each.args) for each in reply.calls]
+    reason = "tool_call" if reply.finish_reason == "calls" else reply.finish_reason
+    return as_text([{"role": "assistant", "parts": parts, "finish_reason": reason}])
+
+
+def spent(usage: Any, finish_reason: Any) -> dict[str, Any]:
+    """Return how many tokens a call of a model took, and why its answer ended."""
+    special = {name: getattr(usage, of) for of, name in names.SPECIAL_TOKENS.items()}
+    return {
+        names.INPUT_TOKENS: usage.input_tokens,
+        names.OUTPUT_TOKENS: usage.output_tokens,
+        names.FINISH_REASONS: (str(finish_reason),),
+        **{name: count for name, count in special.items() if count},
+    }
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    role, content = str(message.get("role")), message.get("content")
+    if role == "tool":
+        id = message.get("tool_call_id")
+        part = {"type": "tool_call_response", "id": id, "response": content}
+        return {"role": role, "parts": [part]}
+    parts = _parts(content)
+    parts += [
+        _call(each.get("id"), each.get("name"), each.get("args"))
+        for each in message.get("tool_calls") or ()
+    ]
+    return {"role": role, "parts": parts}
+
+
+def _call(id: Any, name: Any, args: Any) -> dict[str, Any]:
+    return {"type": "tool_call", "id": id, "name": name, "arguments": args}
+
+
+def _parts(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "content": content}] if content else []
+    parts: list[dict[str, Any]] = []
+    for block in content or ():
+        if isinstance(block, Mapping) and block.get("type") == "text":
+            parts.append({"type": "text", "content": block.get("text")})
+        elif isinstance(block, Mapping):
+            parts.append({"type": str(block.get("type"))})  # an image would be megabytes
+    return parts
+
+
+def provider_of(model: Any) -> str:
+    """Return the provider of a model, by the conventions' names; `moothall` for our own process."""
+    stated = provider_in(str(getattr(model, "name", "")))
+    module = type(model).__module__.partition(".")[0]
+    return stated or _PROVIDERS.get(type(model).__name__) or module
+
+
+def provider_in(name: str) -> str | None:
+    """Return the provider that a model's name states, as a journal has it; None if it says none."""
+    head, _, rest = name.partition(":")
+    if head == "litellm":
+        return rest.partition("/")[0]
+    return _NAMED.get(head)
+
+
+def model_in(name: str) -> str:
+    """Return the provider's own name of a model, as tables of prices have it."""
+    head, _, rest = name.partition(":")
+    if head in ("http", "https"):
+        return name.partition("#")[2] or name
+    if head == "litellm":
+        return rest.partition("/")[2] or rest
+    return rest if rest and head in _NAMED else name
+
+
+def about_name(name: str) -> dict[str, Any]:
+    """Return the attributes of a model of which only the name is known."""
+    found: dict[str, Any] = {names.REQUEST_MODEL: model_in(name)}
+    provider = provider_in(name)
+    if provider is not None:
+        found[names.PROVIDER] = provider
+    return found | _server(name)
+
+
+def about_model(model: Any) -> dict[str, Any]:
+    """Return the attributes of a model that are the same for each call."""
+    found: dict[str, Any] = {
+        names.PROVIDER: provider_of(model),
+        names.REQUEST_MODEL: model_in(str(getattr(model, "name", type(model).__name__))),
+    }
+    where = getattr(model, "base_url", None)
+    return found | (_server(where) if isinstance(where, str) else {})
+
+
+def _server(address: str) -> dict[str, Any]:
+    try:
+        parts = urlsplit(address)
+        port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    except ValueError:
+        return {}
+    if not parts.hostname or not port:
+        return {}
+    return {names.SERVER_ADDRESS: parts.hostname, names.SERVER_PORT: port}
+
+
+def runs_here(about: Mapping[str, Any]) -> bool:
+    """Whether the model of these attributes runs in this process."""
+    return names.SERVER_ADDRESS not in about and about.get(names.PROVIDER) == names.SCOPE
+
+
+def fields_of(model: Any) -> dict[str, Any]:
+    """Return the settings with which a provider is asked."""
+    fields = getattr(model, "_fields", None)
+    if not isinstance(fields, Mapping):
+        return {}
+    return {
+        name: fields[field]
+        for field, name in names.REQUEST_FIELDS.items()
+        if isinstance(fields.get(field), int | float)
+    }
+
+
+def type_in(result: dict[str, Any]) -> str:
+    """Return the type of the exception in a call's result; the conventions' `_OTHER` if unknown."""
+    lines = str(result.get("traceback") or "").rstrip().splitlines()
+    for line in reversed(lines):
+        if line and not line[0].isspace():
+            name = line.partition(":")[0]
+            return name if name.replace(".", "").isidentifier() else "_OTHER"
+    return "_OTHER"

@@ -1,0 +1,86 @@
+"""The spans of messages: sent, and handled by their receiver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opentelemetry import context as otel_context
+from opentelemetry.trace import SpanKind
+
+from moothall.actions.message import Envelope
+from moothall.foundation.tracing import TRACE
+from moothall.serving.telemetry import names
+from moothall.serving.telemetry.beginning import Beginning, context_of, stated_by
+from moothall.serving.telemetry.ids import span_id_of
+from moothall.serving.telemetry.scope import OpenSpan
+
+
+class Meta(dict[str, Any]):
+    """The `meta` of a message of this process, with a context of ours."""
+
+    derived = False
+    """Whether the ids of what handles it follow from the sender's."""
+
+
+class Messages(Beginning):
+    """Makes the spans of messages."""
+
+    def outgoing(self, envelope: Envelope) -> Envelope:
+        """Return a message with the context that its receiver continues in `meta`."""
+        meta = envelope.meta
+        if meta is not None and TRACE[0] in meta:
+            return envelope
+        about: dict[str, Any] = {
+            names.MESSAGING_SYSTEM: names.SCOPE,
+            names.MESSAGING_OPERATION: names.SEND,
+            names.MESSAGING_OPERATION_TYPE: names.SEND,
+            names.MESSAGING_DESTINATION: envelope.to,
+            names.ACTION: envelope.name,
+            names.SENDER: envelope.sender,
+        }
+        if envelope.id is not None:
+            about[names.MESSAGING_ID] = envelope.id
+        label = f"send {envelope.to}.{envelope.name}"
+        sent = self.begin(f"{names.SEND} {envelope.to}", about, kind=SpanKind.PRODUCER, label=label)
+        sent.end()
+        made = Meta(meta or (), **stated_by(sent))
+        made.derived = sent.scope.base is not None
+        return envelope._replace(meta=made)
+
+    def answering(self, delivery: Any) -> dict[str, Any] | None:
+        """Return the `meta` of the answer to a message."""
+        handled = getattr(delivery, "span", None)
+        return None if handled is None else {**stated_by(handled)}
+
+    def handling(self, delivery: Any) -> OpenSpan:
+        """Begin the span of a message that is handled."""
+        envelope, receiver = delivery.envelope, delivery.mailbox.id
+        brought = delivery.recorder is not None
+        about: dict[str, Any] = {
+            names.MESSAGING_SYSTEM: "rabbitmq" if brought else names.SCOPE,
+            names.MESSAGING_OPERATION: names.PROCESS,
+            names.MESSAGING_OPERATION_TYPE: names.PROCESS,
+            names.MESSAGING_DESTINATION: receiver,
+            names.ACTION: envelope.name,
+            names.SENDER: envelope.sender,
+        }
+        id = envelope.id or (delivery.key if brought else None)
+        if id:
+            about[names.MESSAGING_ID] = id
+        meta = envelope.meta or {}
+        given = meta.get(TRACE[0])
+        context = context_of(meta, otel_context.get_current())
+        ids = None
+        if context is not None and brought:  # a message that is delivered again has the same ids
+            ids = (None, span_id_of("process", str(given), delivery.key, receiver))
+        elif context is not None and type(meta) is Meta and meta.derived:
+            ids = (None, span_id_of("process", str(given), receiver))
+        span = self.begin(
+            f"{names.PROCESS} {receiver}",
+            about,
+            kind=SpanKind.CONSUMER,
+            ids=ids,
+            context=context,
+        )
+        delivery.span = span
+        return span

@@ -1,0 +1,256 @@
+"""The spans and metrics of what the package does, as it happens."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.trace import Link, SpanKind
+
+from moothall.models.protocol import stated_usage
+from moothall.serving.telemetry import content, names
+from moothall.serving.telemetry.beginning import context_of
+from moothall.serving.telemetry.ids import span_id_of, trace_id_of
+from moothall.serving.telemetry.messages import Messages
+from moothall.serving.telemetry.scope import SCOPE, OpenSpan
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+
+class Telemetry(Messages):
+    """Makes the spans and metrics; what `moothall.foundation.tracing` reports to while it is on."""
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None,
+        meter_provider: MeterProvider | None,
+        content: bool,
+    ) -> None:
+        super().__init__(tracer_provider, meter_provider)
+        self._content = content
+        self._models: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+
+    # -- replies -----------------------------------------------------------------------------------
+
+    def reply(self, agent: Any, request: Any) -> OpenSpan:
+        """Begin the span of a reply; its ids follow from the record, if there is a journal."""
+        id, kind = str(agent.id), getattr(agent, "_kind", "")
+        about: dict[str, Any] = {names.AGENT_ID: id, names.AGENT_NAME: id}
+        thread = None
+        if request is not None:
+            about[names.RUN_ID] = request.run_id
+            thread = request.thread
+            if request.answer is not None:
+                about[names.OUTPUT_TYPE] = "json"
+        if thread is not None:
+            about[names.CONVERSATION_ID] = thread
+        model = getattr(agent, "_model", None)
+        if kind in names.WORKFLOWS:
+            operation = about[names.OPERATION] = names.INVOKE_WORKFLOW
+            about[names.WORKFLOW_NAME] = id
+        else:
+            operation = about[names.OPERATION] = names.INVOKE_AGENT
+            about[names.PROVIDER] = names.SCOPE
+            if model is not None and not isinstance(model, str):
+                known = self._about(model)
+                for name in (names.PROVIDER, names.REQUEST_MODEL):
+                    about[name] = known[name]
+        if self._content and request is not None:
+            message = {"role": "user", "content": request.content}
+            about |= content.messages_in([message])
+        elsewhere = SpanKind.CLIENT if getattr(agent, "_elsewhere", False) else SpanKind.INTERNAL
+        name, of_run = (
+            f"{operation} {id}",
+            self._of_run(request, getattr(request, "recorded", None)),
+        )
+        given: Any = {"kind": elsewhere, "conversation": thread, **of_run}
+        named = (names.WORKFLOW_NAME, names.AGENT_NAME, names.REQUEST_MODEL)
+        own = {each: about[each] for each in named[kind not in names.WORKFLOWS :] if each in about}
+
+        def end(span: OpenSpan, result: Any, error: str | None) -> None:
+            error = self._end_reply(span, result, error)
+            self._took(span, operation, own, error)
+
+        return self.begin(name, about, end, **given)
+
+    def _took(
+        self, span: OpenSpan, operation: str, about: dict[str, Any], error: str | None
+    ) -> None:
+        """Record how long an operation took, under the name that it has in the conventions."""
+        more = {} if error is None else {names.ERROR_TYPE: error}
+        self.measure(span, f"gen_ai.{operation}.duration", span.seconds, {**about, **more})
+
+    def _of_run(self, request: Any, record: Any) -> dict[str, Any]:
+        """Return a recorded reply's ids, the context that it begins in, and its links."""
+        if record is None:
+            return {}
+        path = record.path
+        # One that was stopped is over, and goes on as another span of the same trace.
+        stopped = sum(entry.kind == "over" for entry in record.entries())
+        id = span_id_of("reply", record.run_id, path, str(stopped))
+        scope, current = SCOPE.get(), otel_context.get_current()
+        inner = request is not None and request.record is not None
+        if inner and scope is not None:  # a member, within its group's reply
+            return {"ids": (None, id), "context": scope.otel}
+        joined = context_of(record.begun or {}, current)
+        if joined is not None:
+            return {"ids": (None, id), "context": joined}
+        around = trace.get_current_span() if scope is None else scope.span
+        links = [Link(around.get_span_context())] if around.get_span_context().is_valid else []
+        clear = trace.set_span_in_context(trace.INVALID_SPAN, current)
+        return {"ids": (trace_id_of(record.run_id), id), "context": clear, "links": links}
+
+    def workflow(self, name: str, record: Any) -> OpenSpan:
+        """Begin the span of the run of an orchestrator, such as a society."""
+        about: dict[str, Any] = {
+            names.OPERATION: names.INVOKE_WORKFLOW,
+            names.WORKFLOW_NAME: name,
+        }
+        if record is not None:
+            about[names.RUN_ID] = record.run_id
+        title = f"{names.INVOKE_WORKFLOW} {name}"
+
+        def end(span: OpenSpan, result: Any, error: str | None) -> None:
+            self._took(span, names.INVOKE_WORKFLOW, {names.WORKFLOW_NAME: name}, error)
+
+        return self.begin(title, about, end, **self._of_run(None, record))
+
+    def _end_reply(self, span: OpenSpan, result: Any, error: str | None) -> str | None:
+        """Say what came of a reply; return the type of its error, or None."""
+        about: dict[str, Any] = {}
+        reason = getattr(result, "stop_reason", None)
+        if reason is not None:
+            usage = result.usage
+            about[names.STOP_REASON] = reason
+            about[names.FINISH_REASONS] = [reason]
+            if usage.total:
+                about[names.TOTAL_INPUT_TOKENS] = usage.input_tokens
+                about[names.TOTAL_OUTPUT_TOKENS] = usage.output_tokens
+            if self._content and result.text:
+                message = {"role": "assistant", "content": result.text}
+                about[names.OUTPUT_MESSAGES] = content.messages_in([message])[names.INPUT_MESSAGES]
+            if result.error is not None:
+                error = type(result.error).__qualname__
+                about[names.ERROR_TYPE] = error
+                span.scope.span.set_status(trace.Status(trace.StatusCode.ERROR))
+        if about:
+            span.scope.span.set_attributes(about)
+        return error
+
+    # -- models ------------------------------------------------------------------------------------
+
+    def chat(self, model: Any, request: Any) -> OpenSpan:
+        """Begin the span of a call of a model."""
+        known = self._about(model)
+        about = {names.OPERATION: names.CHAT, **known, **content.fields_of(model)}
+        if request.stream:
+            about[names.REQUEST_STREAM] = True
+        if request.schema is not None:
+            about[names.OUTPUT_TYPE] = "json"
+        if self._content:
+            about |= content.messages_in(request.messages)
+            if request.actions:
+                about[names.TOOL_DEFINITIONS] = content.tools_of(request.actions)
+        own = {names.OPERATION: names.CHAT, **known}
+
+        def end(span: OpenSpan, result: Any, error: str | None) -> None:
+            self._end_chat(span, result, error, own)
+
+        name = f"{names.CHAT} {known[names.REQUEST_MODEL]}"
+        side = SpanKind.INTERNAL if content.runs_here(known) else SpanKind.CLIENT
+        return self.begin(name, about, end, kind=side, label=names.CHAT)
+
+    def _end_chat(
+        self, span: OpenSpan, result: Any, error: str | None, own: dict[str, Any]
+    ) -> None:
+        about: dict[str, Any] = {}
+        usage = stated_usage(result)
+        if error is not None:
+            own = {**own, names.ERROR_TYPE: error}
+        if hasattr(result, "finish_reason"):
+            about |= content.spent(usage, result.finish_reason)
+            meta = getattr(result, "meta", None) or {}
+            for key, name in (("model", names.RESPONSE_MODEL), ("id", names.RESPONSE_ID)):
+                if isinstance(stated := meta.get(key), str):
+                    about[name] = stated
+            if self._content:
+                about[names.OUTPUT_MESSAGES] = content.answer_of(result)
+            for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
+                if count:
+                    self.measure(span, names.TOKEN_USAGE, count, {**own, names.TOKEN_TYPE: kind})
+        if (first := span.first_seconds) is not None:
+            about[names.FIRST_CHUNK] = first
+            self.measure(span, names.TIME_TO_FIRST_CHUNK, first, own)
+        if about:
+            span.scope.span.set_attributes(about)
+        self.measure(span, names.DURATION, span.seconds, own)
+
+    def _about(self, model: Any) -> dict[str, Any]:
+        try:
+            return self._models[model]
+        except (KeyError, TypeError):
+            found = content.about_model(model)
+        try:
+            self._models[model] = found
+        except TypeError:
+            pass  # a user's own class may have no weak references, or no hash
+        return found
+
+    # -- actions and steps -------------------------------------------------------------------------
+
+    def tool(self, agent: Any, call: Any, key: str) -> OpenSpan:
+        """Begin the span of a call of an action."""
+        about: dict[str, Any] = {
+            names.OPERATION: names.EXECUTE_TOOL,
+            names.TOOL_NAME: call.name,
+            names.TOOL_CALL_ID: call.id,
+            names.TOOL_TYPE: "function",
+            names.AGENT_NAME: str(agent.id),
+        }
+        own = {key: about[key] for key in (names.TOOL_NAME, names.TOOL_TYPE, names.AGENT_NAME)}
+
+        def end(span: OpenSpan, result: Any, error: str | None) -> None:
+            if self._content:
+                span.scope.span.set_attribute(names.TOOL_ARGUMENTS, content.as_text(call.args))
+            result = call.result if result is None else result
+            failed = isinstance(result, dict) and result.get("error") is not None
+            error = content.type_in(result) if failed else error
+            self._took(span, names.EXECUTE_TOOL, own, error)
+            if not isinstance(result, dict):
+                return
+            if failed:
+                span.scope.span.set_attribute(names.ERROR_TYPE, error)
+                span.scope.span.set_status(trace.Status(trace.StatusCode.ERROR))
+            elif self._content:
+                value = content.as_text(result.get("result"))
+                span.scope.span.set_attribute(names.TOOL_RESULT, value)
+
+        return self.begin(f"{names.EXECUTE_TOOL} {call.name}", about, end, label=f"tool {key}")
+
+    def retrieval(self, source: str, query: Any) -> OpenSpan:
+        """Begin the span of a search in a source, such as a folder."""
+        about: dict[str, Any] = {names.OPERATION: names.RETRIEVAL, names.DATA_SOURCE_ID: source}
+        if self._content and isinstance(query, str):
+            about[names.QUERY_TEXT] = query
+        return self.begin(f"{names.RETRIEVAL} {source}", about, label=names.RETRIEVAL)
+
+    def part(self, name: str, agent: Any, key: str) -> OpenSpan:
+        """Begin the span of a step of research, such as `plan`, or of a society."""
+        about: dict[str, Any] = {names.STEP: key}
+        if name == names.INVOKE_WORKFLOW:
+            id = about[names.WORKFLOW_NAME] = type(agent).__name__
+        else:
+            id = about[names.AGENT_ID] = about[names.AGENT_NAME] = str(agent.id)
+        if name in (names.INVOKE_WORKFLOW, names.PLAN):
+            about[names.OPERATION] = name
+        return self.begin(f"{name} {id}", about, label=f"part {key}")
+
+    def step(self, key: str) -> AbstractContextManager[None]:
+        """Derive ids in a `with` block from the key of a recorded step too."""
+        scope = SCOPE.get()
+        return nullcontext() if scope is None or scope.base is None else scope.under(key)

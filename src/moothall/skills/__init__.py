@@ -1,6 +1,0 @@
-"""Agent Skills (https://agentskills.io): the format, and the block that gives them to a model."""
-
-from moothall.skills.block import Skills
-from moothall.skills.format import Skill, check_skill
-
-__all__ = ["Skill", "Skills", "check_skill"]

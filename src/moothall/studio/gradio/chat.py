@@ -1,0 +1,265 @@
+"""A chat with the agents of a space, made of Gradio: `space.add(gradio_user)`, `demo.launch()`.
+
+It needs the extra `gradio`. The studio (`moothall.studio`) is the larger page, and needs no Gradio.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.actions.message import BROADCAST
+from moothall.actions.slash import format_slash
+from moothall.foundation.errors import MissingExtra, MoothallError
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import escaped
+from moothall.spaces.you import unheard
+from moothall.studio.served import PORT, Served
+from moothall.studio.space import SpaceTab, StudioUser
+
+if TYPE_CHECKING:
+    from moothall.serving.doors.front import Front
+    from moothall.studio.guard import Guard
+
+_LOOKS_S: Final = 0.5
+"""Seconds between two looks of a page for what is new."""
+_SHELL: Final = re.compile(
+    r"/(config|theme\.css|favicon\.ico|manifest\.json|(assets|static|svelte|studio/static)/.{0,230})"
+)
+_OPEN: Final = re.compile(r"GET /gradio_api/queue/data|POST /gradio_api/(queue/join|cancel)")
+"""Everything else of Gradio is closed: its uploads, files, proxies and components' own servers."""
+_POLICY: Final = (  # Gradio's own page has scripts and styles in it
+    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self' data:; connect-src 'self'; manifest-src 'self'; "
+    "base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+)
+_HEAD: Final = """
+<script>{
+  const fetched = window.fetch;
+  window.fetch = async (to, how) => {
+    const asked = new Request(to, how);
+    asked.headers.set("X-Moothall-Key", localStorage.getItem("moothall-studio-key"));
+    const answer = await fetched(asked);
+    if (answer.status === 401) location.replace("/login");
+    return answer;
+  };
+}</script>
+"""
+
+
+class GradioChat(Served):
+    """One chat at one port, for the agents of one space.
+
+    Its person is `user`. In each space that the person joins, the page asks for approvals, unless
+    the space has its own approver. Before `launch`, no port is open and Gradio is not imported.
+
+    Args:
+        user: the id of the person, in a space
+
+    Attributes:
+        user: the person at the page, to be added to a space
+        cards: what waits for the person; the Approver
+        url: the address, without the token; None while it is not served
+    """
+
+    _named = "moothall chat"
+
+    def __init__(self, user: str = "User") -> None:
+        super().__init__()
+        self._space = SpaceTab(self, user)
+        self.user: StudioUser = self._space.user
+
+    def launch(
+        self,
+        port: int = PORT,
+        host: str = "127.0.0.1",
+        *,
+        password: str | None = None,
+        token: str | None = None,
+        prevent_thread_lock: bool | None = None,
+        quiet: bool = False,
+    ) -> str:
+        """Serve the chat.
+
+        In a script it serves until Ctrl-C; in a notebook, or with `prevent_thread_lock=True`, it
+        returns at once.
+
+        Args:
+            port: the port; 0 for any that is free
+            host: the address to listen at; one that is not loopback needs a password
+            password: what opens the page, instead of a token
+            token: the token, of 16 characters or more; `MOOTHALL_STUDIO_TOKEN`, else a new one, if
+                left out; not used with a password
+            prevent_thread_lock: whether to return at once
+            quiet: whether to print nothing
+
+        Returns:
+            the address, with its token
+
+        Raises:
+            ConfigError: an argument is wrong, or the port is taken
+            MissingExtra: the extra `gradio` is not installed
+        """
+        return self._launch(
+            port,
+            host,
+            password=password,
+            token=token,
+            prevent_thread_lock=prevent_thread_lock,
+            quiet=quiet,
+        )
+
+    def _check_extra(self) -> None:
+        os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # else it reports usage to its makers
+        MissingExtra.unless("the Gradio chat", "gradio", "gradio", "fastapi", "uvicorn")
+
+    def _application(self, secret: str, host: str, is_password: bool, front: Front) -> Guard:
+        import gradio
+        from fastapi import FastAPI
+        from fastapi.staticfiles import StaticFiles
+
+        from moothall.studio.guard import Guard, Routes
+        from moothall.studio.page import STATIC
+
+        app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+        app.mount("/studio/static", StaticFiles(directory=STATIC))
+        off = {"mcp_server": False, "ssr_mode": False, "run_history": False}
+        gradio.mount_gradio_app(
+            app,
+            self._blocks(),
+            path="/",
+            footer_links=[],
+            head=_HEAD,
+            favicon_path=STATIC / "icon.svg",
+            theme=gradio.themes.Base(font=("system-ui", "sans-serif"), font_mono=("monospace",)),
+            **off,
+        )
+        routes = Routes(
+            page=re.compile("/"),
+            shell=_SHELL,
+            open=_OPEN,
+            kept=("/assets/", "/static/", "/svelte/"),
+            policy=_POLICY,
+        )
+        return Guard(app, secret, host, routes, is_password=is_password, front=front)
+
+    def _blocks(self) -> Any:
+        """Return the page: the chat, what waits for the person, and the line."""
+        import gradio
+
+        quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+        with gradio.Blocks(title="moothall chat", analytics_enabled=False) as page:
+            # Without Markdown and escaped: what others write is shown as it is written.
+            chat = gradio.Chatbot(label="Messages", height="65vh", render_markdown=False)
+            with gradio.Group(visible=False) as waits:
+                asked = gradio.Textbox(label="Waits for you", interactive=False, lines=2)
+                answer = gradio.Textbox(label="Answer", visible=False)
+                with gradio.Row():
+                    permit = gradio.Button("Permit")
+                    refuse = gradio.Button("Refuse")
+            line = gradio.Textbox(
+                label="Line",
+                placeholder="Say something to all, or /Agent.action name:value",
+                submit_btn="Send",
+            )
+            seen, shown = gradio.State(None), gradio.State(0)
+            outputs = [seen, shown, chat, waits, asked, answer, permit, refuse]
+            timer = gradio.Timer(_LOOKS_S)
+            # A look whose answer is lost on the way must not hold up those after it.
+            timer.tick(self._look, seen, outputs, trigger_mode="multiple", **quiet)
+            page.load(self._look, seen, outputs, **quiet)
+            line.submit(self._say, line, line, **quiet)
+            for button, permits in ((permit, True), (refuse, False)):
+                button.click(self._decides(permits), [shown, answer], answer, **quiet)
+        return page
+
+    def _look(self, seen: Any) -> list[Any]:
+        """Return what has changed since a page looked last."""
+        import gradio
+
+        messages, cards = self._space.messages.page()["messages"], self.cards.to_json()
+        now = [messages[-1]["number"] if messages else 0, [card["number"] for card in cards]]
+        if now == seen:
+            return [gradio.skip()] * 8
+        first = cards[0] if cards else None
+        is_question = first is not None and first["kind"] == "question"
+        return [
+            now,
+            first["number"] if first else 0,
+            [self._bubble(each) for each in messages],
+            gradio.update(visible=first is not None),
+            _asked(first) if first else "",
+            gradio.update(visible=is_question),
+            gradio.update(value="Answer" if is_question else "Permit"),
+            gradio.update(visible=not is_question),
+        ]
+
+    def _bubble(self, message: dict[str, Any]) -> dict[str, str]:
+        name, args = message["action"]["name"], message["action"]["args"]
+        said = {"say": "content", "response": "data", "error": "error"}.get(name)
+        to = "" if message["to"] == BROADCAST else f" → {message['to']}"
+        if said in args:
+            value = args[said]
+            text = value if isinstance(value, str) else json_text(value)
+        else:
+            text = " ".join((name, *(f"{key}:{json_text(each)}" for key, each in args.items())))
+        is_mine = message["from"] == str(self.user.id)
+        word = " error" if name == "error" else ""
+        who = f"{message['from']}{to}{word}: "
+        return {"role": "user" if is_mine else "assistant", "content": escape(_visible(who + text))}
+
+    def _say(self, line: str) -> str:
+        import gradio
+
+        with _TellsErrors():
+            sent = self._space.send(line)
+            if sent is not None and (notice := unheard(self.user, sent["to"])):
+                gradio.Warning(escape(notice))
+        return ""
+
+    def _decides(self, permits: bool) -> Callable[[int, str], str]:
+        def decide(number: int, answer: str) -> str:
+            card = next((each for each in self.cards.to_json() if each["number"] == number), {})
+            with _TellsErrors():
+                if card.get("kind") == "question":
+                    self.cards.decide(number, {"text": answer})
+                else:
+                    given = {"permit": permits, "fingerprint": card.get("fingerprint")}
+                    self.cards.decide(number, given)
+            return ""
+
+        return decide
+
+
+class _TellsErrors:
+    """Has Gradio show an error in words, as text."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, MoothallError):
+            import gradio
+
+            raise gradio.Error(escape(str(error)), print_exception=False) from error
+
+
+def _visible(text: str) -> str:
+    """Return a text in which what is not seen, or turns a line around, is shown by its number."""
+    return "\n".join(map(escaped, text.split("\n")))
+
+
+def _asked(card: dict[str, Any]) -> str:
+    """Return in words what waits: the exact call, or the question."""
+    if card["kind"] == "question":
+        return _visible(f"{card['agent']} asks: {card['text']}")
+    call = {"to": card["agent"], "action": {"name": card["action"], "args": card["args"]}}
+    try:
+        line = format_slash(call)
+    except MoothallError:  # longer than a line
+        line = f"/{card['agent']}.{card['action']} {json_text(card['args'])}"
+    note = f"\n{card['note']}" if card.get("note") else ""
+    return _visible(f"{card['sender'] or card['run'] or 'A run'} wants {line}{note}")

@@ -1,0 +1,133 @@
+"""The order of a command: recorded in its run, which is resumed with the same order."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from moothall.agents.replies.state import loaded
+from moothall.budget.limits import OF_RUNS
+from moothall.foundation.errors import ConfigError, RunMismatch, StateError
+from moothall.foundation.text import escaped
+from moothall.journal.describe import entry_line
+from moothall.studio.orders.act import Order as Order
+from moothall.studio.orders.research import ResearchOrder as ResearchOrder
+from moothall.studio.orders.simulate import SimulateOrder
+
+if TYPE_CHECKING:
+    from moothall.journal import Entry, Journal
+
+
+AnyOrder: TypeAlias = Order | ResearchOrder | SimulateOrder
+_KINDS: Final[dict[str, type[AnyOrder]]] = {
+    kind.part: kind for kind in (Order, ResearchOrder, SimulateOrder)
+}
+"""The kinds of orders by the part of a run that records them; no agent has such a part."""
+
+
+_MORE: Final[dict[str, Callable[[float], float]]] = {
+    "iterations": int,
+    **{name: int if each.whole else float for name, each in OF_RUNS.items()},
+}
+"""The limits that may change when a run is resumed."""
+
+
+def without_keys(order: AnyOrder) -> None:
+    """Check that an order holds nothing that might be a key; ConfigError if it may."""
+    for name in order.addresses:
+        try:
+            parts = urlsplit((getattr(order, name) or "").partition("#")[0])
+        except ValueError:
+            continue  # no model has such a name: an error when it is made
+        if parts.scheme in ("http", "https") and ("@" in parts.netloc or parts.query):
+            raise ConfigError(
+                f"the address of {parts.hostname} has a user or a query, which may be a key and "
+                "would be recorded: leave it out; for a model, set MOOTHALL_KEY"
+            )
+
+
+def with_more(order: AnyOrder, more: Mapping[str, float]) -> AnyOrder:
+    """Return an order with other limits; ConfigError if one is unknown or not above 0."""
+    if not more.keys() <= _MORE.keys() & {*order.may_change}:
+        raise ConfigError(
+            f"a run of moothall {order.command} has no such limits: {', '.join(more)}"
+        )
+    wrong = next((name for name, value in more.items() if not 0 < value < math.inf), None)
+    if wrong is not None:
+        raise ConfigError(f"{wrong} must be a number above 0, got {more[wrong]}")
+    given: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
+    return replace(order, **given)
+
+
+def of_entry(entry: Entry) -> AnyOrder | None:
+    """Return the order in an entry, or None; StateError if another version of moothall wrote it."""
+    kind = _KINDS.get(entry.path)
+    if kind is None or entry.kind != "state":
+        return None
+    given = entry.data["state"]
+    try:
+        kind(**given)
+    except TypeError as error:
+        raise StateError(
+            f"entry {entry.sequence} was written by another version of moothall, which can resume "
+            f"the run: {error}"
+        ) from error
+    return loaded(kind, given, f"entry {entry.sequence}")
+
+
+def order_in(entry: Entry) -> AnyOrder | None:
+    """Return the order in an entry, or None, also if another version of moothall wrote it."""
+    try:
+        return of_entry(entry)
+    except StateError:
+        return None
+
+
+def line_of(entry: Entry) -> str:
+    """Return what an entry records, in a line for a terminal or a page."""
+    order = order_in(entry)
+    return entry_line(entry) if order is None else escaped(f"set up: {order.in_words}")
+
+
+def order_of(entries: Sequence[Entry]) -> AnyOrder | None:
+    """Return the last recorded order of a command's run; None for any other run."""
+    return next((o for entry in reversed(entries) if (o := of_entry(entry)) is not None), None)
+
+
+async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> None:
+    """Record a run's order before it begins or resumes; RunMismatch if it is of another order."""
+    order = _with_absolute_paths(order)
+    id = str(getattr(agent, "id", "society"))
+    opened = await journal.begin(run_id, type(agent).__name__, id, order.task)
+    try:
+        part = opened.part(order.part)
+        before = order_of(part.past)
+        if before is None and opened.past:
+            raise RunMismatch(run_id, ("program",), f"it is not a run of moothall {order.command}")
+        if before is not None:
+            _check(run_id, before, order)
+        if before != order:
+            part.note("state", {"state": asdict(order), "appended": {}})
+            if opened.past and opened.past[-1].kind == "over":  # still ended, unless it is resumed
+                opened.end(opened.past[-1].data["reason"])
+            await part.commit()
+    finally:
+        opened.close()
+
+
+def _with_absolute_paths(order: AnyOrder) -> AnyOrder:
+    """Return the order, which then means the same in whatever folder it resumes."""
+    paths = {name: getattr(order, name) for name in order.paths}
+    return replace(order, **{name: path and os.path.abspath(path) for name, path in paths.items()})
+
+
+def _check(run_id: str, before: AnyOrder, now: AnyOrder) -> None:
+    was, is_ = asdict(before), asdict(now)
+    changed = tuple(k for k in was if k not in now.may_change and was[k] != is_[k])
+    if changed:
+        detail = "; ".join(f"{k}: was {was[k]!r:.80}, is {is_[k]!r:.80}" for k in changed)
+        raise RunMismatch(run_id, changed, detail)

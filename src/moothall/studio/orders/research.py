@@ -1,0 +1,330 @@
+"""The order of `moothall research`, and the researcher that carries it out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from moothall.budget.limits import OF_RUNS, RunLimits
+from moothall.foundation.errors import ConfigError, FileError, MissingExtra, PageError
+from moothall.models.named_models import budget_of, check_model, made_model
+from moothall.research.web.catalogues import CATALOGUES, Searched
+
+if TYPE_CHECKING:
+    from moothall.actions import Action
+    from moothall.journal import Journal
+    from moothall.research.report import Report
+    from moothall.research.researcher import Researcher
+    from moothall.research.writing.review import Reviewer
+
+STEPS: Final = ("plan", "narrate", "evaluate")
+"""The steps that may have a model of their own."""
+_FORM: Final = "write plan=MODEL, narrate=MODEL or evaluate=MODEL"
+
+
+def step_models(given: Iterable[str]) -> dict[str, str]:
+    """Return models by step, as `plan=MODEL` on a command line."""
+    models = {}
+    for each in given:
+        step, equals, name = each.partition("=")
+        if not (equals and name):
+            raise ConfigError(f"--step-model: got {each!r:.80}; {_FORM}")
+        models[step] = name
+    return models
+
+
+@dataclass(frozen=True)
+class ResearchOrder(RunLimits, Searched):
+    """The settings of `moothall research` from the command line."""
+
+    command: ClassVar[str] = "research"
+    part: ClassVar[str] = "moothall research"
+    may_change: ClassVar[tuple[str, ...]] = (
+        *("objectives", "iterations", *OF_RUNS, "out", "html", "sources"),
+    )
+    paths: ClassVar[tuple[str, ...]] = ("folder", "out", "html", "sources")
+    addresses: ClassVar[tuple[str, ...]] = ("model", "searxng")
+
+    objectives: list[str]
+    folder: str | None = None  # the folder to search
+    search_web: bool = False
+    searxng: str | None = None  # the address of the SearXNG that is asked
+    iterations: int = 3
+    model: str | None = None  # None for the extractive form
+    role: str = ""  # who the researcher is, in words for the model
+    site: str | None = None  # the host that the web is restricted to
+    sites: list[str] = field(default_factory=list)  # the same, of several
+    exclude: list[str] = field(default_factory=list)  # the hosts of the web that are not used
+    since: str | None = None  # a day, month or year: what was published before is not used
+    # Hosts of this machine or network that may be visited all the same.
+    allow_hosts: list[str] = field(default_factory=list)
+    length: int | None = None  # how many words the report has, about
+    tone: str = ""
+    language: str = ""
+    title: str = ""  # of the report
+    link_base: str | None = None  # the address below which readers find the folder's files
+    context_tokens: int | None = None  # of the model, with its answer
+    step_models: dict[str, str] = field(default_factory=dict)  # other models, by step
+    judge: str | None = None  # the model that judges whether sources support the sentences
+    review_plan: bool = False  # whether a person at the terminal sees the plan before it begins
+    out: str | None = None  # the file of the report, in the form that its name says
+    html: str | None = None  # the file of the page
+    sources: str | None = None  # the file of the list of sources
+
+    @property
+    def task(self) -> str:
+        """The objectives in one text."""
+        return "\n".join(self.objectives)
+
+    @property
+    def where(self) -> str:
+        """Where it searches, in words."""
+        where = [self.folder] if self.folder else []
+        where += [f"the web by {self.searxng}"] if self.searxng else []
+        where += ["the web"] if self.search_web and not self.searxng else []
+        return " and ".join([*where, *(CATALOGUES[name].label for name in self.catalogues)])
+
+    @property
+    def in_words(self) -> str:
+        """The settings, in a line."""
+        sites = " or ".join([*([self.site] if self.site else []), *self.sites])
+        more = f", {sites} alone" if sites else ""
+        more += f", without {' and '.join(self.exclude)}" if self.exclude else ""
+        more += f", since {self.since}" if self.since else ""
+        return f"{self.model or 'no model, extractive'}; {self.where}{more}"
+
+
+def check(order: ResearchOrder) -> None:
+    """Check that an order can be carried out, before it is paid; ConfigError tells all faults."""
+    if faults := list(_faults(order)):
+        raise ConfigError("\n".join(faults))
+    if order.html or _form(order.out) == "html":
+        MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
+    if _form(order.out) == "docx":
+        MissingExtra.unless("a report as a Word document", "research", "docx", "markdown_it")
+
+
+def _faults(order: ResearchOrder) -> Iterator[str]:
+    if not all(each.strip() for each in order.objectives):
+        yield "an OBJECTIVE is empty"
+    if order.link_base and not order.folder:
+        yield "--link-base is for the files of a folder: give --folder too"
+    on_web = order.search_web or order.searxng
+    at_all = on_web or order.catalogues
+    if not order.folder and not at_all:
+        yield "there is nothing to search: give --folder DIR, --search-web or --searxng URL"
+    if order.folder and not os.path.isdir(order.folder):
+        what = "is not a folder" if os.path.exists(order.folder) else "does not exist"
+        yield f"--folder: the root folder {json.dumps(order.folder)} {what}"
+    of_web = {
+        "--site": order.site,
+        "--sites": order.sites,
+        "--exclude": order.exclude,
+        "--allow-host": order.allow_hosts,
+    }
+    if which := next((name for name, given in of_web.items() if given and not on_web), None):
+        yield f"{which} is for the web: give --search-web or --searxng URL too"
+    if order.since and not at_all:
+        *ways, last = "--search-web", "--searxng URL", *(f"--{name}" for name in CATALOGUES)
+        yield f"--since is for the web: give {', '.join(ways)} or {last} too"
+    for each in (_check_web, _check_searxng, _check_model):
+        try:
+            each(order)
+        except ConfigError as error:
+            yield str(error)
+    if order.model is None:
+        for_model: dict[str, object] = {
+            "--role": order.role,
+            **{
+                f"--{name.replace('_', '-')}": getattr(order, name)
+                for name, limit in OF_RUNS.items()
+                if limit.stops == "budget"
+            },
+            "--length": order.length,
+            "--tone": order.tone,
+            "--language": order.language,
+            "--context-tokens": order.context_tokens,
+            "--step-model": order.step_models,
+            "--judge": order.judge,
+        }
+        if said := next((name for name, given in for_model.items() if given), None):
+            yield f"{said} is for a model: give --model too"
+    files = (("--out", order.out), ("--html", order.html), ("--sources", order.sources))
+    for name, path in files:
+        if path == "":
+            yield f"{name} must be a file, got an empty text"
+        elif path and not _is_writable(Path(path).absolute().parent):
+            yield f"{name}: nothing can be written in {str(Path(path).parent)!r}"
+    if order.sources:
+        from moothall.research.report import FORMS
+
+        lists = [f".{end}" for end, form in FORMS.items() if form.what == "sources"]
+        if f".{_form(order.sources)}" not in lists:
+            yield f"--sources must end in {' or '.join(lists)}, got {order.sources!r}"
+    taken: dict[Path, tuple[str, str]] = {}
+    for name, path in files:
+        if path:
+            other, first = taken.setdefault(Path(path).resolve(), (name, path))
+            if other != name:
+                yield f"{other} and {name} must be two files, got {first!r} for both"
+
+
+def _form(path: str | None) -> str:
+    """Return the end of a file's name, which says what is written there."""
+    return Path(path or "").suffix.lower().removeprefix(".")
+
+
+def _is_writable(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.W_OK)
+
+
+def _check_web(order: ResearchOrder) -> None:
+    from moothall.research.scope import Scope
+
+    Scope(order.sites, order.exclude, order.since, "--")
+    if order.search_web or order.searxng:
+        from moothall.foundation.http.addresses import address_check
+        from moothall.research.scope import checked_site
+
+        if order.site is not None:
+            checked_site(order.site, "--site")
+        address_check(order.allow_hosts, "--allow-host")
+
+
+def _check_searxng(order: ResearchOrder) -> None:
+    if order.searxng:
+        from moothall.research.web.fetching import checked
+
+        try:
+            checked(order.searxng)
+        except PageError as error:
+            raise ConfigError(f"--searxng: {error}") from None
+
+
+def _check_model(order: ResearchOrder) -> None:
+    if order.model is not None:
+        try:
+            check_model(order.model)
+        except ConfigError as error:
+            raise ConfigError(f"--model: {error}") from None
+    if order.judge is not None:
+        try:
+            check_model(order.judge)
+        except ConfigError as error:
+            raise ConfigError(f"--judge: {error}") from None
+    for step, name in order.step_models.items():
+        if step not in STEPS:
+            raise ConfigError(f"--step-model: there is no step {step!r}; {_FORM}")
+        try:
+            check_model(name)
+        except ConfigError as error:
+            raise ConfigError(f"--step-model: {error}") from None
+
+
+def researcher(
+    order: ResearchOrder,
+    journal: Journal | None = None,
+    key: str | None = None,
+    review_plan: Reviewer | None = None,
+) -> Researcher:
+    """Return the researcher that an order asks for; `key` is for its model."""
+    from moothall.research.researcher import Researcher
+
+    model = None if order.model is None else made_model(order.model, key)
+    # The key is for the server of `--model`.
+    models = {step: made_model(name, None) for step, name in order.step_models.items()}
+    judge = model
+    if order.judge != order.model:
+        judge = None if order.judge is None else made_model(order.judge, None)
+    budget = budget_of(order.command, model, *models.values(), judge, **order.limits())
+    return Researcher(
+        "researcher",
+        model,
+        order.objectives,
+        _tools(order),
+        order.iterations,
+        order.role,
+        journal=journal,
+        budget=budget,
+        models=models,
+        judge=judge,
+        length=order.length,
+        tone=order.tone,
+        language=order.language,
+        title=order.title,
+        context_tokens=order.context_tokens,
+        review_plan=review_plan,
+    )
+
+
+def write(
+    report: Report, order: ResearchOrder, *, ended_at: float | None = None
+) -> list[tuple[str, str]]:
+    """Write a report to the files of the order; return what was written, and the paths.
+
+    With `ended_at`, only those files that were not written, or not whole, since the run ended.
+    """
+    from moothall.research.report import FORMS
+
+    written = []
+    for path, end in (
+        (order.html, "html"),
+        (order.out, _form(order.out)),
+        (order.sources, _form(order.sources)),
+    ):
+        if path:
+            form = FORMS.get(end, FORMS["md"])
+            made = form.make(report)
+            written.append((form.what, path, made if isinstance(made, bytes) else made.encode()))
+    if ended_at is not None:
+        written = [each for each in written if not _is_there(*each[1:], ended_at)]
+    for what, path, data in written:
+        try:
+            Path(path).write_bytes(data)
+        except OSError as error:  # of a full disk, it does not name the file
+            why = error.strerror or error
+            raise FileError(f"the {what} {path!r} cannot be written: {why}") from error
+    return [(what, path) for what, path, _ in written]
+
+
+def _is_there(path: str, data: bytes, ended_at: float) -> bool:
+    """Return whether a file has this, or what somebody has made of it since."""
+    if not os.path.isfile(path):
+        return os.path.exists(path)
+    there = Path(path).read_bytes()
+    cut_off = data.startswith(there) or os.path.getmtime(path) < ended_at
+    return there == data or not cut_off
+
+
+def _tools(order: ResearchOrder) -> list[Action]:
+    from moothall import research
+    from moothall.research import read_pdf, search_folder, search_web, visit_page
+    from moothall.research.calling import without
+    from moothall.research.folder.files import checked_base, link_to
+
+    tools: list[Action] = []
+    if order.folder:
+        # The report files of this order are no sources.
+        root, base = os.path.realpath(order.folder), order.link_base
+        written = [each for each in (order.out, order.html, order.sources) if each]
+        within = [os.path.relpath(os.path.realpath(each), root) for each in written]
+        own = [link_to(root, each, base and checked_base(base)) for each in within]
+        results = 8 if order.model else 24  # a model is paid for what it reads
+        tools.append(without(search_folder(order.folder, results=results, link_base=base), own))
+    if order.search_web or order.searxng:
+        hosts = order.allow_hosts
+        sites = [*([order.site] if order.site else []), *order.sites]
+        exclude, since = order.exclude, order.since
+        tools += [
+            search_web(
+                searxng=order.searxng, allow_hosts=hosts, sites=sites, exclude=exclude, since=since
+            ),
+            visit_page(allow_hosts=hosts, sites=sites, exclude=exclude, since=since),
+            read_pdf(allow_hosts=hosts, sites=sites, exclude=exclude),
+        ]
+    makers = (getattr(research, f"search_{name}") for name in order.catalogues)
+    return [*tools, *(search(since=order.since) for search in makers)]

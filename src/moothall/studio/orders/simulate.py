@@ -1,0 +1,182 @@
+"""The order of `moothall simulate`, and the society that it asks for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import counted
+from moothall.models.named_models import budget_of, check_model, made_model
+from moothall.models.names import is_remote
+from moothall.society.clock import DAY_S, seconds_of
+
+if TYPE_CHECKING:
+    from moothall.journal import Journal
+    from moothall.society import Society
+    from moothall.society.experiments.cell import Cell
+
+_ROWS_OF_A_THREAD: Final = 1 << 18
+"""With fewer rows for each, threads wait for one another longer than they gain
+(docs/benchmarks.md)."""
+MOST_AGENTS: Final = 10_000
+"""More citizens than this live in columns, unless a model decides."""
+_LEAST_CITIZENS: Final = 10
+_MOST_DAYS: Final = 100_000
+_SAVED_S: Final = DAY_S // 4
+"""How many simulated seconds pass between two recorded states."""
+_CALL_TOKENS: Final = 700
+"""Measured in steps of 15min and 6h: a plan a day, 0.15 to 0.23 calls a citizen and step besides,
+and 560 tokens a call."""
+
+
+@dataclass(frozen=True)
+class SimulateOrder:
+    """The settings of `moothall simulate` from the command line."""
+
+    command: ClassVar[str] = "simulate"
+    part: ClassVar[str] = "moothall simulate"
+    may_change: ClassVar[tuple[str, ...]] = (
+        "max_usd",
+        "max_calls",
+        "out",
+        "parquet",
+        "threads",
+        "trajectories",
+    )
+    paths: ClassVar[tuple[str, ...]] = ("out",)
+    addresses: ClassVar[tuple[str, ...]] = ("model",)
+
+    citizens: int = 1000
+    days: float = 1.0
+    seed: int = 0  # what the town, its people and all chance are drawn from
+    step: str = "15min"
+    model: str | None = None  # which citizens ask; None for rules alone
+    max_usd: float | None = None
+    max_calls: int | None = None
+    out: str | None = None  # the folder of the tables
+    parquet: bool | None = None  # or CSV; None for Parquet where pyarrow is installed
+    threads: int | None = None  # for citizens in columns; None for as many as pay
+    trajectories: bool = False  # whether the tables say who was where in each step
+
+    @property
+    def steps(self) -> int:
+        """The number of steps."""
+        return round(self.days * DAY_S / seconds_of(self.step))
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether citizens are a population in columns: many, and without a model."""
+        return self.model is None and self.citizens > MOST_AGENTS
+
+    @property
+    def save_every(self) -> int:
+        """How many steps pass between two recorded states."""
+        return max(1, _SAVED_S // seconds_of(self.step))
+
+    @property
+    def expected(self) -> tuple[int, int]:
+        """The expected number of model calls, and of tokens in all; both are estimates."""
+        days = -(-self.steps * seconds_of(self.step) // DAY_S)
+        calls = self.citizens * (2 * days + self.steps) * 9 // 40
+        return calls, calls * _CALL_TOKENS
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its model is on a server, which may cost money."""
+        return is_remote(self.model or "")
+
+    @property
+    def task(self) -> str:
+        """How many citizens live for how many steps, in a line."""
+        steps = counted(self.steps, "step")
+        return f"{self.citizens:,} citizens, {steps} of {self.step}, seed {self.seed}"
+
+    @property
+    def in_words(self) -> str:
+        """The settings, in a line."""
+        how = self.model or ("rules, in columns" if self.in_columns else "rules")
+        return f"by {how}{f'; tables in {self.out}' if self.out else ''}"
+
+
+def check(order: SimulateOrder) -> None:
+    """Check that an order can be carried out; ConfigError tells all faults."""
+    if faults := list(_faults(order)):
+        raise ConfigError("\n".join(faults))
+
+
+def _faults(order: SimulateOrder) -> Iterator[str]:
+    if order.citizens < _LEAST_CITIZENS:
+        yield f"--citizens must be {_LEAST_CITIZENS} or more, got {order.citizens}"
+    try:
+        seconds = seconds_of(order.step, "--step")
+    except ConfigError as error:
+        yield str(error)
+        seconds = 0
+    if not 0 < order.days <= _MOST_DAYS:
+        yield f"--days must be above 0, at most {_MOST_DAYS}, got {order.days:g}"
+    elif seconds and (not order.steps or abs(order.days * DAY_S / seconds - order.steps) > 1e-6):
+        yield f"--days {order.days:g} is not a whole number of steps of {order.step}"
+    if order.out == "":
+        yield "--out must be a folder, got an empty text"
+    elif order.out is not None:
+        path = Path(order.out).absolute()
+        there = next(each for each in (path, *path.parents) if each.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            yield f"--out: nothing can be written in {str(there)!r}"
+    if order.parquet is not None and order.out is None:
+        which = "--parquet" if order.parquet else "--csv"
+        yield f"{which} is for the tables: give --out DIR too"
+    if order.trajectories and order.out is None:
+        yield "--trajectories is a table: give --out DIR too"
+    if order.model is None and (order.max_usd or order.max_calls):
+        which = "--max-usd" if order.max_usd else "--max-calls"
+        yield f"{which} is for a model: give --model too"
+    if order.model is not None:
+        try:
+            check_model(order.model)
+        except ConfigError as error:
+            yield f"--model: {error}"
+
+
+def threads_for(citizens: int) -> int:
+    """Return how many threads pay for so many citizens in columns, on this process's cores."""
+    given = getattr(os, "sched_getaffinity", None)
+    cores = (os.cpu_count() or 1) if given is None else len(given(0))
+    return max(1, min(cores, citizens // _ROWS_OF_A_THREAD))
+
+
+def is_unbounded(cells: Iterable[Cell]) -> bool:
+    """Return whether a cell of an experiment may ask a model on a server without a limit."""
+    return any(
+        is_remote(str(cell.parameters.get("llm")))
+        for cell in cells
+        if not (cell.parameters.get("max_usd") or cell.parameters.get("max_calls"))
+    )
+
+
+def society_of(
+    order: SimulateOrder, journal: Journal | None = None, key: str | None = None
+) -> Society:
+    """Return the society that an order asks for: its city, people and services, by its seed.
+
+    Run it by `await society.run(order.days, order.step, run_id=…, save_every=order.save_every)`.
+    Making many citizens takes seconds: call this in a thread, not on an event loop.
+    """
+    from moothall.society.experiments.models import town
+
+    model = None if order.model is None else made_model(order.model, key)
+    budget = budget_of(order.command, model, usd=order.max_usd, model_calls=order.max_calls)
+    made: Society = town(
+        order.seed,
+        citizens=order.citizens,
+        llm=model,
+        budget=budget,
+        columns=order.in_columns or None,
+        threads=order.threads or threads_for(order.citizens),
+        journal=journal,
+    )
+    return made

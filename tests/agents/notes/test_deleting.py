@@ -1,0 +1,73 @@
+"""`moothall runs delete --thread` takes the notes of a person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.notes.bank import Bank, call
+from cli.journal_programs import moothall
+from moothall import Journal
+from moothall.agents.notes import forget_thread
+
+
+def noted(folder: Path, journal: Journal, thread: str, **options: Any) -> None:
+    bank = Bank(folder, **options)
+    note = call("note", name=thread.replace("/", "-"), text=f"{thread} likes pears")
+    bank.agent(note, "Noted.", journal=journal).reply_sync("Go.", thread=thread)
+
+
+@pytest.mark.parametrize("by", ("thread", "shared", lambda context: "all"))
+def test_the_notes_of_a_thread_go_with_its_runs_and_others_stay(tmp_path: Path, by: Any) -> None:
+    notes, file = tmp_path / "notes", str(tmp_path / "runs.db")
+    with Journal(file) as journal:
+        for thread in ("anna", "anna/work", "bob", "annabel"):
+            noted(notes, journal, thread, by=by)
+    assert len(list(notes.rglob("*.md"))) == 4
+    if by == "thread":
+        done = moothall("runs", "delete", "--thread", "anna", "--journal", file, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines()[-1] == f"{notes}: 2 notes deleted"
+    else:
+        with Journal(file) as journal:
+            assert journal.delete(thread="anna").folders == [str(notes)]
+        assert forget_thread(notes, "anna") == 2
+    assert sorted(each.stem for each in notes.rglob("*.md")) == ["annabel", "bob"]
+    assert not (notes / "anna").exists()
+
+
+def test_a_sub_agents_notes_go_with_its_callers_thread(tmp_path: Path) -> None:
+    bank = Bank(tmp_path / "notes")
+    helper = bank.agent(call("note", name="x", text="Anna likes pears"), "Noted.", id="helper")
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = bank.agent(call("helper", text="Note it."), "Done.", journal=journal)
+        agent.blocks = []
+        agent.actions.register(helper.as_action(fresh=True))
+        agent.reply_sync("Go.", thread="anna")
+        deleted = journal.delete(thread="anna")
+    assert deleted.folders == [str(tmp_path / "notes")]
+    assert forget_thread(deleted.folders[0], "anna") == 1
+    assert list((tmp_path / "notes").rglob("*.md")) == []
+
+
+def test_a_record_that_names_another_folder_deletes_nothing_there(tmp_path: Path) -> None:
+    (tmp_path / "docs" / "anna").mkdir(parents=True)
+    page = tmp_path / "docs" / "anna" / "page.md"
+    page.write_text("a page")
+    assert forget_thread(tmp_path / "docs", "anna") == 0
+    assert forget_thread(tmp_path / "gone", "anna") == 0
+    assert page.exists()
+
+
+def test_a_link_in_a_folder_of_notes_is_neither_followed_nor_its_target_deleted(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        noted(tmp_path / "notes", journal, "anna")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x.md").write_text("x")
+    (tmp_path / "notes" / "anna" / "sub").symlink_to(tmp_path / "other")
+    assert forget_thread(tmp_path / "notes", "anna") == 1
+    assert (tmp_path / "other" / "x.md").exists()

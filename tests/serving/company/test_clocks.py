@@ -1,0 +1,163 @@
+"""Schedules whose clock was wrong, whose process slept for long, and whose times were changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall import Journal
+from moothall.serving.company.controls import fire
+from moothall.serving.company.schedule import Schedule
+from moothall.serving.company.scheduler import Call, Scheduler
+from serving.company.conftest import until
+
+# Ahead of the machine's clock, by which the journal dates what it writes.
+NOON = datetime(2126, 11, 26, 12, tzinfo=UTC)
+MOMENT = timedelta(seconds=0.01)
+
+
+class Firings:
+    """The firings of one schedule, by a clock that a test sets."""
+
+    def __init__(self, folder: Path, now: datetime, **times: Any) -> None:
+        self.call = Call("tick", Schedule(**times), "Clock")
+        self.path = folder / "runs.db"
+        self.now = now
+        self.made: list[str] = []
+
+    async def _make(self, call: Call, args: dict[str, Any], run_id: str) -> None:
+        self.made.append(run_id.partition("@")[2])
+
+    def fire(self, enough: Callable[[], bool]) -> list[str]:
+        """Fire until it is enough; return the times."""
+
+        async def main(journal: Journal) -> None:
+            scheduler = Scheduler(
+                journal, self._make, lambda _: True, lambda *_: None, lambda: self.now
+            )
+            keeping = asyncio.create_task(scheduler.keep(self.call))
+            await until(lambda: keeping.done() or enough())
+            keeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeping
+
+        self.made = []
+        with Journal(self.path) as journal:
+            asyncio.run(asyncio.wait_for(main(journal), 170))
+        return self.made
+
+    def is_noted(self, times: int = 1) -> bool:
+        """Return whether the journal has the schedule, with so many kinds of times."""
+        with Journal(self.path) as journal:
+            return len(journal.runs(state="done")) >= times
+
+    def goes_on(self) -> bool:
+        """Let some time pass; enough are three firings."""
+        self.now += MOMENT
+        return len(self.made) >= 3
+
+
+def test_schedule_that_fired_by_a_clock_years_ahead_fires_at_the_next_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    firings = Firings(tmp_path, NOON.replace(year=2136), every=0.02)
+    firings.fire(firings.goes_on)
+    firings.now = NOON
+    assert all(each.startswith("2126-11-26T12:00") for each in firings.fire(firings.goes_on))
+    assert "'tick' fired for 2136-11-26T12:00" in caplog.text
+    assert "ahead of the clock (2126-11-26T12:00" in caplog.text
+
+
+def test_schedule_fires_when_the_clock_is_set_right_while_it_serves(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    firings = Firings(tmp_path, NOON.replace(year=2136), every=0.02)
+
+    def set_right() -> bool:
+        if firings.made and firings.now.year == 2136:
+            firings.now = NOON
+        firings.goes_on()
+        return sum(each.startswith("2126-11-26T12:00") for each in firings.made) >= 3
+
+    made = firings.fire(set_right)
+    assert made[0].startswith("2136-11-26T12:00")
+    assert "'tick' fired for 2136-11-26T12:00" in caplog.text
+
+
+def test_times_that_are_changed_do_not_fire_for_the_past(tmp_path: Path) -> None:
+    before = Firings(tmp_path, NOON.replace(hour=7) - 50 * MOMENT, cron="0 7 * * *")
+    assert before.fire(before.is_noted) == []
+
+    def passed() -> bool:
+        before.now += MOMENT
+        return bool(before.made)
+
+    assert before.fire(passed) == ["2126-11-26T07:00:00Z"]
+    after = Firings(tmp_path, NOON.replace(hour=13) - 50 * MOMENT, cron="0 9,13 * * *")
+
+    def fired() -> bool:
+        after.now += MOMENT
+        return bool(after.made)
+
+    assert after.fire(fired) == ["2126-11-26T13:00:00Z"]
+
+
+@pytest.mark.long
+def test_missed_times_of_a_schedule_that_makes_up_for_all_are_a_thousand_at_most(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    firings = Firings(tmp_path, NOON, every=1, missed="all")
+    assert firings.fire(firings.is_noted) == []
+    firings.now = NOON + timedelta(seconds=3000)
+
+    def enough() -> bool:
+        firings.now += MOMENT
+        return len(firings.made) >= 1001
+
+    made = firings.fire(enough)
+    assert made[999] == "2126-11-26T12:16:40Z"
+    assert made[1000] > "2126-11-26T12:50"
+    assert "after the first 1,000 that were missed do not fire" in caplog.text
+
+
+def test_times_changed_before_the_first_firing_do_not_fire_for_the_past(tmp_path: Path) -> None:
+    before = Firings(tmp_path, NOON.replace(hour=8), cron="0 12 * * *")
+    assert before.fire(before.is_noted) == []
+    after = Firings(tmp_path, NOON.replace(hour=13) - 50 * MOMENT, cron="0 9,13 * * *")
+
+    def fired() -> bool:
+        after.now += MOMENT
+        return bool(after.made)
+
+    assert after.fire(fired) == ["2126-11-26T13:00:00Z"]
+
+
+@pytest.mark.parametrize("zone", ("UTC", "America/New_York"))
+def test_time_that_is_missed_after_the_times_were_changed_fires_later(
+    tmp_path: Path, zone: str
+) -> None:
+    before = Firings(tmp_path, NOON, cron="0 12 * * *")
+    before.fire(before.is_noted)
+    changed = Firings(tmp_path, NOON + MOMENT, cron="0 18 * * *", timezone=zone)
+    changed.fire(lambda: changed.is_noted(2))
+    changed.now = NOON + timedelta(days=1)
+    due = "18:00" if zone == "UTC" else "23:00"
+    assert changed.fire(lambda: bool(changed.made)) == [f"2126-11-26T{due}:00Z"]
+
+
+def test_firing_that_an_operator_wanted_does_not_stand_for_times_that_were_missed(
+    tmp_path: Path,
+) -> None:
+    now = datetime.now(UTC)
+    firings = Firings(tmp_path, now - timedelta(minutes=10), every=120, missed="all")
+    firings.fire(firings.is_noted)
+    with Journal(firings.path) as journal:
+        fire(journal, "tick", "eva")
+    firings.now = now + timedelta(seconds=30)
+    assert len(firings.fire(lambda: len(firings.made) >= 4)) >= 4

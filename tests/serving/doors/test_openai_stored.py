@@ -1,0 +1,145 @@
+"""Responses that were given, fetched and deleted by the `openai` package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from moothall import Conversation, Journal
+from moothall.serving import asgi
+from serving.doors.conftest import client, serving
+from serving.doors.test_openai import TOOLS, bot
+
+Serve = Callable[[Any], str]
+
+
+def test_openai_response_is_fetched_as_it_was_given(serve: Serve) -> None:
+    responses = client(serve(asgi(bot()))).responses
+    made = responses.create(model="bot", input="hi", instructions="Be brief.", metadata={"a": "b"})
+    assert responses.retrieve(made.id) == made
+    calls = responses.create(model="bot", input="weather?", tools=TOOLS)
+    assert responses.retrieve(calls.id).output == calls.output
+    with responses.stream(model="bot", input="ho", previous_response_id=made.id) as events:
+        last = events.get_final_response()
+    found = responses.retrieve(last.id)
+    assert (found.output_text, found.status) == (last.output_text, "completed")
+    assert found.previous_response_id == made.id
+
+
+def test_openai_response_is_fetched_after_a_restart_with_a_journal(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    with serving(asgi(bot(journal=Journal(path)))) as url:
+        one = client(url).responses.create(model="bot", input="hi")
+        two = client(url).responses.create(
+            model="bot", input="weather?", previous_response_id=one.id, tools=TOOLS
+        )
+    with serving(asgi(bot("bot", [], journal=Journal(path)))) as url:
+        responses = client(url).responses
+        got = responses.retrieve(one.id)
+        assert (got.output, got.usage, got.status) == (one.output, one.usage, "completed")
+        assert abs(got.created_at - one.created_at) <= 1
+        assert responses.retrieve(two.id).output == two.output
+        assert responses.retrieve(two.id).previous_response_id == one.id
+        (item,) = responses.input_items.list(two.id)
+        assert item.type == "message"
+        assert item.content[0].text == "weather?"  # type: ignore[union-attr]
+        with pytest.raises(openai.InternalServerError):
+            responses.create(model="bot", input="x", previous_response_id=one.id)
+        failed = Journal(path).runs()[-1]
+        assert responses.retrieve(f"resp_{failed.id}").status == "failed"
+        responses.delete(one.id)
+        with pytest.raises(openai.NotFoundError):
+            responses.retrieve(one.id)
+        assert one.id.removeprefix("resp_") not in {run.id for run in Journal(path).runs()}
+        with pytest.raises(openai.BadRequestError):
+            responses.create(model="bot", input="x", previous_response_id=one.id)
+
+
+def test_openai_deleted_response_is_found_no_more(serve: Serve) -> None:
+    responses = client(serve(asgi(bot()))).responses
+    made = responses.create(model="bot", input="hi")
+    responses.delete(made.id)
+    for call in (responses.retrieve, responses.delete, responses.input_items.list):
+        with pytest.raises(openai.NotFoundError):
+            call(made.id)
+
+
+def test_openai_input_items_have_what_was_asked_in_pages(serve: Serve) -> None:
+    responses = client(serve(asgi(bot()))).responses
+    given: Any = [
+        {"role": "system", "content": "Talk like a pirate."},
+        {"role": "assistant", "content": "Ahoy."},
+        {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "seen"},
+        {"role": "user", "content": "Who am I?"},
+    ]
+    made = responses.create(model="bot", input=given)
+    items = list(responses.input_items.list(made.id, limit=2, order="asc"))
+    assert [each.type for each in items] == [each.get("type", "message") for each in given]
+    back = list(responses.input_items.list(made.id))
+    assert [each.id for each in back] == [each.id for each in reversed(items)]
+    for wrong in ({"limit": 0}, {"limit": 101}, {"order": "up"}, {"after": "none"}):
+        with pytest.raises(openai.BadRequestError):
+            responses.input_items.list(made.id, **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("token", ("t-bob", "t-ada"))
+@pytest.mark.parametrize("recorded", (False, True))
+def test_openai_response_is_found_by_its_own_caller_alone(
+    serve: Serve, tmp_path: Path, token: str, recorded: bool
+) -> None:
+    journal = Journal(tmp_path / "runs.db") if recorded else None
+    url = serve(asgi(bot(journal=journal), token={"ada": "t-ada", "bob": "t-bob"}))
+    made = client(url, "t-ada").responses.create(model="bot", input="hi")
+    if recorded:
+        url = serve(asgi(bot(journal=journal), token={"ada": "t-ada", "bob": "t-bob"}))
+    responses = client(url, token).responses
+    calls: tuple[Any, ...] = (responses.retrieve, responses.input_items.list, responses.delete)
+    for call in calls:
+        if token == "t-ada":
+            call(made.id)
+        else:
+            with pytest.raises(openai.NotFoundError):
+                call(made.id)
+    if token == "t-bob":
+        assert client(url, "t-ada").responses.retrieve(made.id).id == made.id
+
+
+@pytest.mark.parametrize("id", ("resp_x", "x", "resp_" + "0" * 32 + ".1", "resp_..%2f..%2fetc"))
+def test_openai_id_of_no_response_is_not_found(serve: Serve, tmp_path: Path, id: str) -> None:
+    url = serve(asgi(bot(journal=Journal(tmp_path / "runs.db"))))
+    with pytest.raises(openai.NotFoundError):
+        client(url).responses.retrieve(id)
+
+
+def test_openai_conversation_answers_with_its_last_word_streamed_or_not(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """The turns that its owner allowed are no failure, in the journal neither."""
+    path = tmp_path / "runs.db"
+
+    def talk() -> Conversation:
+        speakers = [bot("a", lambda messages, _: "one"), bot("b", lambda messages, _: "two")]
+        return Conversation(speakers, id="talk", max_turns=2, journal=path)
+
+    with serving(asgi(talk())) as url:
+        made = client(url).responses.create(model="talk", input="hi")
+        assert (made.status, made.output_text) == ("completed", "two")
+        with client(url).responses.stream(model="talk", input="ho") as events:
+            kinds = [each.type for each in events]
+            assert kinds.count("response.completed") == 1
+            assert events.get_final_response().output_text == "two"
+    with serving(asgi(talk())) as url:
+        found = client(url).responses.retrieve(made.id)
+        assert (found.status, found.output) == ("completed", made.output)
+
+
+def test_openai_response_that_has_ended_is_not_streamed_again(serve: Serve) -> None:
+    responses = client(serve(asgi(bot()))).responses
+    made = responses.create(model="bot", input="hi")
+    with pytest.raises(openai.BadRequestError, match="get this one whole"):
+        responses.retrieve(made.id, stream=True)

@@ -1,0 +1,135 @@
+"""`moothall serve` for MCP clients: at standard streams, and over HTTP."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands import run as moothall
+from moothall import ACCESS_PERMITTED, Agent, NativeSpace
+from moothall.serving import MCPAgent
+
+AGENTS = '''
+import sys
+from moothall import Agent, ReActAgent, ScriptedModel, action
+
+clerk = ReActAgent("clerk", ScriptedModel(["hello"]))
+print("a line of the module's own")
+
+class Calculator(Agent):
+    @action
+    async def add(self, a: int, b: int) -> int:
+        """Add two integers."""
+        print("a line of the action's own")
+        return a + b
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "sums.py").write_text(AGENTS)
+    (tmp_path / "binary").write_bytes(b"ada \xff")
+    return tmp_path
+
+
+def test_serve_speaks_mcp_at_standard_streams(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    command = [sys.executable, "-m", "moothall", "serve", "sums:Calculator", "--mcp-stdio"]
+    env = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    with NativeSpace() as space:
+        space.add(MCPAgent("sums", command, env=env, access=ACCESS_PERMITTED))
+        assert space.add(Agent("me")).ask("sums", "add", a=2, b=3).result(50) == 5
+
+
+def test_serve_says_what_an_agent_is_good_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    told = moothall("serve", "sums:clerk", "sums:Calculator", "--mcp-stdio", "--description", "x")
+    assert (told.returncode, "--description are for one agent" in told.stderr) == (2, True)
+    command = [sys.executable, "-m", "moothall", "serve", "sums:clerk", "--mcp-stdio"]
+    env = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    command += ["--description", "Knows sums."]
+    with MCPAgent("sums", command, env=env, access=ACCESS_PERMITTED) as agent:
+        assert agent.offers["say"].description == "Knows sums."
+
+
+@pytest.mark.long
+def test_serve_speaks_mcp_over_http_until_it_is_interrupted(folder: Path) -> None:
+    command = [sys.executable, "-u", "-m", "moothall", "serve", "sums:Calculator"]
+    (folder / "callers.txt").write_text("ada t-ada\nbob t-bob\n")
+    options = ["--callers", "callers.txt", "--max-tokens", "9", "--per", "day", "--rate", "900"]
+    with subprocess.Popen(
+        [*command, "--http", "127.0.0.1:18743", *options],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as serving:
+        assert serving.stdout is not None
+        while "is served" not in serving.stdout.readline():
+            pass
+        with NativeSpace() as space:
+            far = MCPAgent(
+                "sums",
+                "http://127.0.0.1:18743/mcp",
+                headers={"Authorization": "Bearer t-ada"},
+                access=ACCESS_PERMITTED,
+            )
+            while True:
+                try:
+                    space.add(far)
+                    break
+                except ConnectionError:
+                    continue
+            assert space.add(Agent("me")).ask("sums", "add", a=2, b=3).result(50) == 5
+        serving.send_signal(signal.SIGTERM)
+        assert serving.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    (
+        (("--http", "8100"), "takes HOST:PORT"),
+        (("--http", "127.0.0.1:x"), "takes HOST:PORT"),
+        (("--http", "0.0.0.0:8100"), "can be reached from elsewhere"),
+        (("--http", "127.0.0.1:8100", "--mcp-stdio"), "either --http or --mcp-stdio"),
+        (("--http", "127.0.0.1:8100", "--inbox", "x"), "are for RabbitMQ"),
+        (("--rate", "5"), "are for --http"),
+        (("--token", "x"), "--token are for --http"),
+        (("--http", "127.0.0.1:8100", "--per", "day"), "--per is for --max-tokens"),
+        (("--http", "127.0.0.1:8100", "--callers", "sums.py"), "must be a name and a token"),
+        (("--http", "127.0.0.1:8100", "--callers", "sums.py", "--token", "x"), "either --token"),
+        (("--http", "127.0.0.1:8100", "--callers", "binary"), "binary must be text in UTF-8"),
+        (("--mcp-stdio", "--rate", "5"), "--callers, --token and --rate are for --http"),
+        (("--mcp-stdio", "--token", "x"), "--callers, --token and --rate are for --http"),
+        (("sums:Calculator", "--mcp-stdio"), "two of the agents have the id 'Calculator'"),
+        (("sums:Calculator",), "over RabbitMQ: start one for each, or serve a company"),
+    ),
+)
+def test_serve_with_wrong_options_says_which(
+    folder: Path, options: tuple[str, ...], told: str
+) -> None:
+    done = moothall("serve", "sums:Calculator", *options, cwd=folder)
+    assert done.returncode == 2
+    assert told in " ".join(done.stderr.split())
+
+
+def test_serve_keeps_the_budgets_of_callers_beside_an_agent_with_its_own_journal(
+    folder: Path,
+) -> None:
+    (folder / "clerks.py").write_text(
+        "from moothall import ReActAgent, ScriptedModel\n"
+        "clerk = ReActAgent('clerk', ScriptedModel([]), journal='own.db')\n"
+    )
+    command = ("serve", "clerks:clerk", "--journal", "books.db", "--http", "127.0.0.1:x")
+    refused = moothall(*command, cwd=folder)
+    assert "clerk has one already: leave it out" in " ".join(refused.stderr.split())
+    begins = moothall(*command, "--max-tokens", "9", cwd=folder)
+    assert "takes HOST:PORT" in begins.stderr

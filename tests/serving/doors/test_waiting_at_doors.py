@@ -1,0 +1,372 @@
+"""Runs that wait in the journal, as each door translates them for its callers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import mcp
+import mcp_types as types
+import openai
+import pytest
+
+from moothall import DualActAgent, Journal, ReActAgent, ScriptedModel, Waiting
+from moothall.serving import asgi
+from serving.company.conftest import until
+from serving.doors.a2a_calls import (
+    BOUGHT,
+    ask,
+    asked,
+    call,
+    data,
+    plain,
+    requested,
+    rpc,
+    shop,
+    started,
+    state,
+)
+from serving.doors.conftest import client, serving
+from serving.doors.test_ag_ui import run, user
+
+Serve = Callable[[Any], str]
+
+PAY = {"name": "buy", "args": {"item": "tea"}}
+
+
+# -- A2A -------------------------------------------------------------------------------------------
+
+
+def test_a2a_task_that_waits_is_input_required_and_holds_up_nobody(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = shop(*[PAY] * 30, "Bought.", journal=journal, approver=Waiting(who="eva"))
+        url = serve(asgi(agent))
+        tasks = [rpc(url, "SendMessage", plain("Buy."))["result"]["task"] for _ in range(30)]
+        for task in tasks:
+            assert state(task) == "TASK_STATE_INPUT_REQUIRED"
+            text = task["status"]["message"]["parts"][0]["text"]
+            assert text.startswith('waiting for the approval of buy(item="tea"), by eva, since ')
+        got = rpc(url, "GetTask", {"id": tasks[0]["id"]})["result"]
+        assert state(got) == "TASK_STATE_INPUT_REQUIRED"
+        (wait,) = journal.waiting(tasks[0]["id"])
+        assert wait.who == ("eva",)
+        journal.answer(wait.run, wait.key, True, by="eva")
+        rpc(url, "SubscribeToTask", {"id": wait.run})  # the server goes on with it by itself
+        got = rpc(url, "GetTask", {"id": tasks[0]["id"]})["result"]
+        assert (state(got), got["artifacts"][0]["parts"][0]["text"]) == (
+            "TASK_STATE_COMPLETED",
+            "Bought.",
+        )
+
+
+def test_a2a_callers_with_twenty_open_questions_leave_the_agent_to_others_and_answer_later(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        made = [PAY] * 20 + ["Hello.", "Bought."]
+        url = serve(asgi(shop(*made, journal=journal)))
+        tasks = [started(url, "Buy.") for _ in range(20)]
+        assert {state(each) for each in tasks} == {"TASK_STATE_INPUT_REQUIRED"}
+        other = rpc(url, "SendMessage", plain("Hi"), source="127.0.0.2")["result"]["task"]
+        assert state(other) == "TASK_STATE_COMPLETED"
+        task = tasks[0]
+        mine = data({"approval": asked(task)["approval"], "permit": True}, taskId=task["id"])
+        assert rpc(url, "SendMessage", mine, source="127.0.0.2")["error"]["code"] == -32001
+        forged = data({"approval": "0" * 64, "permit": True}, taskId=task["id"])
+        assert rpc(url, "SendMessage", forged)["error"]["code"] == -32602
+        # Of another task of the caller's: an equal call is another question.
+        other = data({"approval": asked(tasks[1])["approval"], "permit": True}, taskId=task["id"])
+        assert rpc(url, "SendMessage", other)["error"]["code"] == -32602
+        assert BOUGHT == []
+        ended = rpc(url, "SendMessage", mine)["result"]["task"]
+        assert (state(ended), BOUGHT) == ("TASK_STATE_COMPLETED", ["tea"])
+        assert rpc(url, "SendMessage", mine)["error"]["code"] == -32004
+        assert [each.id for each in journal.runs(decided_by="local")] == [task["id"]]
+        cancelled = rpc(url, "CancelTask", {"id": tasks[1]["id"]})["result"]
+        assert state(cancelled) == "TASK_STATE_CANCELED"
+        assert journal.waiting(tasks[1]["id"]) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a2a_caller_with_a_thousand_tasks_that_wait_begins_no_more_and_others_do(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        url = serve(asgi(shop(PAY, "Hello.", "Hello.", journal=journal)))
+        task = started(url, "Buy.")
+        sender = str(journal.run(task["id"]).thread).partition("/")[0]
+        clerk = shop(*[PAY] * 999, journal=journal, approver=Waiting())
+
+        async def wait() -> None:
+            for number in range(999):
+                await clerk.reply("Buy.", thread=f"{sender}/{number}")
+
+        asyncio.run(wait())
+        assert "answer one first" in rpc(url, "SendMessage", plain("Hi"))["error"]["message"]
+        other = rpc(url, "SendMessage", plain("Hi"), source="127.0.0.2")["result"]["task"]
+        assert state(other) == "TASK_STATE_COMPLETED"
+        rpc(url, "CancelTask", {"id": task["id"]})
+        again = rpc(url, "SendMessage", plain("Hi"))["result"]["task"]
+        assert state(again) == "TASK_STATE_COMPLETED"
+
+
+def test_a2a_subscriber_of_a_task_that_waits_joins_it_again(serve: Serve, tmp_path: Path) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        url = serve(asgi(shop(call("ask"), "Red it is.", journal=journal)))
+        told = rpc(url, "SendStreamingMessage", plain("Which?"))
+        status = told[-1]["statusUpdate"]["status"]
+        assert status["state"] == "TASK_STATE_INPUT_REQUIRED"
+        (wait,) = journal.waiting()
+        assert (wait.kind, wait.text) == ("question", "What colour?")
+        journal.answer(wait.run, wait.key, "red", by="eva")  # another process
+        told = rpc(url, "SubscribeToTask", {"id": wait.run})
+        last = told[-1].get("statusUpdate") or told[-1]["task"]
+        assert state(last) == "TASK_STATE_COMPLETED"
+
+
+def test_a2a_subscriber_hears_the_end_of_a_task_whose_run_ended_first(
+    serve: Serve, tmp_path: Path
+) -> None:
+    let_go = threading.Event()
+
+    class Late(ReActAgent):
+        async def reply(self, *args: Any, **named: Any) -> Any:
+            made = await super().reply(*args, **named)
+            if made.stop_reason != "waiting":
+                await asyncio.to_thread(let_go.wait, 30)
+            return made
+
+    with Journal(tmp_path / "runs.db") as journal:
+        model = ScriptedModel([call("ask"), "Red it is."])
+        url = serve(asgi(Late("shop", model, actions=[ask], journal=journal)))
+        id = rpc(url, "SendMessage", plain("Which?"))["result"]["task"]["id"]
+        http, answer = requested(url, "SubscribeToTask", {"id": id})
+        with closing(http):
+            told = (json.loads(line[6:])["result"] for line in answer if line[:5] == b"data:")
+            assert state(next(told)["task"]) == "TASK_STATE_INPUT_REQUIRED"
+            (wait,) = journal.waiting()
+            journal.answer(wait.run, wait.key, "red", by="eva")  # another process
+            assert state(next(told)["task"]) in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING")
+            let_go.set()
+            last = [*told][-1:]
+            assert [state(each["statusUpdate"]) for each in last] == ["TASK_STATE_COMPLETED"]
+
+
+def test_a2a_member_of_a_group_asks_in_its_name_and_goes_on_at_the_next_server(
+    tmp_path: Path,
+) -> None:
+    accepts = '{"action": "TERMINATE", "new_instruction": "", "reasoning": "good"}'
+
+    def made(journal: Journal) -> DualActAgent:
+        clerk = shop(PAY, call("ask"), "Red tea.", id="clerk")
+        boss = ReActAgent("boss", ScriptedModel([accepts]))
+        group = {"human": boss, "reactive": clerk, "first": "reactive"}
+        return DualActAgent(id="shop", journal=journal, **group)
+
+    with Journal(tmp_path / "runs.db") as journal:
+        with serving(asgi(made(journal))) as url:
+            task = started(url, "Buy.")
+            assert (asked(task)["agent"], asked(task)["action"]) == ("clerk", "buy")
+        with serving(asgi(made(journal))) as url:
+            permit = {"approval": asked(task)["approval"], "permit": True}
+            sent = rpc(url, "SendMessage", data(permit, taskId=task["id"]))["result"]["task"]
+            assert asked(sent)["text"] == "What colour?"
+            ended = started(url, "red", taskId=task["id"])
+            assert ended["artifacts"][0]["parts"][0]["text"] == "Red tea."
+        assert BOUGHT == ["tea"]
+
+
+# -- AG-UI -----------------------------------------------------------------------------------------
+
+
+def test_ag_ui_interrupt_outlives_its_server_and_its_conversation_goes_on(tmp_path: Path) -> None:
+    """Each of two interrupts names its call; both answers together end the run."""
+    seen: list[Any] = []
+
+    def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
+        seen[:] = [each["content"] for each in messages if each["role"] != "tool"]
+        if messages[-1]["role"] == "tool":
+            return "Bought."
+        return [call("buy", item="tea"), call("ask")]
+
+    def made(journal: Journal) -> ReActAgent:
+        agent = shop(journal=journal)
+        agent.model = ScriptedModel(answer)
+        return agent
+
+    said = (user("Hello."), {"id": "a", "role": "assistant", "content": "Good day."}, user("Buy."))
+    with Journal(tmp_path / "runs.db") as journal:
+        with serving(asgi(made(journal))) as url:
+            events = run(url, *said)
+        asks = events[-1]["outcome"]["interrupts"]
+        calls = {e["toolCallName"]: e["toolCallId"] for e in events if "toolCallName" in e}
+        assert {each["reason"]: each["toolCallId"] for each in asks} == {
+            "approval": calls["buy"],
+            "question": calls["ask"],
+        }
+        assert [each.kind for each in journal.waiting()] == ["approval", "question"]
+        yes = {"approval": {"approved": True}, "question": {"answer": "red"}}
+        answers = [
+            {"interruptId": each["id"], "status": "resolved", "payload": yes[each["reason"]]}
+            for each in asks
+        ]
+        with serving(asgi(made(journal))) as url:
+            run(url, *said, resume=answers, threadId="another", status=400)
+            run(url, *said, resume=[answers[0], answers[0]], status=400)
+            events = run(url, *said, resume=answers)
+            assert events[-1]["outcome"] == {"type": "success"}
+            assert "TOOL_CALL_START" not in [each["type"] for each in events]
+            assert "".join(each.get("delta", "") for each in events) == "Bought."
+            run(url, *said, resume=answers, status=400)
+    assert BOUGHT == ["tea"]
+    assert seen[:3] == ["Hello.", "Good day.", "Buy."]
+
+
+# -- MCP -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ("legacy", "auto"))
+def test_mcp_client_is_asked_by_elicitation_while_its_run_waits(
+    serve: Serve, tmp_path: Path, mode: str
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        waited: list[Any] = []
+
+        async def elicit(context: Any, params: Any) -> types.ElicitResult:
+            waited.extend(journal.waiting())
+            return types.ElicitResult(action="accept", content={"permit": True})
+
+        async def main() -> Any:
+            url = f"{serve(asgi(shop(PAY, 'Bought.', journal=journal)))}/mcp"
+            async with mcp.Client(url, mode=mode, elicitation_callback=elicit) as made:
+                return await made.call_tool("say", {"content": "Buy."})
+
+        result = asyncio.run(main())
+        assert (result.is_error, result.content[0].text) == (False, "Bought.")
+        (wait,) = waited
+        assert (journal.run(wait.run).state, BOUGHT) == ("done", ["tea"])
+
+
+def test_mcp_client_that_cannot_ask_reads_what_waits_and_for_whom(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+
+        async def main() -> Any:
+            url = f"{serve(asgi(shop(PAY, 'Bought.', journal=journal)))}/mcp"
+            async with mcp.Client(url) as made:
+                return await made.call_tool("say", {"content": "Buy."})
+
+        text = asyncio.run(main()).content[0].text
+        assert text.startswith('waiting for the approval of buy(item="tea"), since ')
+        assert "its operator answers" in text
+        (wait,) = journal.waiting()
+        journal.answer(wait.run, wait.key, False, by="eva")
+        assert BOUGHT == []
+
+
+# -- OpenAI's interface ----------------------------------------------------------------------------
+
+
+def test_openai_client_reads_what_waits_and_for_whom(serve: Serve, tmp_path: Path) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = shop(PAY, "Bought.", journal=journal, approver=Waiting(who="eva"))
+        chat = client(serve(asgi(agent))).chat.completions
+        made = chat.create(model="shop", messages=[{"role": "user", "content": "Buy."}])
+        said = made.choices[0].message.content or ""
+        assert said.startswith('waiting for the approval of buy(item="tea"), by eva, since ')
+        assert [each.action for each in journal.waiting()] == ["buy"]
+
+
+def test_openai_response_is_in_progress_until_somebody_answers_and_then_fetched(
+    serve: Serve, tmp_path: Path
+) -> None:
+    seen: list[Any] = []
+
+    def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
+        seen[:] = [each["content"] for each in messages if each["role"] != "tool"]
+        return "Bought." if messages[-1]["role"] == "tool" else call("buy", item="tea")
+
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = shop(journal=journal)
+        agent.model = ScriptedModel(answer)
+        responses = client(serve(asgi(agent))).responses
+        made = responses.create(model="shop", input="Buy.", instructions="Be brief.")
+        assert made.status == "in_progress"
+        assert made.output_text.startswith('waiting for the approval of buy(item="tea"), since ')
+        assert responses.retrieve(made.id).status == "in_progress"
+        with responses.create(model="shop", input="Buy more.", stream=True) as stream:
+            assert [each.type for each in stream][-1] == "response.in_progress"
+        (wait, _) = journal.waiting()
+        journal.answer(wait.run, wait.key, True, by="eva")
+        asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
+        got = responses.retrieve(made.id)
+        assert (got.status, got.output_text, BOUGHT) == ("completed", "Bought.", ["tea"])
+        assert seen[:2] == ["Be brief.", "Buy."]
+        more = responses.create(model="shop", input="Again.", previous_response_id=made.id)
+        assert more.status == "in_progress"
+        assert "Bought." in json.dumps(seen)
+
+
+def test_openai_caller_cancels_its_own_response_that_waits(serve: Serve, tmp_path: Path) -> None:
+    tokens = {"ada": "t-ada", "bob": "t-bob"}
+    with Journal(tmp_path / "runs.db") as journal:
+        url = serve(asgi(shop(PAY, "Hello.", journal=journal), token=tokens))
+        ada, bob = (client(url, each).responses for each in tokens.values())
+        made = ada.create(model="shop", input="Buy.")
+        with pytest.raises(openai.NotFoundError):
+            bob.cancel(made.id)
+        assert ada.retrieve(made.id).status == "in_progress"
+        assert [ada.cancel(made.id).status for _ in range(2)] == ["cancelled"] * 2
+        assert ada.retrieve(made.id).status == "cancelled"
+        assert (journal.waiting(), BOUGHT) == ([], [])
+        assert journal.run(made.id.removeprefix("resp_")).state == "cancelled"
+        ended = ada.create(model="shop", input="Hi.")
+        with pytest.raises(openai.BadRequestError, match="has ended"):
+            ada.cancel(ended.id)
+        with pytest.raises(openai.BadRequestError, match="not found"):
+            ada.create(model="shop", input="And?", previous_response_id=made.id)
+
+
+# -- named callers ---------------------------------------------------------------------------------
+
+
+def test_named_caller_answers_its_questions_and_permits_only_if_the_application_says_so(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """Whoever runs the agent permits for the others, without a journal nobody does."""
+    tokens = {"ada": "t-ada", "bob": "t-bob"}
+    ada, bob = ({"Authorization": f"Bearer {each}"} for each in tokens.values())
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = shop(PAY, PAY, call("ask"), "Red it is.", "Bought.", journal=journal)
+        url = serve(asgi(agent, token=tokens, approves=["ada"]))
+
+        def sent(given: Any, who: dict[str, str]) -> Any:
+            return rpc(url, "SendMessage", given, **who)
+
+        mine = sent(plain("Buy."), ada)["result"]["task"]
+        task = sent(plain("Buy."), bob)["result"]["task"]
+        (part,) = task["status"]["message"]["parts"]
+        assert "its operator answers" in part["text"]
+        (wait,) = journal.waiting(task["id"])
+        permit = {"approval": wait.key, "permit": True}
+        assert sent(data(permit, taskId=task["id"]), bob)["error"]["code"] == -32602
+        question = sent(plain("Which?"), bob)["result"]["task"]
+        ended = sent(plain("red", taskId=question["id"]), bob)["result"]["task"]
+        assert state(ended) == "TASK_STATE_COMPLETED"
+        assert BOUGHT == []
+        permit = {"approval": asked(mine)["approval"], "permit": True}
+        assert sent(data(permit, taskId=mine["id"]), bob)["error"]["code"] == -32001
+        ended = sent(data(permit, taskId=mine["id"]), ada)["result"]["task"]
+        assert (state(ended), BOUGHT) == ("TASK_STATE_COMPLETED", ["tea"])
+    url = serve(asgi(shop(PAY, "No."), token=tokens))
+    ended = rpc(url, "SendMessage", plain("Buy."), **bob)["result"]["task"]
+    assert (state(ended), BOUGHT) == ("TASK_STATE_COMPLETED", [])
