@@ -49,8 +49,8 @@ settings.register_profile("quick", settings.get_profile("moothall"), max_example
 DEAR = {"fragile": "faults", "secure": "tls"}
 """Fixtures that take seconds to start, and the group whose tests one worker runs, to start one."""
 
-TOGETHER = ("studio", "test_litellm", "test_results", "test_simulate", "test_tree")
-"""Folders and files whose tests share what takes seconds: a browser and Gradio, LiteLLM, SciPy and
+TOGETHER = ("studio", "test_results", "test_simulate", "test_tree")
+"""Folders and files whose tests share what takes seconds: a browser and Gradio, SciPy and
 Matplotlib in this process or in one that forks, the source as a tree. One worker runs each."""
 
 

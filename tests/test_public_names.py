@@ -114,7 +114,6 @@ NAMES = (
     "JournalError",
     "Later",
     "MCPServerError",
-    "LiteLLMModel",
     "LocalEmbedder",
     "LocalModel",
     "MailboxFull",

@@ -98,16 +98,14 @@ def test_the_list_says_which_kinds_are_usable_and_why_not(empty: dict[str, str])
     assert "there is no key: set OPENAI_API_KEY" in kinds(online)["openai:NAME"]
     said = kinds({**online, "OPENAI_API_KEY": "sk-a-secret"})
     usable = {name for name, why_not in said.items() if not why_not}
-    assert usable == {
-        *("openai:NAME", "ollama:NAME", "http://HOST/v1#NAME", "litellm:PROVIDER/NAME")
-    }
+    assert usable == {*("openai:NAME", "ollama:NAME", "http://HOST/v1#NAME")}
     assert "set DEEPSEEK_API_KEY" in said["deepseek:NAME"]
 
 
 def test_the_list_says_what_offline_forbids(empty: dict[str, str]) -> None:
     offline = {**empty, "MOOTHALL_OFFLINE": "1"}
     said = kinds({**offline, "OPENAI_API_KEY": "sk-a-secret"})
-    assert said["openai:NAME"] == said["litellm:PROVIDER/NAME"] == "MOOTHALL_OFFLINE=1 forbids it"
+    assert said["openai:NAME"] == "MOOTHALL_OFFLINE=1 forbids it"
     assert said["http://HOST/v1#NAME"] == ""
     here = kinds({**offline, "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
     assert here["openai:NAME"] == ""
@@ -117,8 +115,7 @@ def test_the_list_says_what_offline_forbids(empty: dict[str, str]) -> None:
 def test_missing_extras_show_in_the_list() -> None:
     code = (
         "import sys\n"
-        "for name in ('aiohttp', 'litellm'):\n"
-        "    sys.modules[name] = None\n"
+        "sys.modules['aiohttp'] = None\n"
         "from moothall.cli.main import main\nmain(['models', '--json'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
@@ -126,7 +123,6 @@ def test_missing_extras_show_in_the_list() -> None:
     for name, extra in (
         ("openai:NAME", "openai"),
         ("http://HOST/v1#NAME", "openai"),
-        ("litellm:PROVIDER/NAME", "litellm"),
     ):
         assert f"pip install 'moothall[{extra}]'" in said[name]
 

@@ -381,7 +381,7 @@ def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str,
         assert bool(server.requests) is (code == 0)
 
 
-@pytest.mark.parametrize("model", ("anthropic:nobodys", "litellm:openai/nobodys", "openai:nobodys"))
+@pytest.mark.parametrize("model", ("anthropic:nobodys", "groq:nobodys", "openai:nobodys"))
 def test_no_remote_model_is_asked_without_yes_or_a_terminal(tmp_path: Path, model: str) -> None:
     done = simulate(*TOWN, "--model", model, cwd=tmp_path, MOOTHALL_KEY="secret")
     assert (done.returncode, done.stdout) == (2, "")

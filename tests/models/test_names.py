@@ -106,7 +106,6 @@ def test_an_agent_is_refused_a_model_that_there_is_not(
     (
         ("aiohttp", "http://127.0.0.1:1/v1#x", "openai"),
         ("xllamacpp", "gguf:x.gguf", "local"),
-        ("litellm", "litellm:a/b", "litellm"),
     ),
 )
 def test_an_agent_is_refused_a_model_whose_extra_is_missing(

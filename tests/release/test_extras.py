@@ -45,14 +45,6 @@ ALONE = {
         reply = ReActAgent("far", "http://127.0.0.1:9/v1#m").reply_sync("Hello")
         assert isinstance(reply.error, ModelError) and "127.0.0.1:9" in str(reply.error), reply
     """,
-    "litellm": """
-        import os
-
-        os.environ["OPENAI_API_KEY"] = "none"
-        from moothall import LiteLLMModel
-
-        assert LiteLLMModel("openai/gpt-4o-mini").name
-    """,
     "amqp": """
         from moothall import AMQPOptions, AMQPSpace, Agent, BrokerError
 

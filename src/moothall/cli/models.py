@@ -109,7 +109,6 @@ def _rows() -> list[_Row]:
         *(_row(f"gguf:{path}", "fetched", size=path.stat().st_size) for path in weights.fetched()),
         *(_provider_row(name) for name in PROVIDERS),
         _row("http://HOST/v1#NAME", f"of any server{here} with OpenAI's chat interface"),
-        _row("litellm:PROVIDER/NAME", "of many providers, by the key of each", url=None),
     ]
 
 

@@ -245,7 +245,7 @@ def models(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
     from moothall.models.local import weights
 
     names = ["local", *(f"local:{each.name}" for each in weights.LISTED)]
-    return _beginning(incomplete, [*names, "openai:", "http://", "litellm:", "gguf:"])
+    return _beginning(incomplete, [*names, "openai:", "http://", "gguf:"])
 
 
 def weights_of(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:

@@ -12,7 +12,6 @@ from moothall.models.protocol import TextPiece as TextPiece
 from moothall.models.protocol import Usage as Usage
 from moothall.models.remote.anthropic import AnthropicModel as AnthropicModel
 from moothall.models.remote.embedder import OpenAIEmbedder as OpenAIEmbedder
-from moothall.models.remote.litellm import LiteLLMModel as LiteLLMModel
 from moothall.models.remote.openai import OpenAIModel as OpenAIModel
 from moothall.models.remote.rate_limit import RateLimit as RateLimit
 from moothall.models.wrappers.budgeted import BudgetedModel as BudgetedModel

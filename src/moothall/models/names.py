@@ -24,7 +24,6 @@ SPELLINGS = (
     "gguf:PATH",
     *(f"{each}:NAME" for each in PROVIDERS),
     "http://HOST/v1#NAME",
-    "litellm:PROVIDER/NAME",
 )
 """The forms of names that `model` takes."""
 
@@ -38,7 +37,6 @@ _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "anthropic": ("AnthropicModel", "openai", ("aiohttp",)),
     "http": _REMOTE,
     "https": _REMOTE,
-    "litellm": ("LiteLLMModel", "litellm", ("litellm",)),
 }
 KINDS = frozenset(_NEEDS)
 """What a name of a model may begin with, before the colon."""
@@ -66,9 +64,8 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
     fetch NAME` fetched, `gguf:PATH` any GGUF file. `openai:NAME` is a model of OpenAI, with the key
     in `OPENAI_API_KEY`; `anthropic`, `azure`, `cerebras`, `deepseek`, `gemini`, `groq`, `mistral`,
     `ollama` and `openrouter` are named in the same way. `http://HOST/v1#NAME`, or https, is one of
-    any server that is compatible with OpenAI's. `litellm:PROVIDER/NAME` is a model of any provider
-    that litellm knows, with the key in that provider's variable. While a model is in use, the same
-    name returns the same model.
+    any server that is compatible with OpenAI's. While a model is in use, the same name returns the
+    same model.
 
     Args:
         name: the name, or a model
@@ -87,7 +84,7 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
             return name
         raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_there_is()}")
     kind, rest = check_name(name, bool(api_key))
-    if batch and (kind == "litellm" or not is_remote(name)):
+    if batch and not is_remote(name):
         raise ConfigError(
             f"{name:.200} has no batches: batch= is for OpenAI's and Anthropic's form"
         )
@@ -99,10 +96,6 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
             found = weights.named(rest or weights.DEFAULT.name)
             name, path = f"local:{found.name}", found.path
         return _kept((name,), lambda: LocalModel(path, name=name))
-    if kind == "litellm":
-        from moothall.models.remote.litellm import LiteLLMModel
-
-        return _kept((name, api_key or ""), lambda: LiteLLMModel(rest, api_key))
     # The environment is part of what a name means.
     key = (name, api_key or "", str(batch), *(setting_of(kind) if kind in PROVIDERS else ()))
     if kind == "anthropic":
@@ -163,9 +156,6 @@ def check_spelling(name: str) -> tuple[str, str]:
         if "/" in rest or "\\" in rest or rest.endswith(".gguf"):
             raise ModelError(f"{name!r:.200} is a file: write gguf:{rest:.200}")
         weights.named(rest or weights.DEFAULT.name)
-    elif kind == "litellm" and not all(rest.partition("/")):
-        form = "litellm:PROVIDER/NAME"
-        raise ModelError(f"there is no such model: {name!r:.200}: it has the form {form}")
     return kind, rest
 
 

@@ -147,9 +147,6 @@ def provider_of(name: str) -> tuple[str | None, str]:
     kind, _, rest = name.partition(":")
     if kind in PROVIDERS:
         return kind, rest
-    if kind == "litellm":
-        provider, _, listed = rest.partition("/")
-        return (provider if provider in PROVIDERS else None), listed
     url, _, listed = name.partition("#")
     return (provider_at(url) if kind in ("http", "https") else None), listed
 

@@ -102,14 +102,14 @@ def test_a_value_inside_of_what_a_condition_sets_is_of_its_cell_alone() -> None:
 
 
 def test_a_model_is_asked_for_each_step_of_each_citizen_and_some_more(tmp_path: Path) -> None:
-    society = {"citizens": 10, "llm": "litellm:a/b"}
+    society = {"citizens": 10, "llm": "openrouter:a/b"}
     made = Experiment(name="e", society=society, workflow=[{"step": 5}], seeds=2)
     assert made.size() == {"cells": 2, "agent_steps": 100, "model_calls": 120}
     by_rule = {"rules": {"parameters": {"llm": None}}, "model": {}}
     made = Experiment(name="e", society=society, workflow=[{"step": 5}], conditions=by_rule)
     assert made.size() == {"cells": 2, "agent_steps": 100, "model_calls": 60}
     (tmp_path / "ten.csv").write_text("\n".join(["id", *map(str, range(10))]))
-    society = {"citizens": "ten.csv", "llm": "litellm:a/b"}
+    society = {"citizens": "ten.csv", "llm": "openrouter:a/b"}
     made = Experiment(name="e", society=society, workflow=[{"step": 5}], folder=tmp_path)
     assert made.size() == {"cells": 1, "agent_steps": 50, "model_calls": 60}
 
@@ -127,7 +127,7 @@ def test_experiments_calls_of_a_model_are_those_of_surveys_and_interviews_too() 
         {"save": "a"},
         branch,
     ]
-    society = {"citizens": 10, "llm": "litellm:a/b"}
+    society = {"citizens": 10, "llm": "openrouter:a/b"}
     made = Experiment(name="e", society=society, workflow=workflow, seeds=2)
     asked = 10 + 2 + 10 + 1 + 10
     assert made.size() == {"cells": 2, "agent_steps": 120, "model_calls": 2 * (72 + asked)}

@@ -57,7 +57,7 @@ def test_the_key_of_the_file_is_for_the_model_of_the_file_and_no_other(
 
 def test_a_model_is_made_with_its_key_or_it_is_said_what_is_wrong() -> None:
     assert made_model(SERVED, "k").name == made_model(SERVED, None).name == model(SERVED).name
-    for each in ("openai:gpt-4o-mini", "anthropic:claude-x", "litellm:anthropic/claude-x"):
+    for each in ("openai:gpt-4o-mini", "anthropic:claude-x", "openrouter:anthropic/claude-x"):
         assert made_model(each, "k").name == each
     for wrong in ("gpt-4o-mini", "ftp://x#m"):
         with pytest.raises(ConfigError, match=f"there is no model '{wrong}'.*; names are local"):

@@ -8,12 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import cache
-from typing import Any
 from urllib.parse import urlsplit
 
 from moothall.foundation.errors import RemoteForbidden
@@ -52,43 +46,3 @@ def proxy_for(url: str) -> str | None:
         return None
     proxy = getproxies().get(parts.scheme, "")
     return proxy if urlsplit(proxy).netloc else None
-
-
-# What opens connections by a library of its own, and the refusals of these.
-_checked: ContextVar[tuple[str, list[RemoteForbidden]] | None] = ContextVar(
-    "_checked", default=None
-)
-
-
-@contextmanager
-def connections_checked(what: str) -> Iterator[None]:
-    """Have connections that any library opens checked, also of a redirect, a link or a proxy."""
-    if not is_offline():
-        yield
-        return
-    _hook()
-    refused = list[RemoteForbidden]()
-    token = _checked.set((what, refused))
-    try:
-        yield
-    except Exception:
-        if refused:
-            raise refused[0] from None
-        raise
-    finally:
-        _checked.reset(token)
-
-
-@cache
-def _hook() -> None:
-    def check(event: str, args: tuple[Any, ...]) -> None:
-        given = _checked.get() if event == "socket.connect" else None
-        if given is not None and isinstance(args[1], tuple):
-            host = str(args[1][0])
-            try:
-                check_allowed(f"tcp://[{host}]" if ":" in host else f"tcp://{host}", given[0])
-            except RemoteForbidden as error:
-                given[1].append(error)
-                raise OSError(str(error)) from None  # then the socket is closed
-
-    sys.addaudithook(check)

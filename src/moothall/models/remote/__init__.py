@@ -1,1 +1,1 @@
-"""Models behind a server: OpenAI's chat interface, and the providers that litellm knows."""
+"""Models behind a server: OpenAI's interfaces, and Anthropic's."""

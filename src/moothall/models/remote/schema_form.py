@@ -25,7 +25,7 @@ _TOLD: Final = (
     "Give your final answer: call this alone, once you need no other action. What you write "
     "instead of calling it is not read."
 )
-# In the text of a server, or of litellm, that does not keep to schemas, or not to this one.
+# In the text of a server, or of litellm's proxy, that does not keep to schemas, or not to this one.
 _NO_SCHEMA = re.compile("response[ _]format|json[ _]schema|output[ _](?:config|format)", re.I)
 # Of one that takes none beside actions: Groq, Gemini, others.
 _TOOLS = "(?:tools?|tool_choice|functions?)"

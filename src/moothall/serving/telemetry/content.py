@@ -117,10 +117,7 @@ def provider_of(model: Any) -> str:
 
 def provider_in(name: str) -> str | None:
     """Return the provider that a model's name states, as a journal has it; None if it says none."""
-    head, _, rest = name.partition(":")
-    if head == "litellm":
-        return rest.partition("/")[0]
-    return _NAMED.get(head)
+    return _NAMED.get(name.partition(":")[0])
 
 
 def model_in(name: str) -> str:
@@ -128,8 +125,6 @@ def model_in(name: str) -> str:
     head, _, rest = name.partition(":")
     if head in ("http", "https"):
         return name.partition("#")[2] or name
-    if head == "litellm":
-        return rest.partition("/")[2] or rest
     return rest if rest and head in _NAMED else name
 
 
