@@ -61,7 +61,7 @@ class Listener(Agent):
         self.heard.append((message["to"], content))
 
 
-def test_a_line_is_said_to_everyone_and_the_answers_are_shown(space: NativeSpace) -> None:
+def test_user_line_is_said_to_everyone_and_the_answers_are_shown(space: NativeSpace) -> None:
     ann, shown = user("Good morning, all!", "", "   ", "Bye")
     listener = space.add(Listener("Bob"))
     space.add(ChattyAI("Chatty", ScriptedModel(["Good morning!", "Bye!"])))
@@ -71,7 +71,7 @@ def test_a_line_is_said_to_everyone_and_the_answers_are_shown(space: NativeSpace
     assert shown.getvalue() == "Chatty: Good morning!\nChatty: Bye!\n"
 
 
-def test_run_sync_of_a_user_refuses_where_a_loop_runs_as_in_a_notebook(space: NativeSpace) -> None:
+def test_user_run_sync_refuses_where_a_loop_runs_as_in_a_notebook(space: NativeSpace) -> None:
     ann, _ = user("Hello")
     space.add(ann)
 
@@ -126,7 +126,9 @@ def test_user_own_broadcasts_are_shown_only_if_received(space: NativeSpace) -> N
     assert shown.getvalue() == "Bob: Echo!\n"
 
 
-def test_a_line_that_cannot_be_sent_is_told_and_the_next_is_read(space: NativeSpace) -> None:
+def test_user_line_that_cannot_be_sent_shows_the_error_and_the_next_is_read(
+    space: NativeSpace,
+) -> None:
     ann, shown = user("lone \ud800", "Hello!")
     listener = space.add(Listener("Bob"))
     space.add(ann)
@@ -136,7 +138,7 @@ def test_a_line_that_cannot_be_sent_is_told_and_the_next_is_read(space: NativeSp
     assert shown.getvalue().count("\n") == 1
 
 
-def test_a_line_to_an_agent_that_is_not_there_is_told(space: NativeSpace) -> None:
+def test_user_line_to_an_agent_that_is_not_there_shows_the_error(space: NativeSpace) -> None:
     ann, shown = user("/Bob.help", "/*.help", "/User.help", '/"Bo\\u001b".help', "Hello!")
     space.add(ann)
     ann.run_sync()
@@ -146,7 +148,7 @@ def test_a_line_to_an_agent_that_is_not_there_is_told(space: NativeSpace) -> Non
     ]
 
 
-def test_the_end_of_the_input_waits_no_longer_than_it_is_told(space: NativeSpace) -> None:
+def test_user_end_of_the_input_waits_no_longer_than_its_limit(space: NativeSpace) -> None:
     release = threading.Event()
 
     class Slow(Agent):
@@ -170,7 +172,7 @@ def test_the_end_of_the_input_waits_no_longer_than_it_is_told(space: NativeSpace
     assert shown.getvalue() == "Slow: done\n"
 
 
-def test_the_end_of_the_input_waits_for_what_is_approved(space: NativeSpace) -> None:
+def test_user_end_of_the_input_waits_for_what_is_approved(space: NativeSpace) -> None:
     class Careful(Agent):
         @action(access_policy=ACCESS_REQUESTED)
         async def work(self, long: bool) -> str:
@@ -193,7 +195,7 @@ def test_the_end_of_the_input_waits_for_what_is_approved(space: NativeSpace) -> 
         space.remove(ann.id)  # the next one waits for Careful alone
 
 
-def test_the_end_of_the_input_waits_for_an_agent_of_another_process(broker: Broker) -> None:
+def test_user_end_of_the_input_waits_for_an_agent_of_another_process(broker: Broker) -> None:
     class Busy(Agent):
         @action
         async def work(self) -> str:
@@ -237,7 +239,7 @@ def test_user_waiting_for_a_line_shows_messages_and_can_be_cancelled(space: Nati
     assert asyncio.run(main()) == "Yes"
 
 
-def test_outside_of_a_space_it_says_so() -> None:
+def test_user_outside_of_a_space_is_refused() -> None:
     ann, _ = user("Hello!")
     with pytest.raises(NotInSpace, match="'User' cannot run"):
         ann.run_sync()
@@ -247,7 +249,7 @@ def test_outside_of_a_space_it_says_so() -> None:
         ann.run_sync()
 
 
-def test_a_space_that_is_closed_while_a_line_is_written_ends_it() -> None:
+def test_user_ends_when_the_space_is_closed_while_a_line_is_written() -> None:
     read, write = os.pipe()
     with os.fdopen(read) as stdin, os.fdopen(write, "wb", buffering=0) as keyboard:
 
@@ -264,7 +266,7 @@ def test_a_space_that_is_closed_while_a_line_is_written_ends_it() -> None:
 
 
 @pytest.mark.parametrize("id", ("*", "", "amq.x"))
-def test_an_id_that_is_none_is_refused(id: str) -> None:
+def test_user_id_that_is_not_allowed_is_refused(id: str) -> None:
     with pytest.raises(InvalidId):
         User(id)
 
@@ -283,7 +285,9 @@ print("END")
 @pytest.mark.parametrize(
     ("encoding", "greeting"), (("utf-8", b"Gr\xc3\xbc\xc3\x9fe!"), ("ascii", b"Gr\\xfc\\xdfe!"))
 )
-def test_through_pipes(tmp_path: Path, encoding: str, greeting: bytes) -> None:
+def test_user_through_pipes_reads_and_shows_each_encoding(
+    tmp_path: Path, encoding: str, greeting: bytes
+) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM],
         cwd=tmp_path,
@@ -296,7 +300,7 @@ def test_through_pipes(tmp_path: Path, encoding: str, greeting: bytes) -> None:
     assert done.stdout == b"READY\nChatty: " + greeting + b"\nChatty: Bye!\nEND\n"
 
 
-def test_at_a_pseudo_terminal() -> None:
+def test_user_at_a_pseudo_terminal_reads_and_shows() -> None:
     with Terminal("-c", PROGRAM) as terminal:
         terminal.until("READY")
         terminal.type("Hello\n")
@@ -308,7 +312,7 @@ def test_at_a_pseudo_terminal() -> None:
         assert terminal.end() == 0
 
 
-def test_interrupted_at_a_pseudo_terminal_the_program_ends_in_order() -> None:
+def test_user_interrupted_at_a_pseudo_terminal_ends_in_order() -> None:
     with Terminal("-c", PROGRAM) as terminal:
         terminal.until("READY")
         terminal.type("Hello\n")
@@ -319,7 +323,7 @@ def test_interrupted_at_a_pseudo_terminal_the_program_ends_in_order() -> None:
         assert "Fatal" not in terminal.seen
 
 
-def test_a_terminal_that_is_held_up_does_not_hold_up_the_space(space: NativeSpace) -> None:
+def test_user_terminal_that_is_held_up_does_not_hold_up_the_space(space: NativeSpace) -> None:
     held, go_on = threading.Event(), threading.Event()
 
     class Held(io.StringIO):
@@ -347,7 +351,7 @@ class Calculator(Agent):
         return a + b
 
 
-def test_a_slash_line_is_a_message_and_a_wrong_one_is_told(space: NativeSpace) -> None:
+def test_user_slash_line_is_a_message_and_a_wrong_one_shows_the_error(space: NativeSpace) -> None:
     ann, shown = user(
         "/Calculator.add a:1 b:2", "/Calculator.add a", '/Calculator.add a:1 b:"x"', "/Nobody.x"
     )
