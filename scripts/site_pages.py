@@ -8,10 +8,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+
+from moothall.foundation.lazily import is_ours
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOT_PAGES = (
@@ -57,7 +60,7 @@ def home(package: str, name: str) -> str | None:
     """The full name of a public name where it is defined; None for a plain value."""
     thing: Any = getattr(importlib.import_module(package), name)
     if inspect.isclass(thing) or inspect.isroutine(thing):
-        return f"{thing.__module__}.{thing.__qualname__}"
+        return f"{sys.modules[thing.__module__].__name__}.{thing.__qualname__}"
     return None
 
 
@@ -65,7 +68,7 @@ def entry(package: str, name: str) -> str:
     full = home(package, name)
     if full is None:
         thing = getattr(importlib.import_module(package), name)
-        ours = type(thing).__module__.startswith("moothall.")
+        ours = is_ours(type(thing))
         return f"## {name}\n\n{inspect.getdoc(thing) if ours else f'The value `{thing!r}`.'}\n"
     return f"::: {full}\n    options:\n      heading: {name}\n      toc_label: {name}\n"
 

@@ -72,7 +72,7 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
         thing = getattr(moothall, name)
         full = name.lower()  # a value has a heading
         if inspect.isclass(thing) or inspect.isroutine(thing):
-            full = f"{thing.__module__}.{thing.__qualname__}"
+            full = f"{sys.modules[thing.__module__].__name__}.{thing.__qualname__}"
         missing += [name] if full not in ids else []
     assert missing == []
 

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import sys
 
-from moothall.foundation.lazily import homes_of, lazily
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from moothall.foundation.lazily import MovedPaths, homes_of, lazily
 
 __version__ = "0.1.0"
 __getattr__, __dir__ = lazily(__name__)
 
 
 class _Package(type(sys)):  # type: ignore[misc]  # `types` would be imported for it alone
-    """Keeps the name `action` for the decorator; importing the module would replace it."""
+    """Makes `__all__` of what is installed."""
 
     @property
     def __all__(self) -> list[str]:
@@ -33,19 +29,9 @@ class _Package(type(sys)):  # type: ignore[misc]  # `types` would be imported fo
             homes = {name: home for name, home in homes.items() if "moothall.society" not in home}
         return ["__version__", *sorted(homes)]
 
-    @property
-    def action(self) -> Any:
-        """The `@action` decorator."""
-        import importlib
-
-        return importlib.import_module("moothall.actions").action
-
-    @action.setter
-    def action(self, module: Any) -> None:
-        """Ignore the module, which the import system assigns."""
-
 
 sys.modules[__name__].__class__ = _Package
+sys.meta_path.append(MovedPaths)
 
 if "ipykernel" in sys.modules:
     from moothall.foundation.threads.cells import wake_at_signals

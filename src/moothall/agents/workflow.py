@@ -13,6 +13,7 @@ from moothall.actions import Action, ActionRegistry, MarkedOptions
 from moothall.agents.block import Block, actions_of, check_block, checked_params
 from moothall.agents.dispatch import DISPATCHER_PROMPT, KEPT, AgentToolbox, BlockDispatcher, named
 from moothall.foundation.errors import ActionNotFound, ConfigError, DefinitionError
+from moothall.foundation.lazily import is_ours
 from moothall.memory.memory_config import first_status
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ class Workflow:
 def not_found(agent: Any, name: str) -> ActionNotFound:
     """Return the error for a call of an action that an agent does not have."""
     text = f'"{name}" not found on "{agent.id}"'
-    bases = [each for each in type(agent).__mro__ if not each.__module__.startswith("moothall.")]
+    bases = [each for each in type(agent).__mro__ if not is_ours(each)]
     own = [] if name.startswith("_") else [vars(each)[name] for each in bases if name in vars(each)]
     method: Any = own[0] if own else None
     if hasattr(method, "__moothall_action__"):

@@ -9,5 +9,8 @@ from moothall.budget.budget import Budget, Clock
 from moothall.budget.ledger import Reservation
 from moothall.budget.limits import Left, Spent
 from moothall.budget.stored import StoredBudget
+from moothall.foundation.lazily import show_classes
 
 __all__ = ["Budget", "Clock", "Left", "PriceList", "Reservation", "Spent", "StoredBudget"]
+
+show_classes(__name__)

@@ -1,4 +1,7 @@
-"""The public names of a package, which its `__init__.pyi` states: each is loaded on first use."""
+"""The public names of a package, which its `__init__.pyi` states: each is loaded on first use.
+
+A class reads as the package that exports it: `moothall.NoSuchRun`, not the file that defines it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,52 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+MOVED = {
+    "a2a": "moothall.serving",
+    "approval": "moothall",
+    "company": "moothall.serving",
+    "doors": "moothall.serving",
+    "errors": "moothall",
+    "gradio": "moothall.studio.gradio",
+    "mcp": "moothall.serving",
+    "orders": "moothall.studio.orders",
+    "reasoning": "moothall.agents.replies",
+    "signature": "moothall.actions.signature",
+    "telemetry": "moothall.serving.telemetry",
+}
 _NAME = r"(?m)^from (\S+) import (?:\*|\(?\s*(\w+) as \2\b)"
 _HOMES: dict[str, dict[str, str]] = {}
+_PACKAGES: dict[str, None] = {}  # those with public names, in the order of their import
+_UNSHOWN: dict[str, dict[str, str]] = {}  # names whose classes do not yet read as their package
+
+
+class PublicModule(str):
+    """A public class's `__module__`: it reads as the package that exports the class.
+
+    It is found in `sys.modules` as the module that defines the class: `inspect` reads the source
+    there, and `typing`, dataclasses and pydantic the names of the annotations.
+    """
+
+    __slots__ = ("home",)
+    home: str
+
+    def __new__(cls, package: str, home: str) -> PublicModule:
+        """Return the name of a package, equal to that of the module that defines the class."""
+        self = super().__new__(cls, package)
+        self.home = home
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return self.home == other
+
+    def __ne__(self, other: object) -> bool:
+        return self.home != other
+
+    def __hash__(self) -> int:
+        return hash(self.home)
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (format(self),)  # a pickle names the public path
 
 
 def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -20,6 +67,7 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
     The program, type checkers and editors read the one list. `__all__` is made of it, too.
     """
     names = vars(sys.modules[package])
+    _PACKAGES[package] = None
 
     def load(name: str) -> Any:
         from importlib import import_module
@@ -28,11 +76,14 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
         if name == "__all__":
             return sorted(homes)
         if name not in homes:
+            if package == "moothall" and name in MOVED:
+                raise AttributeError(_moved(f"moothall.{name}"))
             from moothall.foundation.text import nearest
 
             near = "" if name.startswith("_") else nearest(name, homes)
             raise AttributeError(f"module {package!r} has no attribute {name!r}{near}")
         value = names[name] = getattr(import_module(homes[name]), name)
+        show_classes()
         return value
 
     return load, lambda: sorted({*names, *homes_of(package)})
@@ -54,9 +105,60 @@ def homes_of(package: str) -> dict[str, str]:
     homes = {}
     for home, name in re.findall(_NAME, text):
         for each in [name] if name else _all_of(home):
-            homes[each] = home
+            homes[each] = _HOMES.get(home, {}).get(each, home)
     _HOMES[package] = homes
     return homes
+
+
+def show_classes(package: str = "") -> None:
+    """Have each public class that is loaded read as its public package: `moothall`, if it is there.
+
+    A package that loads its names itself calls this at its end, with its name.
+    """
+    if package:
+        _PACKAGES[package] = None
+        _HOMES[package] = dict.fromkeys(sys.modules[package].__all__, package)
+    for each in sorted(_PACKAGES, key=len):  # a class belongs to the first that has it
+        if each not in _UNSHOWN:
+            _UNSHOWN[each] = {**homes_of(each)}
+        left = _UNSHOWN[each]
+        for name, home in [*left.items()]:
+            if home in sys.modules and name in vars(sys.modules[home]):
+                left.pop(name, None)  # another thread may load names, too
+                _show(vars(sys.modules[home])[name], name, each)
+
+
+def is_ours(kind: type) -> bool:
+    """Return whether a class is one of moothall's, public or not."""
+    return kind.__module__.partition(".")[0] == "moothall"
+
+
+class MovedPaths:
+    """Says where a public module of an earlier layout stands, when nothing else has found it."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        """Raise ModuleNotFoundError with the new path of a module that has moved."""
+        head, _, last = name.rpartition(".")
+        if head == "moothall" and last in MOVED:
+            # Without `name=`: `from moothall import …` would replace an error that has it.
+            raise ModuleNotFoundError(_moved(name))
+
+
+def _moved(path: str) -> str:
+    new = MOVED[path.rpartition(".")[2]]
+    return f"{path} has moved to {new}: write `from {new} import …` (docs/versions.md has the list)"
+
+
+def _show(thing: Any, name: str, package: str) -> None:
+    if not isinstance(thing, type) or thing.__qualname__ != name:
+        return
+    home = thing.__module__
+    if type(home) is str and home != package and is_ours(thing):
+        line = vars(thing).get("__firstlineno__")  # from Python 3.13, which now forgets it
+        thing.__module__ = PublicModule(package, home)
+        if line is not None:
+            thing.__firstlineno__ = line  # type: ignore[attr-defined]
 
 
 def _all_of(home: str) -> list[str]:

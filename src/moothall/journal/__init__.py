@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from moothall.foundation.lazily import show_classes
 from moothall.journal.deleting import Deleted
 from moothall.journal.doubt import Done
 from moothall.journal.entry import Entry, Outline, Sums, Wait
@@ -9,3 +10,5 @@ from moothall.journal.journal import Journal
 from moothall.journal.run_parts import Part
 
 __all__ = ["Deleted", "Done", "Entry", "Journal", "Outline", "Part", "Sums", "Wait"]
+
+show_classes(__name__)

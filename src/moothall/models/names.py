@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from moothall.foundation.errors import ConfigError, DefinitionError, MissingExtra, ModelError
+from moothall.foundation.lazily import show_classes
 from moothall.foundation.text import nearest
 from moothall.foundation.threads import guard, in_child
 from moothall.models.local import weights
@@ -176,6 +177,7 @@ def _kept(key: tuple[str, ...], make: Callable[[], Model]) -> Model:
         if found is None or getattr(found, "closed", False):
             try:
                 found = _KEPT[key] = make()
+                show_classes()
             except DefinitionError as error:
                 raise ModelError(f"there is no such model: {error}") from error
         return found

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from moothall.actions.message import BROADCAST
 from moothall.foundation.errors import ConfigError
+from moothall.foundation.lazily import is_ours
 from moothall.society import checkpoint
 from moothall.society.arrays import np
 from moothall.society.city.city import City
@@ -90,7 +91,7 @@ def population_of(citizens: Any, city: City, seed: int, people: PeopleParams) ->
 def _is_shipped(part: Any) -> bool:
     """Return whether a service, or a function of the clock, is not the user's own."""
     part = getattr(part, "__self__", part)
-    return type(part).__module__.startswith("moothall.")
+    return is_ours(type(part))
 
 
 def copies_of(services: Mapping[str, Service]) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from moothall.foundation.lazily import show_classes
+
 if TYPE_CHECKING:
     from moothall.studio.space import StudioUser
     from moothall.studio.studio import Studio as Studio
@@ -35,6 +37,8 @@ def __getattr__(name: str) -> Any:
     if name == "Studio":
         from moothall.studio.studio import Studio
 
+        globals()[name] = Studio
+        show_classes(__name__)
         return Studio
     if name == "demo":
         return _ready()

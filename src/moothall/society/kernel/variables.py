@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from moothall.foundation.errors import StateError
+from moothall.foundation.lazily import is_ours
 from moothall.society.arrays import np
 
 _OF_EVERY: Final = frozenset(("agent", "actions", "_llm", "environment", "params"))
@@ -63,7 +64,7 @@ def unwritten(blocks: Iterable[Any]) -> dict[tuple[int, str], int]:
 
 
 def _variables(block: Any) -> Iterable[tuple[str, Any]]:
-    if type(block).__module__.startswith("moothall."):  # which keep nothing between two steps
+    if is_ours(type(block)):  # which keep nothing between two steps
         return ()
     return [(name, value) for name, value in vars(block).items() if name not in _OF_EVERY]
 
@@ -102,7 +103,7 @@ def _read(written: list[Any]) -> Any:
 
 def _image(value: Any, depth: int = 0) -> Any:
     """Return something hashable that differs if a value has changed, as far as can be seen."""
-    if depth > _DEEPEST or callable(value) or type(value).__module__.startswith("moothall."):
+    if depth > _DEEPEST or callable(value) or is_ours(type(value)):
         return 0
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)

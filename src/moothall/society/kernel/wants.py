@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Final, get_type_hints
 
 from moothall.foundation.errors import ConfigError, InvalidArguments
+from moothall.foundation.lazily import is_ours
 
 WHO: Final = "who"  # a citizen's row; −1, −2, … a service, in id order; `STRANGER` down: others
 PLACE: Final = "place"  # the number of a place, −1 for none
@@ -175,7 +176,7 @@ def _kinds() -> dict[str, type[Want]]:
     kinds: list[type[Want]] = Want.__subclasses__()
     for kind in kinds:  # the list grows
         kinds += kind.__subclasses__()
-    kinds.sort(key=lambda kind: kind.__module__.startswith("moothall."))
+    kinds.sort(key=is_ours)
     return {kind.__name__: kind for kind in kinds}
 
 

@@ -8,6 +8,7 @@ demo.launch()
 The studio (`moothall.studio`) is the larger page, and needs no Gradio.
 """
 
+from moothall.foundation.lazily import show_classes
 from moothall.studio.gradio.chat import GradioChat
 from moothall.studio.space import StudioUser
 
@@ -17,3 +18,5 @@ demo: GradioChat = GradioChat()
 """A ready chat."""
 gradio_user: StudioUser = demo.user
 """The person at its page, whose id is `User`."""
+
+show_classes(__name__)
