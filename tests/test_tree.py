@@ -100,7 +100,7 @@ FLOORS = {
         "amounts",
         "account",
         "bill",
-        "ledger",
+        "reservation",
         "shared",
         "stored",
         "waiting",

@@ -6,8 +6,8 @@ reservations, those that do not fit are refused before they begin, or wait in tu
 
 from moothall.budget.amounts import PriceList
 from moothall.budget.budget import Budget, Clock
-from moothall.budget.ledger import Reservation
 from moothall.budget.limits import Left, Spent
+from moothall.budget.reservation import Reservation
 from moothall.budget.stored import StoredBudget
 from moothall.foundation.lazily import show_classes
 

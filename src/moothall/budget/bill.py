@@ -12,7 +12,7 @@ from moothall.foundation.threads import reset
 
 if TYPE_CHECKING:
     from moothall.budget.budget import Budget
-    from moothall.budget.ledger import Reservation
+    from moothall.budget.reservation import Reservation
 
 _OPEN: ContextVar[Bill | None] = ContextVar("moothall_bill", default=None)
 

@@ -19,9 +19,9 @@ from moothall.budget.amounts import (
     spent_of,
     stored_of,
 )
-from moothall.budget.ledger import Ledger, Reservation
 from moothall.budget.limits import LIMITS, RESERVED, Amounts, Least, Left, Limits, Spent
 from moothall.budget.period import Per, checked_per
+from moothall.budget.reservation import Ledger, Reservation
 from moothall.budget.shared import Books, HasBooks, SharedLedger
 from moothall.budget.waiting import in_turn
 from moothall.foundation.arguments import (

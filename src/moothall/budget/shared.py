@@ -13,9 +13,9 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from moothall.budget.account import COUNTS, Account, Accounts, Aside
 from moothall.budget.amounts import KINDS, NOTHING, Amounts
-from moothall.budget.ledger import Ledger, Reservation, end
 from moothall.budget.limits import LIMITS
 from moothall.budget.period import is_period
+from moothall.budget.reservation import Ledger, Reservation, end
 from moothall.foundation.errors import DefinitionError, MoothallError
 
 logger: logging.Logger = logging.getLogger("moothall.budget")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from moothall.budget.account import Accounts
 from moothall.budget.amounts import Amounts
-from moothall.budget.ledger import Ledger, Reservation, callers
+from moothall.budget.reservation import Ledger, Reservation, callers
 from moothall.foundation.errors import BudgetExceeded
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from moothall.actions.message import Envelope, Nested, is_one
 from moothall.agents.agent import CURRENT
 from moothall.agents.callers import HEARD
-from moothall.budget.ledger import HELD
+from moothall.budget.reservation import HELD
 from moothall.foundation.errors import (
     AgentNotFound,
     HopLimitExceeded,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moothall.agents.agent import CURRENT
-from moothall.budget.ledger import HELD
+from moothall.budget.reservation import HELD
 from moothall.foundation.threads import DATA, awaited
 from moothall.spaces.delivery import Delivery
 

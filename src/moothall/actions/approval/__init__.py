@@ -10,7 +10,6 @@ from moothall.actions.approval.approval import ChangedArgs as ChangedArgs
 from moothall.actions.approval.approval import Question as Question
 from moothall.actions.approval.approval import RefuseAll as RefuseAll
 from moothall.actions.approval.approval import Refused as Refused
-from moothall.actions.approval.approval import TerminalApprover as TerminalApprover
 from moothall.actions.approval.approval import Waiting as Waiting
 from moothall.actions.approval.approval import answer as answer
 from moothall.actions.approval.approval import approve as approve
@@ -18,3 +17,4 @@ from moothall.actions.approval.approval import check_approver as check_approver
 from moothall.actions.approval.later import Later as Later
 from moothall.actions.approval.rules import Rule as Rule
 from moothall.actions.approval.rules import RuleApprover as RuleApprover
+from moothall.actions.approval.terminal import TerminalApprover as TerminalApprover

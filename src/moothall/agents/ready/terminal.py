@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import TextIO
 
-from moothall.actions.approval.approval import read_line
+from moothall.actions.approval.terminal import read_line
 from moothall.foundation.text import shown_lines as shown_lines
 from moothall.foundation.threads import guard, in_child
 

@@ -1,4 +1,4 @@
-"""The ledger, which alone changes the accounts of a tree of budgets, and its reservations."""
+"""Reservations of a budget, and the ledger, which alone changes a tree's accounts."""
 
 from __future__ import annotations
 

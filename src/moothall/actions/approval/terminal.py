@@ -1,0 +1,101 @@
+"""The approver at a terminal: it asks the person there, one question at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TextIO
+
+from moothall.actions.approval.approval import ApprovalRequest, Question
+from moothall.actions.approval.decision import Always
+from moothall.foundation.errors import NobodyToAsk
+from moothall.foundation.text import escaped
+from moothall.foundation.threads import renewed
+
+
+class TerminalApprover:
+    """Asks the person at the terminal, one question at a time; `y` or `yes` permits.
+
+    `a` and `always` also permit, and exactly this call (the same agent, action and arguments in the
+    same thread) is not asked about again while the approver lives. Values from outside that were
+    asked about are permitted for the thread. A line answers a question of an action.
+
+    A question at the process's own terminal begins on a new line, and what the program prints to
+    `sys.stdout` meanwhile, such as a streamed answer, is printed after the person's
+    answer.
+
+    Args:
+        stdin: the input for answers; default: the process's
+        stdout: the output for questions; default: the process's
+    """
+
+    def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+        self._one_at_a_time = renewed(threading.Lock())
+        self._always: set[tuple[str | None, str]] = set()
+
+    def approve(self, request: ApprovalRequest) -> bool | Always:
+        """Return whether the person said yes. A closed terminal refuses."""
+        with self._one_at_a_time:
+            exact = (request.thread, request.fingerprint)
+            if exact in self._always:
+                return True
+            does = "propose" if request.sender == "You" else "proposes"
+            text = f"{escaped(request.sender)} {does}: {request}\nPermit this? [y/N/always] "
+            line = self._ask(text, "\n(no answer: refused)\n")
+            said = line.strip().lower()
+            if said in ("a", "always"):
+                self._always.add(exact)
+                return Always() if request.outside else True
+            return said in ("y", "yes")
+
+    def answer(self, question: Question) -> str:
+        """Return the line that the person writes.
+
+        Raises:
+            NobodyToAsk: the terminal is closed
+        """
+        with self._one_at_a_time:
+            line = self._ask(f"{question}\n> ")
+        if not line:
+            raise NobodyToAsk(f"agent {question.agent!r} asked at the terminal, which is closed")
+        return line.strip()
+
+    def _ask(self, text: str, unanswered: str = "") -> str:
+        """Write a question, and read the person's line; empty if the terminal is closed."""
+        with _alone(self._stdout) as stdout:
+            print(text, end="", file=stdout, flush=True)
+            line = read_line(self._stdin)
+            if not line and unanswered:
+                print(unanswered, end="", file=stdout, flush=True)
+        return line
+
+
+def read_line(given: TextIO | None) -> str:
+    """Return a line of the input, by default the process's; empty if that is closed."""
+    stdin = given or sys.stdin
+    try:
+        return stdin.readline() if stdin is not None else ""
+    except (OSError, ValueError):
+        return ""
+
+
+@contextlib.contextmanager
+def _alone(given: TextIO | None) -> Iterator[TextIO]:
+    """Yield the output for a question; other output to `sys.stdout` waits for its end."""
+    stdout = given or sys.stdout
+    if given is not None or not stdout.isatty():
+        yield stdout
+        return
+    print(file=stdout)  # the program may have written a partial line
+    held = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(held):
+            yield stdout
+    finally:
+        stdout.write(held.getvalue())
+        stdout.flush()
