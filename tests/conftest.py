@@ -225,6 +225,15 @@ def shallow(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def shallow_of_others(shallow: Path) -> Path:
+    """The same under another name, by which their form of calls is that of larger weights."""
+    path = shallow.with_name("others.gguf")
+    data = shallow.read_bytes()
+    path.write_bytes(data[:65536].replace(b"Smollm2 135M", b"Others' 1.5B") + data[65536:])
+    return path
+
+
+@pytest.fixture(scope="session")
 def shallow_home(shallow: Path) -> dict[str, str]:
     """The environment of programs whose model in the box they are."""
     return {"MOOTHALL_HOME": str(shallow.parent.parent)}

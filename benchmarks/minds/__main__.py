@@ -29,12 +29,10 @@ from benchmarks.minds.mind import SETTINGS, Outcomes, mind, share
 
 
 def calls(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
-    """Calls that one request needs, by each form of calls."""
-    for form in forms or ["program", "list"]:
-        with mind(max_tokens=400, calls=form) as model:
-            for category in bfcl.CATEGORIES:
-                rows = bfcl.run(model, form, outcomes, category, count, shut)
-                share(f"bfcl.{form}", category, rows)
+    """Calls that one request needs."""
+    with mind(max_tokens=400) as model:
+        for category in bfcl.CATEGORIES:
+            share("bfcl", category, bfcl.run(model, outcomes, category, count, shut))
 
 
 def judged(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
@@ -51,10 +49,9 @@ def judged(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None
 
 
 def in_two_steps(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
-    """Tasks of two steps, by each form of calls."""
-    for form in forms or ["program", "list"]:
-        with mind(max_tokens=250, calls=form) as model:
-            share("two steps", form, twosteps.run(model, form, outcomes, count, shut))
+    """Tasks of two steps."""
+    with mind(max_tokens=250) as model:
+        share("two steps", "right", twosteps.run(model, outcomes, count, shut))
 
 
 def decided(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
@@ -141,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.minds", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two cases of each category")
     parser.add_argument("--part", action="append", choices=PARTS, help="default: all")
-    parser.add_argument("--form", action="append", help="forms of calls to compare")
+    parser.add_argument("--form", action="append", help="ways of judging to compare")
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--shut", action="store_true")
     parser.add_argument("--keep", type=Path)

@@ -3,9 +3,8 @@
 The tasks and their answers are those of the package `bfcl-eval` (Apache-2.0), of which only the
 data is read; `scripts/corpora` unpacks it. A task is right if the model makes exactly the calls
 that are asked for, with an accepted value for each argument; `irrelevance` is right without a call.
-A program's later calls get the result "done", without another question to the model. Every second
-task of the shuffled ones is shut: not looked at while prompts are written, and run with `--shut`
-alone.
+Every second task of the shuffled ones is shut: not looked at while prompts are written, and run
+with `--shut` alone.
 """
 
 from __future__ import annotations
@@ -86,29 +85,10 @@ def action(function: dict[str, Any]) -> Action:
 
 
 async def calls_of(model: Model, task: dict[str, Any]) -> tuple[list[Any], str]:
-    """The calls that a model makes for a task before it is asked again, and its text."""
+    """The calls that a model makes for a task at once, and its text."""
     messages = [dict(each) for each in task["question"][0]]
-    actions = [action(each) for each in task["function"]]
-    made: list[Any] = []
-    while True:
-        reply = await model.complete(messages, actions)
-        made += [(call.name, call.args) for call in reply.calls]
-        goes_on = any(block.get("type") == "program" for block in reply.thinking)
-        if not reply.calls or not goes_on:
-            return made, reply.text
-        calls = [{"id": call.id, "name": call.name, "args": call.args} for call in reply.calls]
-        block = {"thinking": list(reply.thinking)}
-        messages.append({"role": "assistant", "content": "", "tool_calls": calls, **block})
-        messages += [
-            {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": "done"}
-            for call in reply.calls
-        ]
-        if _asks(model, messages, actions):
-            return made, reply.text
-
-
-def _asks(model: Any, messages: list[Any], actions: list[Action]) -> bool:
-    return not hasattr(model._form.going_on(messages, actions), "calls")
+    reply = await model.complete(messages, [action(each) for each in task["function"]])
+    return [(call.name, call.args) for call in reply.calls], reply.text
 
 
 def fits(given: Any, accepted: Any) -> bool:
@@ -157,7 +137,7 @@ def right(made: list[Any], wanted: list[dict[str, Any]]) -> bool:
     return not rest
 
 
-def run(model: Model, form: str, outcomes: Outcomes, category: str, count: int, shut: bool) -> Any:
+def run(model: Model, outcomes: Outcomes, category: str, count: int, shut: bool) -> Any:
     """The outcomes of a category."""
 
     def one(task: dict[str, Any], wanted: list[Any]) -> dict[str, Any]:
@@ -168,6 +148,6 @@ def run(model: Model, form: str, outcomes: Outcomes, category: str, count: int, 
         return {"right": right(made, wanted), "made": made, "text": text[:200]}
 
     return [
-        outcomes.of(f"bfcl.{form}.{category}", task["id"], lambda t=task, w=wanted: one(t, w))
+        outcomes.of(f"bfcl.{category}", task["id"], lambda t=task, w=wanted: one(t, w))
         for task, wanted in tasks(category, count, shut)
     ]

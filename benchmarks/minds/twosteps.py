@@ -132,9 +132,9 @@ def one(model: Model, actions: list[Any], text: str, says: tuple[str, ...]) -> d
     }
 
 
-def run(model: Model, form: str, outcomes: Outcomes, count: int, shut: bool) -> Any:
+def run(model: Model, outcomes: Outcomes, count: int, shut: bool) -> Any:
     """The outcomes of some tasks."""
     return [
-        outcomes.of(f"two steps.{form}", task[1], lambda t=task: one(model, *t))
+        outcomes.of("two steps", task[1], lambda t=task: one(model, *t))
         for task in TASKS[shut::2][:count]
     ]

@@ -136,12 +136,14 @@ def test_an_answer_after_a_result_keeps_to_the_schema(local: LocalModel) -> None
     assert reply.calls or json.loads(reply.text) in (5, 6)
 
 
-def test_a_bare_value_comes_after_a_thought_that_the_reply_does_not_have(shallow: Path) -> None:
-    with LocalModel(shallow, calls="list", max_tokens=128, context_tokens=512) as thinking:
+def test_local_model_thinks_before_a_bare_value_and_the_reply_lacks_the_thought(
+    shallow_of_others: Path,
+) -> None:
+    with LocalModel(shallow_of_others, max_tokens=128, context_tokens=512) as thinking:
         parts = run(parts_of(thinking, user("What is 2+3?"), schema={"enum": [5, 6]}))
         assert [part.text for part in parts] in (["5", "5"], ["6", "6"])
         assert parts[-1].usage.output_tokens > 8
-    with LocalModel(shallow, calls="list", max_tokens=4, context_tokens=512) as cut_off:
+    with LocalModel(shallow_of_others, max_tokens=4, context_tokens=512) as cut_off:
         reply = run(cut_off.complete(user("What is 2+3?"), schema={"enum": [5, 6]}))
     assert (reply.text, reply.finish_reason) == ("", "length")
 

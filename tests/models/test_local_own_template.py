@@ -154,7 +154,6 @@ def test_a_template_that_wants_other_roles_gets_them(brief: LocalModel) -> None:
     (
         ({"template": "own"}, "whose chat template has tools, and that of .* has none"),
         ({"template": "hermes"}, "template= must be 'own' or None, got 'hermes'"),
-        ({"template": "own", "calls": "list"}, "template='own' says how calls are written"),
     ),
 )
 def test_what_cannot_be_is_refused(shallow: Path, options: Any, fault: str) -> None:

@@ -194,10 +194,8 @@ class OneCall:
         forms = [written(each["name"], each["args"]) for each in message.get("tool_calls") or ()]
         return "\n".join(forms)
 
-    def held_to(
-        self, actions: list[Action], answer: Mapping[str, Any] | None
-    ) -> dict[str, Any] | str:
-        """Return the schema, or the grammar, of the model's text; `answer` is its answers' one."""
+    def held_to(self, actions: list[Action], answer: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the schema of the model's text; `answer` is its answers' one."""
         return choice_schema(actions, answer=answer)
 
     def read(
@@ -208,12 +206,6 @@ class OneCall:
         if isinstance(found, str):
             return replace(reply, text=found)
         return with_calls(reply, found, messages)
-
-    def going_on(
-        self, messages: list[dict[str, Any]], actions: list[Action]
-    ) -> ModelReply | str | None:
-        """Return what follows without asking the model; or what it must be told; else None."""
-        return None
 
     def answer_text(self, actions: list[Action]) -> AnswerText:
         """Return a reader of the text of an answer that is streamed."""

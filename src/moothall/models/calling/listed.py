@@ -22,7 +22,6 @@ from moothall.models.calling.choice import (
     with_calls,
     written,
 )
-from moothall.models.calling.program import Function
 from moothall.models.protocol import ModelReply
 
 if TYPE_CHECKING:
@@ -46,6 +45,11 @@ alone."""
 _NONE: Final = """
 User: How old is the oldest zebra?
 {answer}"""
+_TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"} | {
+    "array": "list",
+    "object": "dict",
+    "null": "None",
+}
 _ANSWER: Final = "answer"
 _TEXT: Final = "text"
 
@@ -70,7 +74,7 @@ class SeveralCalls(OneCall):
             one=written("hull_length", {"ship": "Zorp"}),
             none=none,
         )
-        return head + "\n".join(Function(each.name, each, True).shown for each in actions)
+        return head + "\n".join(_signature(each) for each in actions)
 
     def written(self, message: Mapping[str, Any]) -> str:
         """Return the calls of an assistant's message as the model writes them."""
@@ -119,3 +123,34 @@ def _answer_of(actions: Iterable[Action]) -> str:
     while name in taken:
         name += "_"
     return name
+
+
+def _signature(action: Action) -> str:
+    """Return an action as a function of Python that the model is shown."""
+    schema: Mapping[str, Any] = action.parameters or {}
+    about: Mapping[str, Any] = schema.get("properties") or {}
+    needed = [each for each in schema.get("required") or () if each in about]
+    parameters, lines = [], [_one_line(action.description)]
+    for name in dict.fromkeys((*needed, *about)):
+        optional = "" if name in needed else " = None"
+        parameters.append(f"{name}: {_type(about[name])}{optional}")
+        is_object = isinstance(about[name], Mapping)
+        if text := _one_line(about[name].get("description") if is_object else None):
+            lines.append(f"    {name}: {text}")
+    doc = "\n    ".join(filter(None, lines))
+    return f'def {action.name}({", ".join(parameters)}):\n    """{doc}"""\n'
+
+
+def _type(about: Any) -> str:
+    if not isinstance(about, Mapping):
+        return "Any"
+    if "enum" in about:
+        return f"Literal[{', '.join(json.dumps(e, ensure_ascii=False) for e in about['enum'])}]"
+    kind = about.get("type")
+    if kind == "array" and isinstance(about.get("items"), Mapping):
+        return f"list[{_type(about['items'])}]"
+    return _TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
+
+
+def _one_line(text: Any) -> str:
+    return " ".join(text.split()).replace('"""', "'''") if isinstance(text, str) else ""

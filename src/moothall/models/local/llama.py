@@ -134,7 +134,7 @@ class Llama(Engine):
 
 
 class ChatEngine(Llama):
-    """Completes chats; a request is a chat's body, and the schema or grammar of the text."""
+    """Completes chats; a request is a chat's body, and the schema of the text."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -150,20 +150,19 @@ class ChatEngine(Llama):
 
     def _completed(self, job: Job) -> ModelReply | None:
         server = self.server()
-        body, held_to = job.request
-        schema = None if isinstance(held_to, str) else held_to
+        body, schema = job.request
         body = {**body, "stream": True, "stream_options": {"include_usage": True}}
         # Every batch of the prompt reports progress: a chance to stop before the first token.
         body["return_progress"] = True
         try:
-            if held_to is not None:
-                grammar = held_to if schema is None else self._grammar(schema)
+            if schema is not None:
+                grammar = self._grammar(schema)
                 body["grammar"] = _after_thought(grammar) if self._begins_with_thought else grammar
             data = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
         reader = _Reader(job, AnswerStream(self.name, 0), held=schema is not None)
-        reader.thinks = self._begins_with_thought or held_to is None
+        reader.thinks = self._begins_with_thought or schema is None
         try:
             server.handle_chat_completions(data, reader.take)
         except (RuntimeError, ValueError) as error:

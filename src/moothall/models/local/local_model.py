@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -21,12 +22,12 @@ from moothall.foundation.arguments import (
 from moothall.foundation.errors import ConfigError, MissingExtra, ModelError
 from moothall.models.ask import ATTEMPT
 from moothall.models.base import Answering, Request
-from moothall.models.calling.by_weights import FORMS, Calls, form_of
 from moothall.models.calling.choice import OneCall, after_a_thought
+from moothall.models.calling.listed import SeveralCalls
 from moothall.models.local import weights
 from moothall.models.local.engine import InProcess
 from moothall.models.local.llama import BATCH_TOKENS, ChatEngine
-from moothall.models.plain_chat import add_schema, has_result, joined, own_chat, plain_chat
+from moothall.models.plain_chat import add_schema, has_result, own_chat, plain_chat
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece, calls_in
 from moothall.models.remote.adapting import Adapting
 from moothall.models.remote.chat_format import chat_messages, tools
@@ -47,6 +48,8 @@ _AGAIN_TEMPERATURE = 0.6
 """Of an answer in the place of one that could not be used: at 0 a model gives the same again."""
 _SMALL_BYTES = 2 << 30
 """Weights of this size, about 3 billion parameters, repeat themselves in long texts."""
+_MAKE_ONE_CALL: Final = re.compile(r"smollm2[ -]135m", re.IGNORECASE)
+"""The names of weights that do best with one call, which they must make (benchmarks/minds)."""
 _LARGEST_CONTEXT = 1 << 20
 """More tokens than any of these models accepts."""
 
@@ -76,10 +79,9 @@ class LocalModel(InProcess, Answering):
     callers wait for a slot. A grammar makes it choose an action, or follow a schema. An answer that
     reaches `max_tokens`, or the end of the context, has the finish reason `length`, and a partial
     call is dropped; a prompt too long for the context raises `ContextOverflow`. Given actions, it
-    answers or calls some of them, in the form that its weights do best with: a list of calls; a
-    small program, whose calls may take the results of others, for weights that write code; one
-    call, which it must make until there is a result, for the smallest. If cancelled, a generation
-    ends with its next token (a prompt that is being read, with its next batch).
+    answers or calls some of them, by a list of calls; the model in the box makes one call, which it
+    must make until there is a result. If cancelled, a generation ends with its next token (a prompt
+    that is being read, with its next batch).
 
     A space is put into marks of a chat format (such as `<|im_end|>`) in a message, so that no text
     can pass for another speaker's.
@@ -97,7 +99,6 @@ class LocalModel(InProcess, Answering):
         options: more settings of llama.cpp's choice of a token, such as `{"top_p": 0.9}`
         thinking: whether weights that can reason, such as Qwen3, do so before they answer; it takes
             a part of `max_tokens`
-        calls: how it writes calls: `one`, `list` or `program`; by default as its weights do best
         template: `own`, if actions, calls and results go by the chat template of the weights, as
             they were trained, and llama.cpp reads the calls; the template must have tools
         tool_choice: `auto`; `required`, if it must call an action; `none`, if it may call none; or
@@ -131,7 +132,6 @@ class LocalModel(InProcess, Answering):
         deterministic: bool = False,
         options: Mapping[str, float] | None = None,
         thinking: bool = False,
-        calls: Calls | None = None,
         template: Literal["own"] | None = None,
         tool_choice: str = "auto",
     ) -> None:
@@ -145,12 +145,8 @@ class LocalModel(InProcess, Answering):
         check_boolean("LocalModel: deterministic=", deterministic)
         check_boolean("LocalModel: thinking=", thinking)
         check_text("LocalModel: tool_choice=", tool_choice)
-        if calls is not None and calls not in FORMS:
-            raise none_of("LocalModel: calls=", [*FORMS], calls)
         if template not in (None, _OWN):
             raise ConfigError(f"LocalModel: template= must be 'own' or None, got {template!r:.80}")
-        if template is not None and calls is not None:
-            raise ConfigError("LocalModel: template='own' says how calls are written: no calls=")
         if path is not None and not is_path(path):
             raise ConfigError(f"LocalModel: path= must be the path of a file, got {path!r}")
         if mmproj is not None and not is_path(mmproj):
@@ -167,9 +163,11 @@ class LocalModel(InProcess, Answering):
                 f"LocalModel: template='own' needs weights whose chat template has tools, and that "
                 f"of {self.path} has none: leave template= out"
             )
-        self.calls: str = template or calls or form_of(weights.own_name(self.path))
+        self._own_template = template == _OWN
+        makes_one_call = _MAKE_ONE_CALL.search(weights.own_name(self.path)) is not None
+        self._makes_one_call = makes_one_call and not self._own_template
         self.tool_choice = tool_choice
-        self._form: OneCall = FORMS.get(self.calls, OneCall)()
+        self._form = OneCall() if self._makes_one_call else SeveralCalls()
         self._adapting = Adapting()  # to a template of its own
         MissingExtra.unless("a model inside this process", "local", "xllamacpp")
         context_tokens = min(context_tokens, own or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
@@ -222,14 +220,8 @@ class LocalModel(InProcess, Answering):
                         continue
                     yield part
             return
-        goes_on = self._form.going_on(messages, actions)
-        if isinstance(goes_on, ModelReply):
-            if goes_on.text:
-                yield TextPiece(goes_on.text)
-            yield goes_on
-            return
         said = self._form.answer_text(actions)
-        body = self._body(request, goes_on)
+        body = self._body(request)
         for is_last in (False, True):
             reply: Any = None
             async with aclosing(self._engine.generate(body)) as parts:
@@ -260,7 +252,7 @@ class LocalModel(InProcess, Answering):
 
     def _is_own(self, request: Request) -> bool:
         """Return whether a request goes by the template of the weights; a schema alone does not."""
-        return self.calls == _OWN and (bool(request.actions) or request.schema is None)
+        return self._own_template and (bool(request.actions) or request.schema is None)
 
     async def _own_answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         """Yield the answer to a request that goes by the template of the weights."""
@@ -299,14 +291,12 @@ class LocalModel(InProcess, Answering):
     def _thinks(self, request: Request) -> bool:
         """Return whether it says a thought before the value: a bare one leaves no room for it."""
         bare = request.schema is not None and request.schema.get("type") != "object"
-        return bare and not request.actions and self.calls != "one"
+        return bare and not request.actions and not self._makes_one_call
 
-    def _body(
-        self, request: Request, told: str | None = None
-    ) -> tuple[dict[str, Any], dict[str, Any] | str | None]:
+    def _body(self, request: Request) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the request for the engine, and what the text is held to."""
         messages, actions, schema, _ = request
-        held_to: dict[str, Any] | str | None = schema
+        held_to: dict[str, Any] | None = schema
         offered, may_answer = self._offered(messages, actions or [])
         sees = self.reads_images
         if self._is_own(request):
@@ -314,13 +304,11 @@ class LocalModel(InProcess, Answering):
             chat = own_chat(chat_messages(taken, self.name), self.name, sees)
         else:
             chat = plain_chat(messages, self.name, self._form, offered, may_answer, sees)
-        if told is not None:
-            chat[-1]["content"] = joined(chat[-1]["content"], told)
         if schema is not None and self._thinks(request):
             held_to = after_a_thought(schema)
             add_schema(chat, held_to)
         body = {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}
-        if offered and self.calls == _OWN:
+        if offered and self._own_template:
             body["tool_choice"] = "auto" if may_answer else "required"
             body |= {"tools": tools(offered), "parallel_tool_calls": True}
         elif offered:
@@ -342,7 +330,7 @@ class LocalModel(InProcess, Answering):
         if has_result(messages):
             return actions, True
         if wanted in ("auto", "required"):
-            return actions, wanted == "auto" and self.calls != "one"
+            return actions, wanted == "auto" and not self._makes_one_call
         named = [each for each in actions if each.name == wanted]
         if not named:
             raise ModelError(f"{self.name}: tool_choice= names {wanted!r:.80}, which is no action")
@@ -350,8 +338,8 @@ class LocalModel(InProcess, Answering):
 
     @staticmethod
     def _again(
-        body: tuple[dict[str, Any], dict[str, Any] | str | None], text: str, fault: str
-    ) -> tuple[dict[str, Any], dict[str, Any] | str | None]:
+        body: tuple[dict[str, Any], dict[str, Any] | None], text: str, fault: str
+    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the request for another answer in the place of one that cannot be read."""
         request, held_to = body
         told = f"Your answer cannot be used: {fault}. Answer again."

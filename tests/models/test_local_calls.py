@@ -1,0 +1,55 @@
+"""How a model in the process calls actions: the form of its calls, and which it must make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.model import ACTIONS, run, user
+from moothall import AskAgain, ReActAgent
+from moothall.foundation.errors import ModelError
+from moothall.models import LocalModel, model
+
+pytestmark = pytest.mark.xdist_group("local_model")
+
+
+def test_local_model_of_others_weights_makes_a_list_of_calls_or_answers(
+    shallow_of_others: Path,
+) -> None:
+    with LocalModel(shallow_of_others, max_tokens=24, context_tokens=2048) as model:
+        reply = run(model.complete(user("Add 2 and 3, and add 4 and 5"), ACTIONS[:1]))
+    assert reply.calls or reply.text or reply.finish_reason == "length"
+
+
+def test_local_model_with_tool_choice_calls_the_named_action(shallow: Path) -> None:
+    with LocalModel(shallow, max_tokens=24, tool_choice="list_files") as forced:
+        made = run(forced.complete(user("Good morning!"), ACTIONS))
+    assert [call.name for call in made.calls] == ["list_files"]
+    with pytest.raises(ModelError, match="tool_choice= names 'other', which is no action"):
+        run(LocalModel(shallow, tool_choice="other").complete(user("Hi"), ACTIONS))
+
+
+def test_model_by_the_name_of_a_file_says_how_it_is_written() -> None:
+    with pytest.raises(ModelError, match=r"is a file: write gguf:/models/a\.gguf"):
+        model("local:/models/a.gguf")
+
+
+def test_local_model_is_warmer_in_a_second_try(shallow: Path) -> None:
+    seen = []
+
+    class Heard(LocalModel):
+        def _body(self, *args: Any) -> Any:
+            made = super()._body(*args)
+            seen.append(made[0]["temperature"])
+            return made
+
+    def refuse(value: str) -> None:
+        raise AskAgain("Say it in other words.")
+
+    with Heard(shallow, max_tokens=4, context_tokens=512, temperature=0.0) as heard:
+        agent = ReActAgent("a", heard, check=refuse, tries=1)
+        assert agent.reply_sync("Say hello").stop_reason == "unreadable"
+        run(heard.complete(user("Say hello")))
+    assert seen == [0.0, 0.6, 0.0]
