@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
+import httpx2
 import mcp
 import mcp_types as types
 import pytest
@@ -554,6 +555,21 @@ def test_mcp_agent_calls_agents_behind_a_door_over_http(serve: Serve) -> None:
             me.ask("far", "fail").result(20)
         assert far._server is not None
         assert far._server.revision == "2026-07-28"
+
+
+@pytest.mark.parametrize("stated", ("2025-06-18, 2025-11-25", "2031-01-01", "x", ""))
+@pytest.mark.parametrize("method", ("initialize", "server/discover", "tools/list"))
+def test_mcp_door_names_the_revisions_that_it_speaks(
+    serve: Serve, stated: str, method: str
+) -> None:
+    headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": stated}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
+    answer = httpx2.post(f"{serve(asgi(talker()))}/mcp", json=asked, headers=headers)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["code"], error["data"]["requested"]) == (-32022, stated)
+    assert {"2025-06-18", "2026-07-28"} < {*error["data"]["supported"]}
+    assert "2025-11-25, 2026-07-28, got" in error["message"]
 
 
 def test_doors_need_agents_of_one_space() -> None:

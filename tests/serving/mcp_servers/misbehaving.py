@@ -43,6 +43,9 @@ TOOLS = [
                 "image",
                 "ask",
                 "sample",
+                "open",
+                "login",
+                "blocks",
             ),
             *("bad", "refuse", "children", "environment", "deep", "help", "count", "close"),
         )
@@ -56,6 +59,7 @@ class Server:
         self.mode = mode
         self.lock = threading.Lock()
         self.asked: dict[Any, Any] = {}
+        self.opening = set[Any]()  # the calls that ask for an address to be opened
         self.log = os.environ.get("LOG", "")
         self.count = 0
 
@@ -87,9 +91,8 @@ class Server:
             if method is None:
                 asked = self.asked.pop(id)
                 said = message.get("result", message.get("error"))
-                self.send(
-                    id=asked, result={"content": [{"type": "text", "text": json.dumps(said)}]}
-                )
+                refused = asked in self.opening and said.get("action") != "accept"
+                self.text(asked, json.dumps(said), isError=refused)
             elif method == "initialize":
                 self.send(
                     id=id,
@@ -160,6 +163,8 @@ class Server:
         elif name == "parts":
             part = {"type": "text", "text": "x"}
             self.send(id=id, result={"content": [part] * args["count"]})
+        elif name == "blocks":
+            self.send(id=id, result={"content": args["blocks"]})
         elif name == "long":
             sys.stdout.write("x" * (40 << 20))
             sys.stdout.flush()
@@ -180,6 +185,17 @@ class Server:
                 self.send(id="q1", method="elicitation/create", params=asks)
             else:
                 self.send(id="q1", method="sampling/createMessage", params=says)
+        elif name == "open":
+            self.asked["q1"] = id
+            self.opening.add(id)
+            asks = {"mode": "url", "message": "Log in.", "elicitationId": "e1", **args}
+            self.send(id="q1", method="elicitation/create", params=asks)
+        elif name == "login" and self.count < args.get("times", 1):
+            self.count += 1
+            asks = {"mode": "url", "message": "Log in.", "elicitationId": "e1"}
+            wanted = {"elicitations": args.get("wanted", [{**asks, "url": args.get("url")}])}
+            told = {"code": -32042, "message": "This request requires more information."}
+            self.send(id=id, error={**told, "data": wanted})
         elif name == "bad":
             self.send(id=id, result={"content": 5})
         elif name == "deep":

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -399,3 +400,42 @@ def test_mcp_what_a_found_tool_says_of_itself_is_from_outside(server: Make, tmp_
     agent.reply_sync("Say hello twice")
 
     assert (asked, paid) == (["pay"], [])
+
+
+TEXT = {"type": "text", "text": "done"}
+IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+
+
+@pytest.mark.parametrize(
+    "block",
+    (
+        {"type": "video", "data": "AAAA", "mimeType": "video/mp4"},
+        {"type": "tool_use", "id": "1", "name": "x", "input": {}},
+        {"type": "image", "data": "AAAA"},
+        {"type": "text"},
+        {"type": "resource", "resource": {"uri": "x:y"}},
+        {"type": 5},
+        {},
+    ),
+)
+def test_mcp_block_that_is_not_known_is_shown_beside_the_others(
+    server: Make, block: dict[str, Any]
+) -> None:
+    with NativeSpace() as space:
+        space.add(server())
+        me = space.add(Agent("me"))
+        said = me.ask("odd", "blocks", blocks=[TEXT, block]).result(20)
+        assert said.startswith("done\n")
+        assert all(json.dumps(each) in said for each in block.values())
+        image, shown = me.ask("odd", "blocks", blocks=[IMAGE, block]).result(20)
+        assert image["type"] == "image_url"
+        assert said == f"done\n{shown['text']}"
+
+
+def test_mcp_block_that_is_not_known_is_shown_in_part_if_it_is_long(server: Make) -> None:
+    with NativeSpace() as space:
+        space.add(server())
+        block = {"type": "video", "data": "A" * 1_000_000}
+        said = space.add(Agent("me")).ask("odd", "blocks", blocks=[TEXT, block]).result(20)
+    assert '"video"' in said
+    assert len(said) < 11_000

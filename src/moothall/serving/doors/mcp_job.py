@@ -123,7 +123,22 @@ class Owned:
         """Pass a request on, with its caller as the user to whom the session belongs."""
         from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
         from mcp.server.auth.provider import AccessToken
+        from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
+        from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
+        from starlette.datastructures import Headers
+        from starlette.responses import JSONResponse
 
+        stated = Headers(scope=scope).get("mcp-protocol-version", KNOWN_PROTOCOL_VERSIONS[-1])
+        if stated not in KNOWN_PROTOCOL_VERSIONS:
+            its = ", ".join(KNOWN_PROTOCOL_VERSIONS)
+            error = {
+                "code": UNSUPPORTED_PROTOCOL_VERSION,
+                "message": f"mcp-protocol-version must be one of {its}, got {stated[:80]!r}",
+                "data": {"supported": [*KNOWN_PROTOCOL_VERSIONS], "requested": stated},
+            }
+            refusal = JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
+            await refusal(scope, receive, send)
+            return
         owner = AccessToken(token="", client_id=caller_of(scope), scopes=[])
         scope["user"] = AuthenticatedUser(owner)
         calls: set[asyncio.Task[Any]] = set()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
+from moothall.actions.approval import Later
 from moothall.foundation import tracing
 from moothall.foundation.errors import ActionError, MCPServerError, MoothallError, SpaceClosed
 from moothall.foundation.text import one_line
@@ -25,6 +26,7 @@ from moothall.foundation.threads import settle
 from moothall.serving.mcp.listing import Offered, read_offered
 from moothall.serving.mcp.live import UNANSWERED, Live, as_ours, first_set, opened, why_ended
 from moothall.serving.mcp.process import ServerProcess, over_process
+from moothall.serving.mcp.questions import addresses_in, told_address
 from moothall.serving.mcp.request import Ask, Request, Send
 from moothall.serving.mcp.web import Headers, over_http, shown_address
 from moothall.spaces.loop import LoopThread
@@ -32,9 +34,13 @@ from moothall.spaces.loop import LoopThread
 if TYPE_CHECKING:
     import anyio
     import mcp
+    from mcp import MCPError
+    from mcp_types import ElicitResult
 
 _FIRST_DELAY_S: Final = 0.2
 _LONGEST_DELAY_S: Final = 30.0
+_MOST_ASKED: Final = 3
+"""So often may a call want an address opened first: a person may say too early that it is done."""
 _RELIST_S: Final = 1.0
 """A server may change its list more often; it is read this often at most."""
 logger: logging.Logger = logging.getLogger("moothall.mcp")
@@ -104,7 +110,7 @@ class Connection:
 
     async def open(self) -> None:
         """Connect, if that has not happened, and read what the server offers."""
-        await self.request(_nothing, "connecting")
+        await self.request(self._nothing, "connecting")
 
     def open_in_thread(self) -> None:
         """Do what `open` does, in a thread without a loop."""
@@ -173,6 +179,9 @@ class Connection:
             raised = self._gone()  # or nobody waits
         except MoothallError as error:
             raised = error
+            if request.unopened and isinstance(error, ActionError):
+                wants = f"it wants a person to open {' and '.join(request.unopened)}"
+                raised = ActionError(error.type, f"{error.text}; {wants}", error.where)
         except BaseException as error:
             raised = as_ours(self.name, request.what, error)
         finally:
@@ -185,33 +194,50 @@ class Connection:
     async def _sent(self, request: Request) -> Any:
         """Return the answer of the server that runs now, or else is started now."""
         from mcp import MCPError
+
+        again, asked = True, 0
+        while True:
+            live = await self._connected()
+            await self._current.wait()
+            try:
+                value = await live.answer(request.send)
+            except MCPError as error:
+                if again and await live.has_forgotten(error):
+                    again = False
+                    live.forget()
+                elif asked < _MOST_ASKED and await self._opens(request, error):
+                    asked += 1
+                else:
+                    raise await self._failed(request, live, error) from None
+            else:
+                self._failures = 0
+                return value
+
+    async def _failed(self, request: Request, live: Live, error: MCPError) -> MoothallError:
+        """Return what a caller is told of an error of the SDK."""
         from mcp_types import CONNECTION_CLOSED
 
-        live = await self._connected()
-        await self._current.wait()
-        try:
-            value = await request.send(live.client)
-        except MCPError as error:
-            why = error.message
-            lost = error.code == CONNECTION_CLOSED and why.startswith("SSE stream ")
-            if live.over.is_set() or why in ("Connection closed", "Session terminated"):
-                lost = True
-                live.over.set()
-                why = await asyncio.shield(live.ended)
-            if lost:
-                raise MCPServerError(
-                    f"{self.name}: {request.what} got no answer, and whether it took effect is not "
-                    f"known: {one_line(why, 2000)}"
-                ) from None
-            text = one_line(f"{error.message} (code {error.code})", 2000)
-            raise ActionError("MCPError", text) from None
-        self._failures = 0
-        return value
+        why = error.message
+        lost = error.code == CONNECTION_CLOSED and why.startswith("SSE stream ")
+        if live.over.is_set() or live.closed:
+            lost = True
+            live.over.set()
+            why = await asyncio.shield(live.ended)
+        if lost:
+            return MCPServerError(
+                f"{self.name}: {request.what} got no answer, and whether it took effect is not "
+                f"known: {one_line(why, 2000)}"
+            )
+        request.unopened = [told_address(each) for each in addresses_in(error)] or request.unopened
+        return ActionError("MCPError", one_line(f"{why} (code {error.code})", 2000))
 
     async def _connected(self) -> Live:
         live = self._live
-        if live is not None and not live.over.is_set():
-            return live
+        if live is not None:
+            if live.closed:
+                live.over.set()
+            if not (live.forgotten or live.over.is_set()):
+                return live
         if self._opening is None:
             self._opening = self._thread.loop.create_future()
             self._wanted.set()
@@ -341,35 +367,53 @@ class Connection:
     # -- questions of the server to a person -------------------------------------------------------
 
     async def _elicit(self, context: Any, params: Any) -> Any:
-        """Ask the person behind a request; its time stands still meanwhile."""
-        from mcp_types import ElicitResult
-
+        """Ask the person behind a request what the server asks meanwhile."""
         known = _REQUEST.get()
         request = None if known is None else known()
         if request is None:  # older revisions do not say which request asks
             asking = [each for each in self._requests if each.ask is not None]
-            request = asking[-1] if asking else None
-        if request is None or request.ask is None or request.asking is not None:
-            return ElicitResult(action="decline")
-        assert request.timer is not None
-        left = request.timer.when() - self._thread.loop.time()
-        request.timer.cancel()
-        asked = request.ask(params)
-        try:
-            request.asking = asyncio.wrap_future(
-                asyncio.run_coroutine_threadsafe(asked, request.answer.get_loop())
-            )
-            return await request.asking
-        except RuntimeError:  # the caller's loop has ended
-            asked.close()
-            return ElicitResult(action="cancel")
-        except MoothallError as error:
-            logger.warning("%s asked a question, which is declined: %s", self.name, error)
-            return ElicitResult(action="decline")
-        finally:
-            request.asking = None
-            if request in self._requests:
-                self._limit(request, left)
+            request = asking[-1] if asking else next(reversed(self._requests), None)
+        return await self._asked(request, params)
+
+    async def _opens(self, request: Request, error: MCPError) -> bool:
+        """Whether the person has opened what is to be opened before a call."""
+        wanted = addresses_in(error)
+        for each in wanted:
+            if (await self._asked(request, each)).action != "accept":
+                return False
+        return bool(wanted)
+
+    async def _asked(self, request: Request | None, params: Any) -> ElicitResult:
+        """Ask the person behind a request; its time stands still meanwhile."""
+        from mcp_types import ElicitResult
+
+        answer = ElicitResult(action="decline")
+        if request is not None and request.ask is not None and request.asking is None:
+            assert request.timer is not None
+            left = request.timer.when() - self._thread.loop.time()
+            request.timer.cancel()
+            asked = request.ask(params)
+            try:
+                request.asking = asyncio.wrap_future(
+                    asyncio.run_coroutine_threadsafe(asked, request.answer.get_loop())
+                )
+                answer = await request.asking
+            except RuntimeError:  # the caller's loop has ended
+                asked.close()
+                return ElicitResult(action="cancel")
+            except Later as later:  # the call is made again once the answer has come
+                settle(request.answer, raised=later)
+                self._drop(request)
+                return ElicitResult(action="cancel")
+            except MoothallError as error:
+                logger.warning("%s asked a question, which is declined: %s", self.name, error)
+            finally:
+                request.asking = None
+                if request in self._requests:
+                    self._limit(request, left)
+        if request is not None and params.mode == "url" and answer.action != "accept":
+            request.unopened.append(told_address(params))
+        return answer
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -383,6 +427,6 @@ class Connection:
             self._scope.cancel()
         await asyncio.wait((self._owner,))
 
-
-async def _nothing(client: mcp.Client) -> None:
-    """Send nothing: the connection is all that is wanted."""
+    @staticmethod
+    async def _nothing(client: mcp.Client) -> None:
+        """Send nothing: the connection is all that is wanted."""

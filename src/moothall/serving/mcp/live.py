@@ -9,14 +9,20 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.foundation.errors import MCPServerError, MoothallError
+from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import error_text, one_line
 from moothall.serving.mcp.received import sifted
+from moothall.serving.mcp.request import Send
+from moothall.serving.mcp.web import refusal_in
 
 if TYPE_CHECKING:
+    from mcp import MCPError
+
     from moothall.serving.mcp.process import ServerProcess
 
-
 UNANSWERED: Final = "it did not answer in time"
+_LAST_S: Final = 5.0
+"""How long the requests under way may still end after a server has forgotten their session."""
 
 
 class Live:
@@ -27,12 +33,46 @@ class Live:
         self.process: ServerProcess | None = None  # None for a server at an address
         self.where: str = ""  # its address, without what may be secret
         self.over: asyncio.Event = asyncio.Event()  # nothing comes any more
+        self.closed: bool = False  # nothing is read any more
         self.fault: str = ""  # why nothing more is read of it
+        self.forgotten = False  # the server has forgotten its session: the next request begins one
+        self.requests = 0  # how many are under way
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def words(self) -> str:
         """Return what its process wrote that was no message, as the end of an error's text."""
         return "" if self.process is None else self.process.words()
+
+    def forget(self) -> None:
+        """Have this connection end with the last of its requests, or soon."""
+        if not self.forgotten:
+            self.forgotten = True
+            wait = _LAST_S if self.requests else 0
+            asyncio.get_running_loop().call_later(wait, self.over.set)
+
+    async def answer(self, send: Send) -> Any:
+        """Send a request, and return its answer."""
+        self.requests += 1
+        try:
+            return await send(self.client)
+        finally:
+            self.requests -= 1
+            if self.forgotten and not self.requests:
+                self.over.set()
+
+    async def has_forgotten(self, error: MCPError) -> bool:
+        """Whether an error says that the server has forgotten the session, so it ran nothing."""
+        from mcp import MCPError
+        from mcp_types import EmptyResult, PingRequest
+
+        ping, status = PingRequest(), refusal_in(error)
+        if status and status != 404 and not self.forgotten:  # it may refuse this request alone
+            try:
+                await self.answer(lambda client: client.session.send_request(ping, EmptyResult))
+                return False
+            except MCPError as second:
+                status = refusal_in(second)
+        return bool(status)
 
     def end(self, why: str) -> None:
         """Say why it has ended, once it is closed."""
@@ -62,6 +102,8 @@ async def opened(
 def as_ours(name: str, what: str, error: BaseException) -> MoothallError:
     """Return what a caller is told of an exception of the SDK, in one line."""
     from mcp import MCPError
+    from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
+    from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
     from pydantic import ValidationError
 
     while isinstance(error, BaseExceptionGroup):
@@ -74,6 +116,9 @@ def as_ours(name: str, what: str, error: BaseException) -> MoothallError:
         why = f"it answered what the protocol does not allow: {where}: {first['msg']}"
     elif isinstance(error, MCPError):
         why = error.message
+        if error.code == UNSUPPORTED_PROTOCOL_VERSION and isinstance(error.data, dict):
+            its = one_line(json_text(error.data.get("supported")), 150)
+            why = f"{one_line(why, 100)}: it speaks {its}, and moothall {KNOWN_PROTOCOL_VERSIONS}"
     elif type(error).__name__ == "ConnectError":  # the HTTP client's
         why = f"nothing answers there ({error_text(error, 400)})"
     elif isinstance(error, TimeoutError):

@@ -1,9 +1,14 @@
-"""A question of a server (an elicitation), asked of the person behind an approver."""
+"""A question of a server (an elicitation), asked of the person behind an approver.
+
+It is a form, or an address that the person is to open, such as to log in.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from moothall.actions.signature.schema import SchemaValidator, WrongSchema
 from moothall.foundation.text import one_line
@@ -11,8 +16,12 @@ from moothall.serving.mcp.listing import checked_schema
 
 if TYPE_CHECKING:
     import mcp_types
+    from mcp import MCPError
 
 _TRIES: Final = 3
+_MOST_ADDRESSES: Final = 5
+_ADDRESS: Final = re.compile(r"[!-\[\]-~]{1,8192}")
+"""What an address is made of: ASCII, of which browsers read `\\` as they like."""
 _REFUSES: Final = "/decline"
 _YES: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
@@ -20,17 +29,26 @@ _YES: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "f
 async def answered(
     server: str, params: Any, ask: Callable[[str], Awaitable[str]]
 ) -> mcp_types.ElicitResult:
-    """Ask a person for the values of a form, one after the other, and return the form.
+    """Ask a person for the values of a form, one after the other, or to open an address.
 
     Args:
         server: the server's name
-        params: what it asks, with the schema of the form
+        params: what it asks, with the schema of the form or the address
         ask: asks the person one question
     """
     from mcp_types import ElicitResult
 
+    said = f"the MCP server {server!r} asks: {one_line(params.message, 1000)}"
+    if params.mode == "url":
+        host, fault = _host(params.url)
+        line = ""
+        if not fault:
+            asks = "and answer yes once you are done there (anything else refuses)"
+            line = await ask(f"{said} Open this address of {host}, {asks}: {params.url}")
+        agreed = _YES.get(line.strip().lower()) is True
+        return ElicitResult(action="accept" if agreed else "decline")
     schema = getattr(params, "requested_schema", None)
-    if params.mode != "form" or schema is None:  # it would open a page of the server's
+    if params.mode != "form" or schema is None:
         return ElicitResult(action="decline")
     schema = schema if isinstance(schema, dict) else schema.model_dump(exclude_none=True)
     schema = checked_schema(schema)
@@ -43,7 +61,6 @@ async def answered(
         }
     except WrongSchema:
         return ElicitResult(action="decline")
-    said = f"the MCP server {server!r} asks: {one_line(params.message, 1000)}"
     if not fields:
         line = await ask(f"{said} (yes or no)")
         agreed = _YES.get(line.strip().lower()) is True
@@ -60,6 +77,40 @@ async def answered(
     if not checks.holds(content):
         return ElicitResult(action="cancel")
     return ElicitResult(action="accept", content=content)
+
+
+def addresses_in(error: MCPError) -> list[mcp_types.ElicitRequestURLParams]:
+    """Return the addresses that are to be opened before a call, as its error says."""
+    from mcp_types import URL_ELICITATION_REQUIRED, ElicitRequestURLParams
+
+    data = error.data if error.code == URL_ELICITATION_REQUIRED else None
+    listed = data.get("elicitations") if isinstance(data, dict) else None
+    return [
+        ElicitRequestURLParams(message=str(each.get("message") or ""), url=each["url"])
+        for each in (listed if isinstance(listed, list) else ())[:_MOST_ADDRESSES]
+        if isinstance(each, dict) and isinstance(each.get("url"), str)
+    ]
+
+
+def told_address(params: mcp_types.ElicitRequestURLParams) -> str:
+    """Return what a server wants opened, in words; of a wrong address, why it is refused."""
+    about = f" ({said})" if (said := one_line(params.message, 300)) else ""
+    _, fault = _host(params.url)
+    return f"{params.url[:200]!a}, which is refused: {fault}" if fault else params.url + about
+
+
+def _host(url: str) -> tuple[str, str]:
+    """Return the host of an address that a person may open, or why no person is asked to."""
+    try:
+        parts = urlsplit(url)
+        host, user, _ = parts.hostname or "", parts.username, parts.port
+    except ValueError as error:
+        return "", str(error)
+    if parts.scheme not in ("http", "https") or not host:
+        return "", "an address must begin with https:// or http://, and name a host"
+    if user is not None:
+        return "", "it has a user before its host, which looks like another host"
+    return host, "" if _ADDRESS.fullmatch(url) else "it has characters that no address has"
 
 
 async def _field(

@@ -10,9 +10,11 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-from moothall.foundation.text import counted, one_line
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import counted, one_line, shorten
 from moothall.serving.mcp.listing import MAX_TOOLS, OUTPUT_SCHEMA
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ MAX_UNASKED: Final = 100_000
 """So many messages may a server send between two answers."""
 MAX_PARTS: Final = 10_000
 """So many parts may a result have."""
+_SHOWN: Final = 10_000
+"""How many characters of a part that is not known are shown."""
 _UNUSED: Final = "notifications/message"
 """What nobody here hears."""
 _CHANGED: Final = "notifications/tools/list_changed"
@@ -39,6 +43,7 @@ class Open(Protocol):
 
     client: Any
     over: asyncio.Event  # nothing comes any more
+    closed: bool  # nothing is read any more
     fault: str  # why nothing more is read
 
 
@@ -81,7 +86,11 @@ class Received:
 
     async def __anext__(self) -> Any:
         while True:
-            taken = self._taken(await self._stream.__anext__())
+            try:
+                taken = self._taken(await self._stream.__anext__())
+            except BaseException:  # it ends, breaks or is closed
+                self._live.closed = True
+                raise
             if taken is not None:
                 return taken
             if self._live.fault:
@@ -119,8 +128,15 @@ class Received:
         if not isinstance(result, dict):
             return item
         if not isinstance(result.get("tools"), list):
-            parts = (each for each in result.values() if isinstance(each, list))
-            return _refused(item) if any(len(each) > MAX_PARTS for each in parts) else item
+            parts = [each for each in result.values() if isinstance(each, list)]
+            if any(len(each) > MAX_PARTS for each in parts):
+                return _refused(item)
+            if isinstance(content := result.get("content"), list):
+                result["content"] = [_block(each) for each in content]
+            for each in messages if isinstance(messages := result.get("messages"), list) else ():
+                if isinstance(each, dict) and isinstance(each.get("content"), dict):
+                    each["content"] = _block(each["content"])
+            return item
         if len(result["tools"]) > MAX_TOOLS:  # which is refused, and would take long to be read
             result["tools"] = result["tools"][: MAX_TOOLS + 1]
         else:
@@ -172,6 +188,27 @@ class Received:
             f"{counted(len(left), 'tool')} {'is' if len(left) == 1 else 'are'}",
             one_line(shown, 1000),
         )
+
+
+def _block(given: Any) -> Any:
+    """Return a block of content, or one that shows as text what the protocol does not know."""
+    if not isinstance(given, dict):
+        return given
+    try:
+        _blocks().validate_python(given)
+        return given
+    except ValueError:
+        shown = shorten(json_text(given), _SHOWN)
+        return {"type": "text", "text": f"(a part of a kind that is not known here: {shown})"}
+
+
+@cache
+def _blocks() -> Any:
+    """Return what checks a block of content."""
+    from mcp_types import ContentBlock
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(ContentBlock)
 
 
 def _refused(item: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,4 +26,5 @@ class Request:
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     asking: asyncio.Future[Any] | None = None
+    unopened: list[str] = field(default_factory=list)  # addresses that nobody has opened, in words
     trace: Callable[[], None] | None = None  # continues the caller's trace, if there is one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
@@ -19,9 +20,14 @@ from moothall.serving.mcp.target import checked_headers
 
 if TYPE_CHECKING:
     import httpx2
+    from mcp import MCPError
 
 Headers: TypeAlias = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Returns the headers of a request."""
+_REFUSAL: Final = secrets.token_hex(16)
+"""By which an error of the transport's is known: no server can send it as its answer to a call."""
+_UNSURE: Final = (400, 401, 410)
+"""The status by which servers refuse a session that they do not know, beside the protocol's 404."""
 _NO_TOKEN: Final = ' (it may want a token: headers={"Authorization": "Bearer …"})'
 
 
@@ -46,10 +52,10 @@ async def over_http(
             raise MCPServerError("it compressed its answer, which nobody asked for")
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             response.stream = _classes()[0](response.stream)
-        request = response.request
-        ends = response.status_code == 404 and "mcp-session-id" in request.headers  # a session
-        if response.status_code >= 400 and request.method == "POST" and not ends:
+        if response.status_code >= 400 and response.request.method == "POST":
             await _say_status(response)
+        if response.status_code in (404, *_UNSURE) and response.request.method == "DELETE":
+            response.status_code = 204  # a session that is forgotten has ended
 
     async def state(request: httpx2.Request) -> None:
         """Add the headers of this request, and the trace that its message states."""
@@ -85,20 +91,34 @@ def _trace_in(body: bytes) -> dict[str, str]:
         return {}
 
 
+def refusal_in(error: MCPError) -> int:
+    """Return the status by which a server refused to read a request of a session; 0 if it read it.
+
+    A request that was refused has run nothing.
+    """
+    told = str(error.data).split()
+    return int(told[1]) if told[0] == _REFUSAL else 0
+
+
 async def _say_status(response: httpx2.Response) -> None:
     """Make an answer that is only a status an error of the protocol, which the SDK passes on."""
     from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
-    stream = response.stream
+    stream, request, status = response.stream, response.request, response.status_code
     body = b"".join([piece async for piece in stream])  # type: ignore[union-attr]
-    if not _is_error(body):
-        known = "authorization" in response.request.headers
-        text = _status_text(response, body, known)
-        code = METHOD_NOT_FOUND if response.status_code == 404 else INTERNAL_ERROR
-        error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}}
-        body = json.dumps(error).encode()
-        response.headers["content-type"] = "application/json"
-        response.headers.pop("content-length", None)
+    answer = _message_in(body)
+    said = answer.get("error") if "jsonrpc" in answer else None
+    if not (isinstance(said, dict) and type(said.get("code")) is int and "message" in said):
+        code = METHOD_NOT_FOUND if status == 404 else INTERNAL_ERROR
+        text = _status_text(response, body, "authorization" in request.headers)
+        said = {"code": code, "message": text}
+    is_its = "id" in answer and answer["id"] == _message_in(request.content).get("id")
+    unsure = status in _UNSURE and not is_its and "www-authenticate" not in response.headers
+    if "mcp-session-id" in request.headers and (status == 404 or unsure):
+        said["data"] = f"{_REFUSAL} {status}"
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": said}).encode()
+    response.headers["content-type"] = "application/json"
+    response.headers.pop("content-length", None)
     response.stream = _classes()[1](body, stream)
 
 
@@ -114,13 +134,13 @@ def _status_text(response: httpx2.Response, body: bytes, authorized: bool) -> st
     return text
 
 
-def _is_error(body: bytes) -> bool:
-    """Whether a body is an error of the protocol."""
+def _message_in(body: bytes) -> dict[str, Any]:
+    """Return the object that a body is; empty if it is none."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and "jsonrpc" in found and isinstance(found.get("error"), dict)
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 @cache
