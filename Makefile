@@ -10,6 +10,8 @@ JOBS   ?= 4
 RUN    := $(VENV)/bin/python
 # What tests agents, runs, memories and models; the rest needs services or minutes.
 CORE   := $(wildcard tests/test_tree.py tests/test_public_names.py tests/test_br*.py tests/test_[e-t]*.py tests/foundation tests/actions tests/budget tests/models tests/memory tests/journal tests/agents tests/spaces tests/extending)
+# What tests one house: its folder, and what attacks or extends it, wherever that stands.
+HOUSE   = $(wildcard tests/$* tests/attacks/$* tests/attacks/test_$*_*.py) $(shell grep -lEw "moothall\.$*" tests/attacks/test_*.py tests/extending/test_*.py)
 SOURCE := $(wildcard src tests examples benchmarks)
 
 # Two installations into one environment at once would break it; pytest is parallel by itself.
@@ -24,10 +26,10 @@ $(shell rm -f $(VENV)/.local $(VENV)/.studio $(VENV)/.dev $(VENV)/.bench $(VENV)
 endif
 endif
 
-.PHONY: help demo studio docs screenshots test test-core test-docs test-all bench check format dist weights clean
+.PHONY: help demo studio docs screenshots test test-core test-research test-society test-serving test-studio test-cli test-docs test-all bench check format dist weights clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p; s/^test-.*%:.*## \(.*\)/test-HOUSE\t\1/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
 demo: weights ## Watch agents talk and act on a model in this process: no key, no server
 	@$(RUN) examples/demo.py
@@ -44,7 +46,7 @@ screenshots: weights $(VENV)/.dev ## Make the README's pictures of each tab, lig
 	@$(RUN) scripts/screenshots.py
 
 # What a test's file is rewritten to is compiled once, not by each worker in each run.
-test test-core test-docs test-all: export PYTHONDONTWRITEBYTECODE =
+test test-core test-research test-society test-serving test-studio test-cli test-docs test-all: export PYTHONDONTWRITEBYTECODE =
 
 test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/bubblewrap
@@ -56,6 +58,13 @@ test: check weights ## Format, lint, types, then every test but the long ones
 test-core: $(VENV)/.dev ## The quick part, without broker, database, browser and weights: two minutes
 	@scripts/bubblewrap
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "not long and not services" $(CORE) $(ARGS)
+
+test-research test-society test-serving test-studio test-cli: test-%: weights $(VENV)/.dev ## One house: research, society, serving, studio or cli
+	@scripts/bubblewrap
+	@scripts/rabbitmq
+	@scripts/postgresql
+	@scripts/chromium
+	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup $(HOUSE) $(ARGS)
 
 test-docs: weights $(VENV)/.dev $(VENV)/.docs ## The documentation: its programs run, its site is built strictly
 	@scripts/rabbitmq

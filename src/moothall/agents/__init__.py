@@ -1,4 +1,4 @@
-"""Ready agents and actions: a host, a chat agent, the files of a folder. Loaded on first use."""
+"""Agents: identity, messages and blocks; how they reply, alone or together; ready ones."""
 
 from moothall.foundation.lazily import lazily
 

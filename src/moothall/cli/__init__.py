@@ -1,4 +1,4 @@
-"""The commands."""
+"""The commands: `moothall` at a terminal."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Reasoning: how an agent decides, with a model, what to do and what to answer."""
+"""What replying agents share: requests, threads, events, hooks, and the record of a run."""

@@ -13,7 +13,8 @@ class TooOften(Exception):
 
 
 class _Refusal(NamedTuple):
-    reason: str | None  # of A2A and MCP, with codes in `a2a/wire.py`; None: a result says it there
+    # Of A2A and MCP, with codes in `serving/a2a/wire.py`; None: a result says it there.
+    reason: str | None
     code: str  # of OpenAI's interface, as the next two
     kind: str
     status: int
