@@ -1,4 +1,4 @@
-"""The calls by which the package reports what it does to `moothall.serving.telemetry`, if that is on."""
+"""The calls by which the package reports what it does to the telemetry, if that is on."""
 
 from __future__ import annotations
 
