@@ -169,6 +169,7 @@ FLOORS = {
         "wait_rows",
         "store",
         "holding",
+        "due",
         "journal_file",
         "copies",
         "journal_server",

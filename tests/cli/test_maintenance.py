@@ -13,6 +13,7 @@ import pytest
 
 from cli import journal_programs
 from moothall import Budget, Journal, ReActAgent, ScriptedModel, SQLiteMemory
+from moothall.agents.replies.thread import session_of, thread_of_sender
 from moothall.models.protocol import Call
 from moothall.spaces.amqp.inbox import Inbox
 
@@ -90,6 +91,39 @@ def test_runs_delete_thread_removes_a_persons_runs_memory_and_inbox(folder: Path
     assert other is not None
     assert b"hello" in (other.answer or b"")
     inbox.close()
+
+
+def names_at_doors(person: str) -> list[tuple[str, str]]:
+    """Return each sender that a caller is at the doors, with the thread that an agent gives it."""
+    session = session_of(f"mcp-{person}", "a session")
+    senders = (session, *(f"{door}-{person}" for door in ("openai", "mcp", "a2a", "ag-ui")))
+    found = [(sender, thread_of_sender(sender)) for sender in senders]
+    found += [(sender, thread_of_sender(sender, "t" * 300)) for sender in senders]
+    found += [(sender, thread_of_sender("clerk", thread)) for sender, thread in found]
+    old = session.replace("/", "%2F")  # as sessions were named before
+    return [*found, (session, old), (session, f"{old}/x"), (session, f"clerk/{old}")]
+
+
+@pytest.mark.parametrize("by", ("--person", "--thread"))
+def test_person_who_came_by_a_door_is_deleted_with_each_name_that_it_gave(
+    folder: Path, by: str
+) -> None:
+    theirs = names_at_doors("eve")
+    others = {thread for _, thread in names_at_doors("ev") + names_at_doors("eve-2")}
+    if by == "--thread":
+        theirs = [(s, t) for s, t in theirs if s.startswith("mcp") and not t.startswith("clerk")]
+    with Journal(folder / "runs.db") as journal, SQLiteMemory(folder / "memory") as memory:
+        for thread in sorted({thread for _, thread in theirs} | others):
+            reply(journal, f"of {thread}"[:255], SECRET, thread)
+            memory.thread(thread).add_memory({"role": "user", "content": "hello"})
+    whose = ("--person", "eve") if by == "--person" else ("--thread", "mcp-eve")
+    done = moothall("runs", "delete", *whose, "--memory", "memory", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    with Journal(folder / "runs.db") as journal, SQLiteMemory(folder / "memory") as memory:
+        left = {*journal.threads()} & {thread for _, thread in theirs}
+        assert (left, others - {*journal.threads()}) == (set(), set())
+        assert not {*memory.threads()} & {thread for _, thread in theirs}
+        assert others <= {*memory.threads()}
 
 
 @pytest.mark.parametrize("person", ("a%", "_nna", "an/na"))

@@ -460,3 +460,48 @@ def test_forked_child_that_opens_the_file_after_its_parent_closed_it_is_told(
     told = python(OUTLIVED, tmp_path / "runs.db")
     assert told.endswith("opened it again after a fork: start the program again\n")
     assert python(RUNS, tmp_path / "runs.db") == "['parent']\n"
+
+
+def test_file_with_hard_links_is_one_file_by_each_name(tmp_path: Path) -> None:
+    names = [tmp_path / "z.db", tmp_path / "a.db"]
+    large = "x" * 3_000_000
+    with Journal(names[0]) as journal:
+        agent = ReActAgent("a", ScriptedModel([large]), journal=journal)
+        assert agent.reply_sync("one", run_id="one").text == large
+        names[1].hardlink_to(names[0])
+        with Journal(names[1]) as other:
+            ReActAgent("a", ScriptedModel(["hi"]), journal=other).reply_sync("two", run_id="two")
+            assert [run.id for run in journal.runs()] == ["one", "two"]
+            assert other.replay("one").text == large
+    for name in names:
+        with Journal(name) as journal:
+            assert journal.replay("one").text == large
+            assert journal.check() == []
+    memories = [tmp_path / "z.memory", tmp_path / "a.memory"]
+    with SQLiteMemory(memories[0]) as memory:
+        memories[1].hardlink_to(memories[0])
+        with SQLiteMemory(memories[1]) as other_memory:
+            other_memory.add_memory({"role": "user", "content": "hello"})
+        assert len(memory.get_memories()) == 1
+
+
+def test_hard_link_in_another_folder_is_refused_while_another_process_has_the_file(
+    tmp_path: Path,
+) -> None:
+    file, link = tmp_path / "runs.db", tmp_path / "below" / "runs.db"
+    link.parent.mkdir()
+    Journal(file).close()
+    link.hardlink_to(file)
+    code = (
+        f"from moothall import Journal; j = Journal({str(file)!r}); print(1, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"1\n"
+        with pytest.raises(JournalError, match="hard link in another folder"):
+            Journal(link)
+        process.communicate(b"\n")
+    with Journal(link) as journal:
+        assert journal.runs() == []

@@ -51,7 +51,8 @@ class Action(Options):
     _note: str = ""  # a note for the approver of a call
     _named_values: bool = False  # whether it takes only values that its description lists
     _unbound: bool = False  # whether it is the method of a class, which an agent can only ask for
-    _resumes: Any = None  # the agent that it asks, whose own record goes on with a call cut off
+    _asks: Any = None  # the agent that it asks, whose own record goes on with a call cut off
+    _is_part: bool = False  # whether that record is a part of the run that asks
     _gives_back: bool = True  # whether a result may be made of the arguments
     _finds: bool = False  # whether a result adds actions that the model can call next
     _server: str = ""  # the server, or the agent elsewhere, that it is of

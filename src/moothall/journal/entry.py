@@ -65,6 +65,15 @@ class Entry:
     data: dict[str, Any]
 
 
+FIRST: Final = 8
+"""Among so many entries is the beginning of a run's own part."""
+
+
+def begun_of(entries: Iterable[Entry]) -> dict[str, Any] | None:
+    """Return what a run's own part began with; None before it has."""
+    return next((each.data for each in entries if not each.path and each.kind == "begun"), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Outline:
     """One run of a journal, in short.

@@ -555,7 +555,12 @@ class Journal:
     def _to_resume(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs that were cut off, and those that waited and can go on."""
         found = self.runs(state=CUT_OFF, kind=kind, agent=agent)
-        waited = [run for run in self._due(kind, agent) if run.state == "waiting"]
+        others = map(self.run, self._waits_for.after_others(agent))
+        waited = [
+            run
+            for run in {run.id: run for run in (*self._due(kind, agent), *others)}.values()
+            if run.state == "waiting" and run.kind == kind
+        ]
         return sorted([*found, *waited], key=lambda run: run.began) if waited else found
 
     async def begin(

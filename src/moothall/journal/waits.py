@@ -18,6 +18,7 @@ from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doub
 from moothall.journal.entry import RESUME, Wait, kinds_of, stamp, wait_of, waits_for
 from moothall.journal.opening import TELLING, Runs
 from moothall.journal.stop_reason import ENDED, cut_off
+from moothall.journal.store.due import DueRuns
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text
 from moothall.journal.store.wait_rows import (
@@ -47,11 +48,11 @@ _TOLD_DOUBTS: Final = (
 )
 
 
-class Waits:
+class Waits(DueRuns):
     """What the runs of a journal wait for."""
 
     def __init__(self, file: Store, runs: Runs) -> None:
-        self._file = file
+        super().__init__(file)
         self._runs = runs
         self._read: dict[tuple[int, float], list[Doubt]] = {}  # by a run and its last change
 
@@ -297,17 +298,6 @@ class Waits:
             run.close()
 
     # -- what is due -------------------------------------------------------------------------------
-
-    def due(self, agent: str | None = None) -> list[str]:
-        """Return the runs that can go on: each with an answer, or its moment or time has come."""
-        query = (  # by the agent's index, all that waits would be read
-            "SELECT r.id, w.agent, min(w.due) FROM waits w JOIN runs r ON r.number = w.run "
-            "WHERE NOT w.taken AND w.due <= ? AND w.place > 0 AND NOT r.deleted "
-            "GROUP BY r.number, r.id, w.agent ORDER BY 3"
-        )
-        with self._file.reading() as db:
-            rows = db.execute(query, (time.time(),)).fetchall()
-        return [id for id, whose, _ in rows if agent in (None, whose)]
 
     def hold_telling(self) -> bool:
         """Be the one process that tells people what waits, until `end_telling` or its death."""

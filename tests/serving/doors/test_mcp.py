@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, cast
 
 import httpx2
@@ -27,6 +28,7 @@ from moothall import (
     CallbackApprover,
     Context,
     DefinitionError,
+    Journal,
     NativeSpace,
     ReActAgent,
     ScriptedModel,
@@ -379,6 +381,22 @@ def test_mcp_door_sessions_have_threads_of_their_own(serve: Serve) -> None:
             assert len(senders) == 2
 
     asyncio.run(main())
+
+
+@MODES
+def test_mcp_door_caller_is_deleted_with_the_threads_of_its_sessions(
+    serve: Serve, mode: str, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        clerk = ReActAgent("clerk", ScriptedModel(["hi"]), journal=journal)
+
+        async def main() -> None:
+            async with mcp.Client(f"{serve(asgi(clerk))}/mcp", mode=mode) as client:
+                assert text(await client.call_tool("say", {"content": "a"})) == "hi"
+
+        asyncio.run(main())
+        assert [each.id for each in journal.runs(thread="mcp")] == journal.delete(thread="mcp").runs
+        assert journal.runs() == []
 
 
 def test_mcp_door_without_sessions_takes_only_threads_that_it_has_named(serve: Serve) -> None:

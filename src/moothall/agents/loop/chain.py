@@ -233,6 +233,7 @@ async def _executed_once(step: ActionStep, call: Call) -> Any:
         beside=len(step._of.wanted) > 1,
         decided=step.decided,
         came=step.came,
+        anew=step.action._asks is not None,
         **step.about,
     )
 

@@ -11,6 +11,7 @@ from moothall.agents.loop.provenance import sources_of_result
 from moothall.agents.loop.results import as_result, error_of
 from moothall.agents.replies.events import CallEnded
 from moothall.agents.replies.hooks import expect_messages
+from moothall.agents.replies.sub_agents.asking import run_of_call
 from moothall.foundation import tracing
 from moothall.foundation.jsonvalue import as_json, copy_json
 
@@ -188,7 +189,9 @@ class ActionStep:
     def may_repeat(self) -> bool:
         """Return whether its action may run again if nobody knows whether it took effect."""
         action = self._call.action
-        return action is not None and (action.idempotent is True or action._resumes is not None)
+        if action is None or action._asks is None:
+            return action is not None and action.idempotent is True
+        return action._is_part or run_of_call(action._asks, self._of.request, self.key) is not None
 
     @property
     def of_event(self) -> tuple[str, int, str, str]:
@@ -200,7 +203,11 @@ class ActionStep:
         """Return what is recorded besides."""
         id = {"action": self._call.name, "id": self._call.id}
         about = {**id, "iteration": self._of.iteration, "call": self._place}
-        source = tracing.source_of(self._call.action)
+        action = self._call.action
+        if action is not None and action._asks is not None and not action._is_part:
+            asked = run_of_call(action._asks, self._of.request, self.key)
+            about |= {} if asked is None else {"asks": asked}
+        source = tracing.source_of(action)
         return about if source is None else {**about, "source": source}
 
     @property

@@ -8,7 +8,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -19,15 +18,19 @@ from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.read_record import fingerprint
 from moothall.agents.replies.record import NULL_RECORD, Record
 from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.resume import answer_asker, answers_in, asked_in, ended
+from moothall.agents.replies.resume import answer_asker, answers_in, ended
 from moothall.agents.replies.state import dumped, loaded
+from moothall.agents.replies.sub_agents.going_on import (
+    ResumedRun,
+    agents_that_resume,
+    resumed,
+    to_go_on,
+)
 from moothall.foundation import tracing
 from moothall.foundation.arguments import check_function, check_integer
-from moothall.foundation.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
+from moothall.foundation.errors import ConfigError, DefinitionError, RunMismatch
 from moothall.foundation.jsonvalue import as_json, json_text
-from moothall.foundation.text import log_failure
-from moothall.foundation.threads import to_its_end
-from moothall.journal.entry import RunDamaged
+from moothall.journal.entry import FIRST, RunDamaged, begun_of
 from moothall.journal.stop_reason import ANSWERED
 
 if TYPE_CHECKING:
@@ -39,29 +42,7 @@ if TYPE_CHECKING:
 OnMismatch: TypeAlias = Literal["stop", "fork"]
 _AGAIN_S = 60.0
 """Seconds after which a run that could not be resumed is tried again."""
-_FIRST = 8
-"""Among so many entries is the beginning of a run's own part."""
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
-
-
-@dataclass(frozen=True, slots=True)
-class ResumedRun:
-    """What became of one stopped run in `resume_runs`.
-
-    Attributes:
-        run: the run's outline, as it was before
-        outcome: `resumed`, with its `reply`; `in_doubt`: a call had begun and not ended, and a
-            person must decide; `mismatch`: another program began it; `held`: another process works
-            on it; `forked`: a copy was resumed in its place; `empty`: its process ended before
-            anything was recorded, and it is deleted; `failed`: with its `error`
-        reply: the reply, or None
-        error: the exception of a run that could not be resumed, or None
-    """
-
-    run: Outline
-    outcome: Literal["resumed", "in_doubt", "mismatch", "held", "forked", "empty", "failed"]
-    reply: Reply | None = None
-    error: Exception | None = None
 
 
 class RecordedAgent(ConversationalAgent):
@@ -124,10 +105,13 @@ class RecordedAgent(ConversationalAgent):
             DefinitionError: the agent has no journal, or an argument is not valid
             JournalError: the journal cannot be read
         """
-        journal = self._journal_to_resume("resume_runs", concurrency, deps, budget, which)
-        found = await asyncio.to_thread(journal._to_resume, self._kind, str(self.id))
-        mine = [each for each in found if which is None or which(each)]
-        return await self._resume_all(journal, mine, deps, budget, concurrency)
+        self._check_resuming("resume_runs", concurrency, deps, budget, which)
+        done = []
+        for own in (True, False):  # its own runs go on with those that they have asked for
+            found = await asyncio.to_thread(to_go_on, self, cut_off=True)
+            some = [each for each in found if (each[0] is self) is own]
+            done.append(await resumed(some, deps, budget, which, concurrency))
+        return done[0] + done[1]
 
     async def resume_decided(
         self,
@@ -143,16 +127,24 @@ class RecordedAgent(ConversationalAgent):
         this every few seconds. What could not be resumed is tried again after a minute. Arguments
         and errors are those of `resume_runs`.
         """
-        journal = self._journal_to_resume("resume_decided", concurrency, deps, budget, which)
+        self._check_resuming("resume_decided", concurrency, deps, budget, which)
         now = time.monotonic()
-        due = [
-            run
-            for run in await asyncio.to_thread(journal._due, self._kind, str(self.id))
-            if not run.held and run.state in ("waiting", "stopped")
-        ]
-        mine = [run for run in due if self._again.get(run.id, now) <= now]
-        mine = [run for run in mine if which is None or which(run)]
-        found = await self._resume_all(journal, mine, deps, budget, concurrency)
+        due = await asyncio.to_thread(to_go_on, self, cut_off=False)
+        for agent, runs in due:
+            runs[:] = [
+                run
+                for run in runs
+                if not run.held and run.state in ("waiting", "stopped")
+                if agent._again.get(run.id, now) <= now
+            ]
+        found = await resumed(due, deps, budget, which, concurrency)
+        for agent, runs in due:
+            ids = {run.id for run in runs}
+            agent._have_resumed([each for each in found if each.run.id in ids], now)
+        return found
+
+    def _have_resumed(self, found: list[ResumedRun], now: float) -> None:
+        """Send late replies, and note which runs are tried again only after a time."""
         self._again = {id: at for id, at in self._again.items() if at > now} | {
             each.run.id: math.inf if isinstance(each.error, RunDamaged) else now + _AGAIN_S
             for each in found
@@ -162,89 +154,27 @@ class RecordedAgent(ConversationalAgent):
             reply = each.reply
             if each.outcome == "resumed" and reply is not None and reply.stop_reason in ANSWERED:
                 self._tell_sender(each.run, reply.text)
-        return found
 
-    async def _resume_all(
-        self, journal: Journal, runs: list[Outline], deps: Any, budget: Any, concurrency: int
-    ) -> list[ResumedRun]:
-        """Resume runs: those of a thread one after the other, those of others side by side."""
-        found: dict[str, ResumedRun] = {}
-        room = asyncio.Semaphore(concurrency)
-
-        async def resume(some: list[Outline]) -> None:
-            async with room:
-                for run in some:
-                    if self._ending:
-                        return
-                    forked = journal.runs(forked_from=run.id, limit=1)
-                    resumed = None if forked else await self._resume_run(run, deps, budget)
-                    found[run.id] = resumed or ResumedRun(run, "forked")
-
-        threads: dict[str | None, list[Outline]] = {}
-        for run in runs:
-            threads.setdefault(run.thread, []).append(run)
-        tasks = [asyncio.create_task(resume(some)) for some in threads.values()]
-        try:
-            await asyncio.gather(*(asyncio.shield(task) for task in tasks))
-        except BaseException:
-            for run in runs:  # who asked for its reply has not cancelled it
-                journal._leave(run.id)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await to_its_end(asyncio.to_thread(journal._runs.wait_for_openings))
-            raise
-        return [found[run.id] for run in runs if run.id in found]
-
-    def _journal_to_resume(
+    def _check_resuming(
         self, method: str, concurrency: int, deps: object, budget: object, which: object
-    ) -> Journal:
-        """Return its journal; DefinitionError if it has none, or an argument is not valid."""
-        if self._journal is None:
+    ) -> None:
+        """Raise a DefinitionError without a journal, or if an argument is not valid."""
+        if not agents_that_resume(self):
             raise DefinitionError(f"agent {self.id!r} has no journal=, so no run can be resumed")
         check_integer(f"agent {self.id!r}: {method}: concurrency=", concurrency)
         for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
             check_function(f"agent {self.id!r}: {method}: {name}=", fn, "run", optional=True)
-        return self._journal
 
     def _tell_sender(self, run: Outline, text: str) -> None:
         """Send a late reply to the sender of the message that asked for it, if it was a message."""
         assert self._journal is not None
-        begun = next((e.data for e in self._journal.entries(run.id, most=_FIRST) if not e.path), {})
+        begun = begun_of(self._journal.entries(run.id, most=FIRST)) or {}
         sender, mailbox = begun.get("asked_by"), self._mailbox
         if not isinstance(sender, str) or mailbox is None:
             return
         message = {"to": sender, "action": {"name": "say", "args": {"content": text}}}
         thread = str(begun.get("asked_within", ""))
         mailbox.send(check_message(message, mailbox.id)._replace(thread=thread), answers=True)
-
-    async def _resume_run(
-        self,
-        run: Outline,
-        deps: Callable[[Outline], Any] | None,
-        budget: Callable[[Outline], Budget | None] | None,
-    ) -> ResumedRun:
-        assert self._journal is not None
-        try:
-            asked = asked_in(self._journal.entries(run.id))
-            if asked is None:
-                await asyncio.to_thread(self._journal.delete, run.id)
-                return ResumedRun(run, "empty")
-            if self._journal.in_doubt(run.id):
-                return ResumedRun(run, "in_doubt")
-            reply = await self.reply(
-                **asked,
-                run_id=run.id,
-                deps=None if deps is None else deps(run),
-                budget=None if budget is None else budget(run),
-            )
-        except RunHeld as error:
-            return ResumedRun(run, "held", error=error)
-        except Exception as error:
-            log_failure(logger, f"agent {self.id!r}: run {run.id!r} was not resumed", error)
-            differs = isinstance(error, RunMismatch)
-            return ResumedRun(run, "mismatch" if differs else "failed", error=error)
-        return ResumedRun(run, "in_doubt" if reply.stop_reason == "in_doubt" else "resumed", reply)
 
     async def _respond(self, request: ReplyRequest) -> Reply:
         self._check_request(request)
@@ -272,7 +202,8 @@ class RecordedAgent(ConversationalAgent):
             work = partial(self._work, request, record)
             reply = await tracing.within(work, "reply", self, request)
             if part is not None and part.past:
-                await answer_asker(self._journal, record, reply)
+                asking = [e.request.run_id for e in REPLYING.get() if e.request and e.open]
+                await answer_asker(self._journal, record, reply, asking)
             return reply
         finally:
             if record.at_end is not None:
@@ -337,9 +268,11 @@ class RecordedAgent(ConversationalAgent):
 
     def _asker(self) -> dict[str, str]:
         """Return who gets a reply that comes late: a run that asks, or who sent the `say`."""
-        asking = [e.request for e in REPLYING.get()[-2:] if e.agent is not self and e.open]
-        if asking and answers_in(self, asking[0]):
-            return {"asked_for": asking[0].recorded.run_id}
+        asking = [e for e in REPLYING.get()[-2:] if e.agent is not self and e.open]
+        if asking:
+            asker, request = str(asking[0].agent.id), asking[0].request
+            known = answers_in(self, request)
+            return {"asker": asker} | ({"asked_for": request.recorded.run_id} if known else {})
         handling = CURRENT.get()
         message = handling.message() if handling is not None and handling.agent is self else None
         if handling is None or message is None or message["action"]["name"] != "say":

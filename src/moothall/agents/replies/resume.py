@@ -16,6 +16,7 @@ from moothall.foundation.errors import JournalError, MoothallError, NoSuchRun, S
 from moothall.foundation.jsonvalue import Unreadable
 from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import guard, is_closing
+from moothall.journal.entry import begun_of
 from moothall.journal.stop_reason import ANSWERED, ENDED, cut_off, why_ended
 from moothall.models.protocol import Usage
 
@@ -163,13 +164,22 @@ def answers_in(agent: Any, caller: ReplyRequest | None) -> bool:
     """Return whether an agent's runs are in the journal of a reply that asks it."""
     journal: Any = getattr(agent, "journal", None)
     recorded = None if caller is None else caller.recorded
-    return journal is not None and recorded is not None and recorded.run.file.name == journal.path
+    if journal is None or recorded is None:
+        return False
+    return bool(recorded.run.file.identity == journal._file.identity)
 
 
-async def answer_asker(journal: Journal | None, record: Record[Any], reply: Reply) -> None:
-    """Answer the run whose action waits for a resumed run, once that has ended."""
+async def answer_asker(
+    journal: Journal | None, record: Record[Any], reply: Reply, under_way: Iterable[str]
+) -> None:
+    """Answer the run whose action waits for a resumed run, once that has ended.
+
+    One of those `under_way` has asked again, and gets the reply itself.
+    """
     asker = (record.begun or {}).get("asked_for")
     if journal is None or not isinstance(asker, str) or reply.stop_reason not in ENDED:
+        return
+    if asker in under_way:
         return
     text = reply.text
     if reply.stop_reason not in ANSWERED:
@@ -180,7 +190,7 @@ async def answer_asker(journal: Journal | None, record: Record[Any], reply: Repl
 
 def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:
     """Return the arguments with which a run's reply was asked for; None before it began."""
-    begun = next((each.data for each in entries if not each.path and each.kind == "begun"), None)
+    begun = begun_of(entries)
     if begun is None or "given" not in begun:
         return None
     text = begun["task"] if begun["given"] is None else begun["given"]

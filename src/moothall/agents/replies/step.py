@@ -16,6 +16,7 @@ from moothall.actions.approval.decision import Decision, Refused, decision_of
 from moothall.agents.replies.reply import Stop
 from moothall.foundation.threads import WORKERS, is_cancelled
 from moothall.journal.entry import Wait, in_words, wait_of
+from moothall.journal.store.due import is_due
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, Answer
 
 if TYPE_CHECKING:
@@ -211,9 +212,13 @@ class Step:
             self._record._take_step(*each, time.time())
 
     async def is_answered(self) -> bool:
-        """Return whether what it waits for has come, or its time is over."""
+        """Return whether what it waits for has come, or its time is over; or can go on."""
         last = next(reversed(self.past.asked), None)
-        return last is not None and isinstance(await self._row(last), Answer)
+        if last is None or isinstance(await self._row(last), Answer):
+            return last is not None
+        if "asks" not in self._note.get("about", ()):
+            return False
+        return await WORKERS.run(asyncio.get_running_loop(), is_due, self._record.run.file, last)
 
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
         self._record.note(kind, data)

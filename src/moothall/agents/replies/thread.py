@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 MAX_THREADS: Final = 1000
 """How many threads of an agent are kept in the process."""
+
+_LONGEST: Final = 255
+_HASHED: Final = "sha256:"
+_SESSION: Final = re.compile(r"mcp(?:-[A-Za-z0-9_.-]+)?/[0-9a-f]{16}(?![^/])")
+_QUOTED: Final = re.compile(r"^(mcp(?:-[A-Za-z0-9_.-]+)?)%2F[0-9a-f]{16}$")
+"""A session as the first versions named it."""
 
 # One lock for all: it is held for a few instructions, and there are many agents.
 _GUARD = guard()
@@ -201,12 +208,12 @@ class Threads:
 
         Those in use are dropped at the end of their use.
         """
-        key, prefix = thread_of_sender(sender, within), f"{_quoted(sender)}/"
+        key = thread_of_sender(sender, within)
         with _GUARD:
             ids = [
                 id
                 for id in list(self._by_id)
-                if id == key or (within is None and id.startswith(prefix))
+                if id == key or (within is None and sender_of_thread(id) == sender)
             ]
             for id in ids:
                 self.drop(id)
@@ -214,8 +221,8 @@ class Threads:
 
     def of_sender(self, sender: str) -> list[Thread]:
         """Return a sender's threads."""
-        key, prefix = thread_of_sender(sender), f"{_quoted(sender)}/"
-        return [each for each in self if each.id == key or str(each.id).startswith(prefix)]
+        key = thread_of_sender(sender)
+        return [each for each in self if each.id == key or sender_of_thread(str(each.id)) == sender]
 
     def under_way(self) -> list[Thread]:
         """Return the threads that have a reply under way."""
@@ -239,17 +246,49 @@ def thread_of_sender(sender: str, thread: str | None = None) -> str:
         id = f"{id}/{thread}"
     elif id == "default":  # the name of the agent's own thread in a durable memory
         id = "%64efault"
-    if len(id) > 255 or id.startswith("sha256:"):
-        id = f"sha256:{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
-    return id
+    return fitting(id)
+
+
+def fitting(id: str) -> str:
+    """Return the id of a thread; of one that is too long, a hash below whom it belongs to."""
+    if len(id) <= _LONGEST and not id.startswith(_HASHED):
+        return id
+    hashed, (first, more, _) = _hashed(id), id.partition("/")
+    if not more or first.startswith(_HASHED):
+        return hashed
+    of = id[: _LONGEST - len(hashed)].rpartition("/")[0] or _hashed(first)
+    return f"{of}/{hashed}"
+
+
+def session_of(sender: str, session: str) -> str:
+    """Return the sender of one session of a caller at a door; its threads are below the caller's.
+
+    `sender` has no `/`.
+    """
+    return f"{sender}/{sha256(session.encode()).hexdigest()[:16]}"
 
 
 def sender_of_thread(id: str) -> str:
     """Return the sender of a thread; empty if the id does not tell it, since it was too long."""
-    return "" if id.startswith("sha256:") else unquote(id.partition("/")[0])
+    if session := _SESSION.match(id):
+        return session[0]
+    return "" if id.startswith(_HASHED) else unquote(id.partition("/")[0])
+
+
+def is_below(thread: str, sender: str) -> bool:
+    """Return whether a thread is a sender's, one of its sessions', or on behalf of one of these."""
+    own = sender.replace("%", "%25").replace("/", "%2F")
+    ids = (own, _hashed(own))
+    return any(_QUOTED.sub(r"\1", part) in ids for part in thread.split("/"))
+
+
+def _hashed(id: str) -> str:
+    return f"{_HASHED}{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def _quoted(sender: str) -> str:
+    if _SESSION.fullmatch(sender):
+        return sender
     return sender.replace("%", "%25").replace("/", "%2F")
 
 

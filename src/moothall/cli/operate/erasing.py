@@ -56,19 +56,27 @@ class _Whose:
         """The ids by which they send messages."""
         if self.person is not None:
             return [self.person, *(f"{door}-{self.person}" for door in _DOORS)]
-        first = (self.thread or "").partition("/")[0]
-        return [first.replace("%2F", "/").replace("%25", "%")]
+        from moothall.agents.replies.thread import sender_of_thread  # takes long to import
+
+        return [sender_of_thread(self.thread or "")]
+
+    def has_sent(self, sender: str) -> bool:
+        """Return whether a sender is theirs: one of `senders`, or a session of it."""
+        from moothall.agents.replies.thread import is_below
+
+        return any(each == sender or is_below(sender, each) for each in self.senders)
 
     def has(self, thread: str) -> bool:
         """Return whether a conversation is theirs, or one on their behalf."""
+        from moothall.agents.replies.thread import is_below, sender_of_thread
+
         ids = [self.thread] if self.person is None else self.senders
         if any(thread == each or thread.startswith(f"{each}/") for each in ids):
-            return True
+            return True  # as a program names it, which quotes nothing
         if self.person is None:
-            return False
-        # Spaces and doors quote a sender's name; a program that names the thread does not.
-        quoted = {each.replace("%", "%25").replace("/", "%2F") for each in self.senders}
-        return not quoted.isdisjoint(thread.split("/"))
+            of, more, _ = str(self.thread).partition("/")
+            return not more and is_below(thread.partition("/")[0], sender_of_thread(of))
+        return any(is_below(thread, each) for each in self.senders)
 
     def budgets(self, journal: Journal) -> list[str]:
         """Return the names of a person's budgets, parts before the whole."""
@@ -144,15 +152,17 @@ def delete(
         # A file of another kind is an error before anything is deleted.
         memories = [files.enter_context(opened_memory(path)) for path in memory]
         inboxes = {path: files.enter_context(closing(_inbox(path))) for path in inbox}
-        threads = [each for each in found.threads() if person is not None and whose.has(each)]
+        by_name = thread is not None or person is not None
+        theirs = [each for each in found.threads() if by_name and whose.has(each)]
+        threads = theirs if thread is None else []
         waits = [w for w in found.waiting() if w.thread in threads] if threads else []
         budgets = whose.budgets(found)
-        deleted = found.delete(*run_ids, thread=threads if thread is None else thread)
+        deleted = found.delete(*run_ids, thread=theirs if thread is None else [thread, *theirs])
         for each in budgets:
             found.budgets.delete(each)
         forgotten = {each.path: _forget(each, whose) for each in memories}
-        emptied = {path: sum(map(each.delete, whose.senders)) for path, each in inboxes.items()}
-        named = threads or [str(thread)]
+        emptied = {path: each.delete(whose.has_sent) for path, each in inboxes.items()}
+        named = threads or [str(thread), *theirs]
         notes = {path: sum(forget_thread(path, t) for t in named) for path in deleted.folders}
         decided = [] if person is None else [run.id for run in found.runs(decided_by=person)]
         more: dict[str, Any] = {"memory": forgotten, "inbox": emptied, "notes": notes}

@@ -202,10 +202,11 @@ async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float, sha
 
 async def _resume_decided(agent: Agent) -> None:
     """Go on with runs whose calls in doubt a person has decided about, in any process."""
-    resume = getattr(agent, "resume_decided", None)
-    while resume is not None and getattr(agent, "journal", None) is not None:
+    from moothall.agents.replies.sub_agents.going_on import who_resumes
+
+    while resuming := who_resumes(agent):
         try:
-            for each in await resume():
+            for each in [run for its in resuming for run in await its.resume_decided()]:
                 logger.info("run %r is decided: %s", each.run.id, each.outcome)
         except MoothallError as error:
             logger.error("what is decided cannot be looked up: %s", error)

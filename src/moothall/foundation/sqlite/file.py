@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -29,7 +30,13 @@ from moothall.foundation.sqlite.connection import (
     has_open,
     identity_of,
 )
-from moothall.foundation.sqlite.held import Held, Identity, is_in_wal_mode, set_wal_mode
+from moothall.foundation.sqlite.held import (
+    Held,
+    Identity,
+    is_held,
+    is_in_wal_mode,
+    set_wal_mode,
+)
 
 E = TypeVar("E", bound=MoothallError)
 Migration: TypeAlias = str | Callable[[sqlite3.Connection], object]
@@ -71,7 +78,7 @@ class SQLiteFile(Generic[E]):
             raise ConfigError(f"{article} {kind}'s path must be the name of a file, got {path!r}")
         self.name: str = os.fspath(path)
         name = self.name
-        self._at = os.path.abspath(name)
+        self._at = one_name(os.path.abspath(name))
         self.path: Path = Path(self._at)
         self._log = f"{os.path.realpath(self._at)}-wal"
         self.error: Callable[[str], E] = partial(error, name)
@@ -119,6 +126,11 @@ class SQLiteFile(Generic[E]):
             raise self.error("it is not a file: name one")
         if path.exists() and 0 < path.stat().st_size < _LEAST_BYTES:
             raise self._of_another_kind()
+        if self._is_open_elsewhere():
+            raise self.error(
+                "another process has it open by the name of a hard link in another folder: give "
+                "that name, or a symbolic link to it"
+            )
         reason = ""
         if not os.access(folder, os.W_OK):
             reason = (
@@ -130,6 +142,12 @@ class SQLiteFile(Generic[E]):
         if reason and not (may_read and os.access(path, os.R_OK)):
             raise self.error(reason)
         return reason
+
+    def _is_open_elsewhere(self) -> bool:
+        """Return whether another process uses a log beside another name of the file."""
+        if self.identity() in (None, *HELD) or self.path.stat().st_nlink < 2:
+            return False
+        return not os.path.exists(self._log) and is_held(self._at)
 
     def open(self, timeout: float, *settings: str) -> SQLiteConnection:
         """Return a connection, with these pragmas, to the file in WAL mode and its newest version.
@@ -332,3 +350,27 @@ class SQLiteFile(Generic[E]):
             return self.missing_error()
         words = {sqlite3.SQLITE_BUSY: locked, sqlite3.SQLITE_LOCKED: locked, **_FAULTS}
         return self.error(words.get(code, "SQLite says: {error}").replace("{error}", str(error)))
+
+
+_BESIDE: Final = ("-wal", "-leases", "-kept")
+
+
+def one_name(path: str) -> str:
+    """Return one name for all hard links of a file: SQLite has a log beside each name.
+
+    It is the one by which this process has the file open; else that of the folder which has files
+    beside it, else the first of the folder.
+    """
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return path
+    if found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
+        return path
+    held = HELD.get((found.st_dev, found.st_ino))
+    if held is not None:
+        return held.path
+    with os.scandir(os.path.dirname(os.path.realpath(path))) as entries:
+        names = sorted(each.path for each in entries if each.inode() == found.st_ino)
+    used = [each for each in names if any(os.path.exists(each + end) for end in _BESIDE)]
+    return (used or names or [path])[0]

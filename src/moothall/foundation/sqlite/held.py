@@ -50,6 +50,14 @@ def is_in_wal_mode(path: str) -> bool:
     return start.startswith(b"SQLite format 3\0") and start.endswith(b"\2\2")
 
 
+def is_held(path: str) -> bool:
+    """Return whether another process holds a file; this one may not have it open."""
+    first, count = _USED
+    with suppress(OSError), open(path, "rb") as file:
+        return OPEN_FILE_LOCKS and locked(file.fileno(), first, first + count - 1) is not None
+    return False
+
+
 def set_wal_mode(path: Path) -> None:
     """Set WAL mode in a database that nobody has open, without files beside it."""
     with path.open("r+b") as file:
@@ -65,7 +73,7 @@ class Held:
 
     def __init__(self, path: str, seconds: float, index: Identity) -> None:
         # SQLite has the other files beside the file itself, not beside a symbolic link to it.
-        path = os.path.realpath(path)
+        self.path = path = os.path.realpath(path)
         self._turn = renewed(threading.Lock())
         self._file = self._shm = -1
         try:

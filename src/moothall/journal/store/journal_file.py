@@ -145,6 +145,11 @@ class JournalFile(SQLitePool[JournalError], Store):
         """The absolute path of the file."""
         return str(self._file.path)
 
+    @property
+    def identity(self) -> object:
+        """Return the file's device and inode."""
+        return self._identity
+
     # -- room on the disk --------------------------------------------------------------------------
 
     def writing(

@@ -9,6 +9,7 @@ from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
     nullcontext,
+    suppress,
 )
 from pathlib import Path
 from typing import Final
@@ -37,6 +38,10 @@ _TELL: Final = (
     "THEN pg_notify(?, ?) END"
 )
 _FOLLOW: Final = "SELECT pg_advisory_lock_shared($1::int, $2::int)"
+_SERVER: Final = (
+    "SELECT system_identifier::text, oid::bigint FROM pg_control_system(), pg_database "
+    "WHERE datname = current_database()"
+)
 
 
 class ServerLeases:
@@ -106,6 +111,18 @@ class JournalServer(PostgresPool[JournalError], Store):
         self.budgets: int = self.oid("budgets")
         self._followed: int = self.oid("texts")
         self._channel = f"moothall_{self.runs}"
+        self._server = self._server_of()
+
+    def _server_of(self) -> object:
+        """Return what names the server and the database; its URL, if the server does not say."""
+        with suppress(psycopg.errors.InsufficientPrivilege), self._reader() as connection:
+            return connection.execute(_SERVER).fetchone()
+        return self.name
+
+    @property
+    def identity(self) -> object:
+        """Return the numbers of the server, of the database and of its table of runs."""
+        return self._server, self.runs
 
     @property
     def path(self) -> str:

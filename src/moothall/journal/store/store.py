@@ -79,6 +79,11 @@ class Store(ABC):
     look_s: float
     """Seconds between two checks whether another process has written or died."""
 
+    @property
+    @abstractmethod
+    def identity(self) -> object:
+        """Return what is equal for every name of this store, and for no other store."""
+
     # -- what each database does in its own way ----------------------------------------------------
 
     @property

@@ -15,6 +15,7 @@ from moothall.agents.agent import Agent
 from moothall.agents.named_agents import AgentSource
 from moothall.agents.replies.events import Done, Event
 from moothall.agents.replies.recorded_agent import RecordedAgent
+from moothall.agents.replies.sub_agents.going_on import agents_that_resume, who_resumes
 from moothall.agents.replies.threaded import Threaded
 from moothall.foundation.errors import (
     AgentDied,
@@ -333,9 +334,8 @@ class Company:
 
         if self._server is not None:
             self._server.stop()
-        for agent in self._agents.values():
-            if isinstance(agent, RecordedAgent):
-                agent._ending = True
+        for agent in self._recorded():
+            agent._ending = True
         for task in self._tasks:
             task.cancel()
         firing = () if self._scheduler is None else self._scheduler.firing.values()
@@ -359,10 +359,13 @@ class Company:
 
     def _leave(self, leave: bool = True) -> None:
         """Have the runs that are cancelled from now on go on at the next start."""
-        recorded = [each for each in self._agents.values() if isinstance(each, RecordedAgent)]
-        for journal in (self._space.journal, *(each.journal for each in recorded)):
+        for journal in (self._space.journal, *(each.journal for each in self._recorded())):
             if journal is not None:
                 journal._leave(leave=leave)
+
+    def _recorded(self) -> list[Any]:
+        """Return the agents with runs in a journal, and those that they ask."""
+        return [each for agent in self._agents.values() for each in agents_that_resume(agent)]
 
     # -- agents ------------------------------------------------------------------------------------
 
@@ -397,8 +400,8 @@ class Company:
             part.running()
             left = asyncio.create_task(gone.wait())
             beside = [left, asyncio.create_task(self._in_background(agent))]
-            if isinstance(agent, RecordedAgent) and agent.journal is not None:
-                beside.append(asyncio.create_task(self._resume(agent)))
+            for each in who_resumes(agent):
+                beside.append(asyncio.create_task(self._resume(each)))
             await asyncio.wait(beside[:2], return_when=asyncio.FIRST_COMPLETED)
             if not left.done():
                 beside[1].result()  # raises, if the agent has died of it
@@ -505,7 +508,8 @@ class Company:
         """
         name = str(agent.id)
         self._to_resume.add(name)
-        agent._ending = self._draining  # it may have been of a company that has ended
+        for its in agents_that_resume(agent):  # they may have been of a company that has ended
+            its._ending = self._draining
         while True:
             try:
                 if name in self._to_resume:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import secrets
 from collections.abc import AsyncIterator
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.agents.loop.answer import safe_names
 from moothall.agents.replies.events import CallEnded, CallProgress, CallStarted, Event
 from moothall.agents.replies.resume import asked_in
+from moothall.agents.replies.thread import session_of
 from moothall.foundation import tracing
 from moothall.foundation.errors import MoothallError, NoSuchRun, StateError
 from moothall.foundation.jsonvalue import json_text
@@ -358,8 +358,7 @@ class MCPDoor:
         session = ctx.request.headers.get("mcp-session-id")
         if not session or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return None
-        sender = sender_of("mcp", _caller(ctx))
-        return f"{sender}/{hashlib.sha256(session.encode()).hexdigest()[:16]}"
+        return session_of(sender_of("mcp", _caller(ctx)), session)
 
     def _signed(self, name: str) -> str:
         """Return a thread's id, signed with this server's key."""

@@ -23,8 +23,8 @@ from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.callers import ASKERS, HEARERS, PAYERS, of_chain
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.events import Event
-from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply_context import CONTENTS, RUNS_NAMED
+from moothall.agents.replies.sub_agents.going_on import who_resumes
 from moothall.agents.replies.threaded import Threaded
 from moothall.foundation.errors import DefinitionError
 from moothall.foundation.threads import called, guard, reset
@@ -248,8 +248,8 @@ class Served:
     async def resume_due(self) -> None:
         """Resume the runs that have waited and can go on; A2A's door resumes its tasks."""
         for agent in [*self.agents.values()]:
-            if isinstance(agent, RecordedAgent) and agent.journal is not None:
-                for each in await agent.resume_decided(which=lambda run: not is_task(run.id)):
+            for resuming in who_resumes(agent):
+                for each in await resuming.resume_decided(which=lambda run: not is_task(run.id)):
                     logger.info("run %r goes on: %s", each.run.id, each.outcome)
 
     def check(self, caller: str) -> None:

@@ -215,8 +215,10 @@ class Inbox:
         """Remove the oldest entries that ended `older_than` s ago or earlier; return how many."""
         return self._write(_FORGET, ((at_most, time.time(), older_than, at_most),))
 
-    def delete(self, agent: str) -> int:
+    def delete(self, agent: str | Callable[[str], bool]) -> int:
         """Delete what an agent has sent, and the answers to it; return of how many messages.
+
+        `agent` is its id, or says of an id whether it is meant.
 
         A message that has ended stays known as ended, without its answer. What is deleted is
         overwritten, and the file written anew.
@@ -322,10 +324,11 @@ class Inbox:
         raise self._file.fault(error, _USED) from error
 
 
-def _names(packed: bytes, field: str, agent: str) -> bool:
+def _names(packed: bytes, field: str, agent: str | Callable[[str], bool]) -> bool:
     """Return whether a stored message or answer is from, or to, an agent."""
     try:
-        return bool(json.loads(json.loads(packed)["body"])[field] == agent)
+        id = json.loads(json.loads(packed)["body"])[field]
+        return bool(agent(id) if callable(agent) else id == agent)
     except (ValueError, TypeError, KeyError, RecursionError):
         return False
 

@@ -18,9 +18,9 @@ from moothall.agents.replies.charging import budget_in_call
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import FRESH, JOINED, Joined, own_reply, thread_of_caller
 from moothall.agents.replies.resume import answers_in
-from moothall.agents.replies.thread import thread_of_sender
+from moothall.agents.replies.thread import fitting, thread_of_sender
 from moothall.foundation.arguments import check_boolean
-from moothall.foundation.errors import ConfigError
+from moothall.foundation.errors import ConfigError, RunHeld, RunMismatch
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.threads import within
 from moothall.journal.doubt import in_doubt
@@ -49,14 +49,21 @@ def asking(
         caller = own_reply(context.agent)
         deps = None if caller is None else caller.deps
         budget = budget_in_call(agent, context.budget)
-        if not is_fresh:
-            thread = thread_of_caller(agent, None)
-            reply = await agent.reply(text, **_stated(thread=thread, deps=deps, budget=budget))
-            if reply.stop_reason == "waiting" and answers_in(agent, caller):
-                raise Later(reply.run_id, text=reply.detail)  # its run answers when it has ended
-            return str(agent._said(reply))
         read: Any = READ.get()
         call = read if getattr(read, "action", None) is made else None
+        if not is_fresh:
+            run_id = None if call is None else run_of_call(agent, caller, call.key)
+            thread = thread_of_caller(agent, None)
+            options = _stated(thread=thread, run_id=run_id, deps=deps, budget=budget)
+            try:
+                reply = await agent.reply(text, **options)
+            except (RunHeld, RunMismatch) as error:
+                if run_id is None:
+                    raise
+                raise Later(run_id, text=str(error)) from None
+            if reply.stop_reason in ("waiting", "in_doubt") and run_id is not None:
+                raise Later(reply.run_id, text=reply.detail)  # the call is made again then
+            return str(agent._said(reply))
         thread = _thread_of_call(caller, call)
         before: Sequence[dict[str, Any]] = ()
         results = None
@@ -81,9 +88,24 @@ def asking(
     id = str(agent.id)
     said = description or agent.description or f"Ask the agent {id}."
     made = Action(id if name is None else name, ask, said, guard=())
-    if is_fresh and agent._records:
-        made._resumes = agent
+    made._asks, made._is_part = agent, is_fresh and agent._records
     return made
+
+
+def run_of_call(agent: Any, caller: ReplyRequest | None, key: str) -> str | None:
+    """Return the run in which an agent is asked by a call of a recorded reply, or of its copy.
+
+    It is the same each time the call is made. None: the agent's runs are in no journal, or in
+    another one.
+    """
+    if caller is None or not key or not answers_in(agent, caller):
+        return None
+    record: Any = caller.recorded
+    if (past := record.find(key)) is not None:
+        waits = [each["wait"] for each in past.asked.values() if each["kind"] == "result"]
+        if known := waits[-1] if waits else past.about.get("asks"):
+            return str(known)
+    return sha256("\n".join((record.key, key, str(agent.id))).encode()).hexdigest()[:32]
 
 
 def _stated(**options: Any) -> dict[str, Any]:
@@ -102,8 +124,7 @@ def _thread_of_call(caller: ReplyRequest | None, call: Any) -> str:
     its = caller.thread
     if its is None:
         return thread_of_sender(str(asker.id), own)
-    made = f"{its}/{own}"
-    return made if len(made) <= 255 else f"sha256:{sha256(made.encode()).hexdigest()}"
+    return fitting(f"{its}/{own}")
 
 
 def _recorded_in(
@@ -147,7 +168,7 @@ async def restore_asked(
     for name, data in record.members.items():
         past = record.find(name.partition("/")[0])
         action = None if past is None else find(str(past.about.get("action")))
-        agent = None if action is None else action._resumes
+        agent = None if action is None else action._asks
         part = record.member(name, data["agent"])
         begun = (
             next((each.data for each in part.past if each.kind == "begun"), None) if part else None

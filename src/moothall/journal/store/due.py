@@ -1,0 +1,93 @@
+"""Which runs can go on: by what has come, or by what has come for a run that they wait for."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from moothall.journal.entry import FIRST, begun_of
+from moothall.journal.stop_reason import ENDED
+from moothall.journal.store.store import Store
+
+_AGAIN_S: Final = 60.0
+
+
+class DueRuns:
+    """The runs of a journal that can go on, and which run waits for which."""
+
+    def __init__(self, file: Store) -> None:
+        self._file = file
+        self._askers: dict[str, str | None] = {}  # which run has asked for a run that is due
+
+    def due(self, agent: str | None = None) -> list[str]:
+        """Return the runs that can go on: each with an answer, or its moment or time has come.
+
+        Also those that wait for such a run; if that does not go on, again after a minute.
+        """
+        query = (  # by the agent's index, all that waits would be read
+            "SELECT r.id, w.agent, min(w.due) FROM waits w JOIN runs r ON r.number = w.run "
+            "WHERE NOT w.taken AND w.due <= ? AND w.place > 0 AND NOT r.deleted "
+            "GROUP BY r.number, r.id, w.agent ORDER BY 3"
+        )
+        now = time.time()
+        with self._file.reading() as db:
+            found = db.execute(query, (now,)).fetchall()
+        whose = {id: its for id, its, _ in found}
+        self._askers = {id: each for id, each in self._askers.items() if id in whose}
+        for id, _, at in found:
+            asking = {id: None}
+            while (asker := self.asker(id)) is not None and asker[0] not in asking:
+                id, its, changed = asker
+                asking[id] = None
+                if at > changed or now > changed + _AGAIN_S:
+                    whose.setdefault(id, its)
+        return [id for id, its in whose.items() if agent in (None, its)]
+
+    def asker(self, run_id: str) -> tuple[str, str, float] | None:
+        """Return the run that waits for this run of an agent asked, its agent and last change."""
+        if run_id not in self._askers:
+            self._askers[run_id] = None
+            with self._file.whole(run_id), self._file.reading() as db:
+                first = self._file.read(db, self._file.number(db, run_id), run_id, 0, FIRST)
+                begun = begun_of([entry for entry, _ in first]) or {}
+                self._askers[run_id] = begun.get("asked_for")
+        asker = self._askers[run_id]
+        if not isinstance(asker, str):
+            return None
+        query = (
+            "SELECT r.id, r.agent, r.changed FROM runs r JOIN waits w ON w.run = r.number "
+            "WHERE r.id = ? AND w.key = ? AND NOT w.taken AND NOT r.deleted"
+        )
+        with self._file.reading() as db:
+            found: tuple[str, str, float] | None = db.execute(query, (asker, run_id)).fetchone()
+        return found
+
+    def asking_first(self, run_id: str) -> str:
+        """Return the run that waits for this run, for one that does, and so on; or the run."""
+        asking = {run_id: None}  # a file that somebody made up may have a circle
+        while (asker := self.asker(run_id)) is not None and asker[0] not in asking:
+            run_id = asker[0]
+            asking[run_id] = None
+        return run_id
+
+    def after_others(self, agent: str) -> list[str]:
+        """Return an agent's runs that wait for a run which is over, and were not told that."""
+        query = (
+            "SELECT DISTINCT r.id FROM waits w JOIN runs r ON r.number = w.run "
+            "JOIN runs h ON h.id = w.key WHERE w.agent = ? AND w.kind = 'result' AND NOT w.taken "
+            f"AND w.value IS NULL AND NOT r.deleted AND h.state IN ({', '.join('?' * len(ENDED))})"
+        )
+        with self._file.reading() as db:
+            return [id for (id,) in db.execute(query, (agent, *ENDED))]
+
+
+def is_due(file: Store, run_id: str) -> bool:
+    """Return whether a run can go on, or one that it waits for."""
+    query = (
+        "WITH RECURSIVE below (number) AS (SELECT number FROM runs WHERE id = ? UNION "
+        "SELECT r.number FROM below b JOIN waits w ON w.run = b.number AND NOT w.taken "
+        "JOIN runs r ON r.id = w.key) SELECT 1 FROM below b JOIN waits w ON w.run = b.number "
+        "WHERE NOT w.taken AND w.place > 0 AND w.due <= ? LIMIT 1"
+    )
+    with file.reading() as db:
+        return db.execute(query, (run_id, time.time())).fetchone() is not None
