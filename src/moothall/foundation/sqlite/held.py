@@ -73,7 +73,8 @@ class Held:
 
     def __init__(self, path: str, seconds: float, index: Identity) -> None:
         # SQLite has the other files beside the file itself, not beside a symbolic link to it.
-        self.path = path = os.path.realpath(path)
+        self.path: str = os.path.realpath(path)
+        path = self.path
         self._turn = renewed(threading.Lock())
         self._file = self._shm = -1
         try:
