@@ -98,6 +98,27 @@ ALONE = {
         model = ScriptedModel([{"name": "sums_add", "args": {"a": 1, "b": 2}}, "three"])
         reply = ReActAgent("clerk", model, actions=[sums]).reply_sync("1 + 2?")
         assert "3" in str(reply.steps[0].result), reply.steps
+
+        import asyncio
+        import httpx2
+        from moothall import Agent, action
+        from moothall.serving import asgi
+
+        class Clerk(Agent):
+            @action
+            def greet(self) -> str:
+                return "Good day"
+
+        async def at_a_door():
+            app = asgi(Clerk("Clerk"), token="secret")
+            async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as client:
+                found = await client.get("http://127.0.0.1/v1/models")
+                assert found.status_code == 401, found
+                head = {"Authorization": "Bearer secret"}
+                found = await client.get("http://127.0.0.1/v1/models", headers=head)
+                assert found.status_code == 200, found
+
+        asyncio.run(at_a_door())
     """,
     "skills": """
         from pathlib import Path
@@ -254,29 +275,31 @@ ALONE = {
 }
 """A program for each extra; for none of them the default install."""
 
-TOGETHER = (
-    "",
-    "amqp",
-    "cli",
-    "local",
-    "openai",
-    "pandas",
-    "pictures",
-    "postgres",
-    "research",
-    "society",
-    "tables",
-)
-"""Extras that are installed side by side in their lowest versions."""
+CORE_AND_COMMAND = """
+        import subprocess, sys
+
+        exec(compile(open("core.py").read(), "core.py", "exec"))
+        command = [sys.executable, "-W", "error::ImportWarning", "-m", "moothall"]
+        for each in ("--version", "--help", "act --help", "runs --journal runs.db"):
+            subprocess.run([*command, *each.split()], check=True)
+        wrong = subprocess.run([*command, "runs", "--since", "soon"], stderr=-1, text=True)
+        assert wrong.returncode == 2 and "must be a date" in wrong.stderr, wrong
+        wrong = subprocess.run([*command, "act", "--model", ""], stderr=-1, text=True)
+        assert wrong.returncode == 2 and 'must not be ""' in wrong.stderr, wrong
+    """
+"""What holds with each extra's lowest versions: the default install's program, and commands."""
 
 NOT_OF_USERS = {"all", "bench", "dev", "docs", "release"}
 
 
+def lines_of(program: str) -> str:
+    return "\n".join(line.removeprefix("        ") for line in program.strip("\n").splitlines())
+
+
 def run(python: Path, program: str, folder: Path) -> None:
     """Run a program in an environment, with none of this one's paths."""
-    lines = program.strip("\n").splitlines()
     file = folder / "program.py"
-    file.write_text("\n".join(line.removeprefix("        ") for line in lines))
+    file.write_text(lines_of(program))
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     done = subprocess.run(
         [python, "-W", "error::ImportWarning", file],
@@ -304,15 +327,24 @@ def test_extra_alone_does_what_it_is_for(extra: str, install: Install, tmp_path:
     run(install(extra), ALONE[extra], tmp_path)
 
 
-def test_the_lowest_versions_that_the_bounds_allow_work(
-    install: Install, wheel: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    "extra", [pytest.param(each, id=each or "none") for each in (*ALONE, "all")]
+)
+def test_lowest_versions_that_the_bounds_of_an_extra_allow_work(
+    extra: str, wheel: Path, tmp_path: Path
 ) -> None:
-    named = [word for extra in TOGETHER if extra for word in ("--extra", extra)]
-    lowest = tmp_path / "lowest.txt"
-    uv = [sys.executable, "-m", "uv", "--quiet", "pip"]
-    resolve = [*uv, "compile", "--resolution", "lowest-direct", "-o", lowest, *named]
-    subprocess.run([*resolve, "pyproject.toml"], cwd=ROOT, check=True, capture_output=True)
-    python = install("", lowest)
-    subprocess.run([*uv, "install", "--python", python, "-r", lowest], check=True)
-    for extra in TOGETHER:
-        run(python, ALONE[extra], tmp_path)
+    # Each by itself: beside another extra, that one's packages ask for later versions.
+    python, lowest = tmp_path / "environment" / "bin" / "python", tmp_path / "lowest.txt"
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    bounds = ["--resolution", "lowest-direct", "-o", lowest, *(["--extra", extra] * bool(extra))]
+    for each in (
+        [*uv, "pip", "compile", *bounds, "pyproject.toml"],
+        [*uv, "venv", "--python", sys.executable, tmp_path / "environment"],
+        [*uv, "pip", "install", "--python", python, "-r", lowest],
+        [*uv, "pip", "install", "--python", python, "--no-deps", wheel],
+    ):
+        subprocess.run(each, cwd=ROOT, check=True, capture_output=True, text=True)
+    (tmp_path / "core.py").write_text(lines_of(ALONE[""]))
+    run(python, CORE_AND_COMMAND, tmp_path)
+    for each in [extra] if extra in ALONE else ALONE:
+        run(python, ALONE[each], tmp_path)

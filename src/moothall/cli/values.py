@@ -37,7 +37,7 @@ class Whole(click.IntRange):
         return _converted(self, click.INT, "a whole number", value, param, ctx)
 
 
-class Given(click.ParamType[str]):
+class Given(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it takes none
     """A text that is not empty: an empty one must not stand for the default."""
 
     name = "text"
@@ -49,7 +49,7 @@ class Given(click.ParamType[str]):
         return value
 
 
-class OneOf(click.Choice[str]):
+class OneOf(click.Choice):  # type: ignore[type-arg]
     """One of some words."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
@@ -61,7 +61,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _AGE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])")
 
 
-class Age(click.ParamType[float]):
+class Age(click.ParamType):  # type: ignore[type-arg]
     """A length of time, such as 30d, in seconds."""
 
     name = "age"
@@ -74,7 +74,7 @@ class Age(click.ParamType[float]):
         return float(found[1]) * _UNITS[found[2]]
 
 
-class Moment(click.ParamType[float]):
+class Moment(click.ParamType):  # type: ignore[type-arg]
     """A date, with or without a time, or how long ago, in seconds since 1970."""
 
     name = "moment"

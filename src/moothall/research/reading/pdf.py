@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import cmath
+import math
 import re
+from collections import Counter
 from typing import Any, Final
 
 from moothall.foundation.errors import MissingExtra, UnreadableDocument
@@ -25,6 +28,8 @@ _NUMBER = re.compile(r"\d[\d.,]*[+\u2212-]?\d+")
 _WORD = re.compile(r"\S+")
 _WHITE: Final = 250  # of 255
 _RAISED: Final = 0.2  # of a digit's height
+_SMALLER: Final = 0.9
+_SLANTED: Final = 0.05  # the sine of what a box is still taken for upright with
 _CUT: Final = "\ufffe"  # so PDFium joins the two lines that a hyphen divides
 
 
@@ -83,7 +88,7 @@ def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
         if pdf.formenv is not None and page.flatten() == pypdfium2.raw.FLATTEN_SUCCESS:
             page.close()
             page = pdf[number]  # whose text now has what was filled in
-        of_page = page.get_textpage()
+        of_page = _upright(page)
         text = _with_raised(_shown(of_page.get_text_range(), of_page, page), of_page)
         kinds = () if text.strip() else page.get_objects(filter=[pypdfium2.raw.FPDF_PAGEOBJ_IMAGE])
         is_picture = any(True for _ in kinds)
@@ -93,6 +98,35 @@ def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
     foot = _PRINTED.search(text)
     is_foot = foot is not None and (foot[1], foot[2]) == (str(number + 1), str(len(pdf)))
     return (text[: foot.start()].strip() if foot and is_foot else text), is_picture
+
+
+def _upright(page: Any) -> Any:
+    """Return the text of a page, turned so that most of its lines run from left to right.
+
+    PDFium breaks the words of other lines, and their numbers, into pieces.
+    """
+    from pypdfium2 import PdfMatrix, raw
+
+    of_page = page.get_textpage()
+    count = of_page.count_chars()
+    quarters = Counter(
+        round(cmath.phase(1j / _up(of_page, at)) / (math.pi / 2)) % 4
+        for at in range(0, count, max(1, count // 100))
+        if not raw.FPDFText_IsGenerated(of_page, at)
+    )
+    quarter = max(quarters, key=quarters.__getitem__, default=0)
+    if not (quarter or page.get_rotation()):
+        return of_page
+    of_page.close()
+    page.set_rotation(0)
+    left, low, right, high = page.get_mediabox()
+    width, height = right - left, high - low
+    scale = min(width / height, height / width) if quarter % 2 else 1
+    matrix = PdfMatrix().translate(-left - width / 2, -low - height / 2).scale(scale, scale)
+    matrix = matrix.rotate(-90 * quarter).translate(width / 2, height / 2)
+    for each in page.get_objects(max_depth=1):
+        each.transform(matrix)
+    return page.get_textpage()
 
 
 def _shown(text: str, of_page: Any, page: Any) -> str:
@@ -158,22 +192,48 @@ def _painted(page: Any) -> list[tuple[float, float, float, float]]:
 
 def _with_raised(text: str, of_page: Any) -> str:
     """Return a text with `^` before what is raised after a number: 500 and a note 1 is not 5001."""
-    from pypdfium2.raw import FPDFText_GetUnicode
+    from pypdfium2 import raw
 
     pieces, last = [], 0
     for found in _NUMBER.finditer(text):
-        if any(FPDFText_GetUnicode(of_page, at) != ord(text[at]) for at in range(*found.span())):
+        begin, end = found.span()
+        if any(raw.FPDFText_GetUnicode(of_page, at) != ord(text[at]) for at in range(begin, end)):
             continue  # characters that have no place in the text are counted there
-        _, low, _, high = of_page.get_charbox(found.start())
-        for at in range(found.start() + 1, found.end()):
-            _, bottom, _, top = of_page.get_charbox(at)
-            if (
-                text[at].isdigit()
-                and bottom - low > _RAISED * (high - low) > 0
-                and top - bottom < high - low
-            ):
+        up = _up(of_page, begin)
+        base, low, high = _stands(of_page, begin, up)
+        for at in range(begin + 1, end):
+            _, bottom, top = _stands(of_page, at, up) if text[at].isdigit() else (0, low, high)
+            is_smaller = top - bottom < _SMALLER * (high - low)
+            if is_smaller and bottom - base > _RAISED * (high - low):
                 begin = at - (text[at - 1] in "+-\u2212")
                 pieces += [text[last:begin], "^"]
                 last = begin
                 break
     return "".join((*pieces, text[last:]))
+
+
+def _up(of_page: Any, at: int) -> complex:
+    """Return what is up for a character's line, which may run any way over the page."""
+    from pypdfium2 import raw
+
+    way = math.pi / 2 - raw.FPDFText_GetCharAngle(of_page, at)
+    # Some programs turn a text by a negative size.
+    return cmath.rect(math.copysign(1, raw.FPDFText_GetFontSize(of_page, at)), way)
+
+
+def _stands(of_page: Any, at: int, up: complex) -> tuple[float, float, float]:
+    """Return where a character stands, begins and ends, measured along `up`."""
+    from ctypes import byref, c_double
+
+    from pypdfium2 import raw
+
+    x, y, matrix = c_double(), c_double(), raw.FS_MATRIX()
+    raw.FPDFText_GetCharOrigin(of_page, at, byref(x), byref(y))
+    base = x.value * up.real + y.value * up.imag
+    if min(abs(up.real), abs(up.imag)) > _SLANTED:  # its box says little of it
+        raw.FPDFText_GetMatrix(of_page, at, matrix)
+        size = abs(raw.FPDFText_GetFontSize(of_page, at)) * math.hypot(matrix.c, matrix.d)
+        return base, base, base + 0.7 * size  # as high as digits are
+    left, low, right, high = of_page.get_charbox(at)
+    ends = left * up.real + low * up.imag, right * up.real + high * up.imag
+    return base, min(ends), max(ends)
