@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.model import ModelConformance, joined, never, parts_of, run, until_error, user
+from models.openai_server import OpenAIServer, status
 from moothall import Action, Budget
 from moothall.foundation.errors import (
     ContextOverflow,
@@ -223,3 +224,26 @@ def test_its_longest_answer_is_the_longest_if_each_is_known() -> None:
     models = [ScriptedModel(max_tokens=size) for size in (10, 30, 20)]
     assert FallbackModel(models).max_tokens == 30
     assert FallbackModel([*models, Whole()]).max_tokens is None
+
+
+@pytest.mark.parametrize("streams", (False, True), ids=("whole", "streamed"))
+@pytest.mark.parametrize("inner", (False, True), ids=("alone", "nested"))
+def test_fallback_model_that_ends_with_a_refused_request_names_each_failure(
+    streams: bool, inner: bool
+) -> None:
+    with OpenAIServer(status(401, "wrong key")) as first, OpenAIServer(status(400, "no x")) as last:
+        models: list[Any] = [OpenAIModel("a", first.url), OpenAIModel("b", last.url)]
+        models = [FallbackModel(models), ScriptedModel(["never"])] if inner else models
+        model = FallbackModel(models)
+        with pytest.raises(
+            ModelError, match=r"1\. .*#a.*401: wrong key.*2\. .*#b.*400: no x"
+        ) as it:
+            run(parts_of(model, user("Hi")) if streams else model.complete(user("Hi")))
+    assert it.value.status == 400
+
+
+def test_fallback_model_whose_first_refuses_the_request_raises_that_error() -> None:
+    with OpenAIServer(status(400, "no x")) as server:
+        model = FallbackModel([OpenAIModel("a", server.url), ScriptedModel(["never"])])
+        with pytest.raises(ModelError, match="#a: the server answered 400: no x"):
+            run(model.complete(user("Hi")))

@@ -253,7 +253,7 @@ def test_the_phase_of_an_answer_goes_back_with_it() -> None:
         agent = ReActAgent("a", of(it))
         agent.reply_sync("Hello")
         agent.reply_sync("Bye")
-    back = {"role": "assistant", "content": "Hi", "phase": "final_answer"}
+    back = {"type": "message", "role": "assistant", "content": "Hi", "phase": "final_answer"}
     assert it.requests[1].body["input"][1] == back
 
 
@@ -322,3 +322,116 @@ def test_a_stream_that_openrouter_ends_is_whole() -> None:
     with OpenAIServer(events(said, done, "[DONE]")) as server:
         parts = run(parts_of(OpenAIModel("m", server.url, api="responses"), user("Hi")))
     assert (parts[-1].text, parts[-1].finish_reason) == ("Hi", "stop")
+
+
+# -- streams that do not number their items --------------------------------------------------------
+
+
+def _unnumbered(*made: dict[str, Any]) -> Any:
+    """A stream as llama.cpp's server writes it: no event has `output_index`."""
+    written = ((each["type"], json.dumps(each)) for each in made)
+    return events(*(f"event: {kind}\ndata: {data}\n\n".encode() for kind, data in written))
+
+
+def _item(kind: str, item: dict[str, Any]) -> dict[str, Any]:
+    return {"type": f"response.output_item.{kind}", "item": item}
+
+
+def _arguments(id: str, *pieces: str) -> list[dict[str, Any]]:
+    kind = "response.function_call_arguments.delta"
+    return [{"type": kind, "item_id": id, "delta": piece} for piece in pieces]
+
+
+def _begun(number: int, **more: Any) -> dict[str, Any]:
+    """A call of llama.cpp's as it begins: its only id is that of the call."""
+    made = {"type": "function_call", "call_id": f"fc_{number}", "name": "add", "arguments": ""}
+    return made | {"status": "in_progress"} | more
+
+
+ARGUMENTS = ('{"a": 1,', ' "b": 2}')
+MORE_ARGUMENTS = ('{"a": 3,', ' "b": 4}')
+WHOLE, MORE = "".join(ARGUMENTS), "".join(MORE_ARGUMENTS)
+_DONE = "response.function_call_arguments.done"
+
+
+def _ended(*output: dict[str, Any]) -> dict[str, Any]:
+    response = {"id": "r", "status": "completed", "output": list(output)}
+    return {"type": "response.completed", "response": response}
+
+
+@pytest.mark.parametrize(
+    "listed",
+    (
+        [
+            _item("added", _begun(1)),
+            *_arguments("fc_1", *ARGUMENTS),
+            _item("done", _begun(1, arguments=WHOLE)),
+            _item("added", _begun(2)),
+            *_arguments("fc_2", *MORE_ARGUMENTS),
+            _item("done", _begun(2, arguments=MORE)),
+            _ended(_begun(1, arguments=WHOLE), _begun(2, arguments=MORE)),
+        ],
+        [
+            *(_item("added", _begun(n, id=f"item_{n}")) for n in (1, 2)),
+            *_arguments("item_2", MORE_ARGUMENTS[0]),
+            *_arguments("item_1", *ARGUMENTS),
+            *_arguments("item_2", MORE_ARGUMENTS[1]),
+            _ended(),
+        ],
+        [
+            _item("added", _begun(1)),
+            *_arguments("fc_1", *ARGUMENTS),
+            _item("added", _begun(2)),
+            *_arguments("fc_2", *MORE_ARGUMENTS),
+            _ended(_begun(1), _begun(2)),
+        ],
+        [
+            _item("added", _begun(1)),
+            *_arguments("", *ARGUMENTS),
+            _item("added", _begun(2)),
+            {"type": _DONE, "arguments": MORE},
+            _ended(),
+        ],
+        [
+            _item("added", _begun(1, arguments="{}")),
+            *_arguments("fc_1", *ARGUMENTS),
+            {"type": _DONE, "item_id": "fc_1", "arguments": ""},
+            _item("done", _begun(2, arguments=MORE)),
+            _ended(),
+        ],
+        [
+            *(each | {"output_index": 0} for each in _arguments("", "lost")),
+            {**_item("added", _begun(1)), "output_index": 1},
+            *({**each, "output_index": 1} for each in _arguments("changes", *ARGUMENTS)),
+            {**_item("done", _begun(2, arguments=MORE)), "output_index": 2},
+            _ended(),
+        ],
+    ),
+    ids=("llama.cpp", "interleaved", "pieces-alone", "no-ids", "empty-first", "numbered"),
+)
+def test_responses_stream_without_numbers_has_the_calls_in_the_order_in_which_they_begin(
+    listed: list[dict[str, Any]],
+) -> None:
+    reply = stream(_unnumbered(*listed))[-1]
+    assert [(each.name, each.args) for each in reply.calls] == [("add", WHOLE), ("add", MORE)]
+
+
+def test_responses_stream_without_numbers_keeps_reasoning_in_its_place() -> None:
+    thought, said = form.thought("Hm."), form.said("I add.")
+    made = [_item(kind, each) for each in (thought, said) for kind in ("added", "done")]
+    given = _unnumbered(*made, _item("added", _begun(1)), *_arguments("fc_1", WHOLE), _ended())
+    with OpenAIServer(given, form.response(form.said("3"))) as server:
+        assert ReActAgent("a", of(server), actions=ACTIONS[:1]).reply_sync("Add").text == "3"
+    kinds = [each.get("type") for each in server.requests[1].body["input"][1:]]
+    assert kinds == ["reasoning", "message", "function_call", "function_call_output"]
+
+
+def test_responses_stream_whose_ids_come_again_has_both_calls() -> None:
+    made = [_item(kind, _begun(1, arguments=WHOLE)) for kind in ("added", "done") * 2]
+    assert [each.args for each in stream(_unnumbered(*made, _ended()))[-1].calls] == [WHOLE] * 2
+
+
+def test_responses_stream_of_endless_items_is_refused() -> None:
+    made = [_item("added", _begun(n)) for n in range(5000)]
+    with pytest.raises(ModelError, match="output_index"):
+        stream(_unnumbered(*made, _ended()))

@@ -26,13 +26,31 @@ _MARKS = {f"<{tag}>": (f"</{tag}>",) for tag in _TAGS} | {
     ),
 }
 """What begins reasoning, and what ends it, in lower case."""
-# Some servers leave out the first mark, which the prompt ends with. One in quotes is text.
+# Some servers leave out the first mark, which the prompt ends with.
 _ALONE = ("</think>", "</thinking>", "[/think]", "</seed:think>", "◁/think▷", "<|end_thinking|>")
-_LONE = re.compile(rf"(?<![`'\"])(?:{'|'.join(map(re.escape, _ALONE))})(?![`'\"])", re.I)
+_LONE = re.compile("|".join(map(re.escape, _ALONE)), re.I)
+_QUOTES = frozenset("`'\"")
+_PAIRED = [mark for mark, ends in _MARKS.items() if ends[0] in _ALONE]
+_SIGNS = re.compile(
+    rf"(?P<mark>{'|'.join(map(re.escape, _PAIRED))})|(?P<code>`+)"
+    r"|\n[ \t>]*(?:(?P<fence>```+|~~~+)(?P<rest>[^\n]*)|(?P<row>\|))?",
+    re.I,
+)
+"""What tells of a text that it speaks of marks: marks, code, a row of a table."""
 _STARTS = (*_MARKS, *_ALONE)
 _ENDS = {mark: re.compile("|".join(map(re.escape, ends)), re.I) for mark, ends in _MARKS.items()}
 _MAY_BEGIN = re.compile(r"[<\[◁]")
 _LONGEST = max(len(end) for ends in _MARKS.values() for end in ends)
+
+
+_HALVES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+def paired(text: str) -> str:
+    """Return the text with each character that is written as two halves as one."""
+    if text.isascii():
+        return text
+    return _HALVES.sub(lambda two: two[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
 
 class Said(NamedTuple):
@@ -52,12 +70,16 @@ class Said(NamedTuple):
 class Thoughts:
     """Parts reasoning from text, as the text arrives; only what begins an answer is reasoning.
 
+    Args:
+        said: the pieces of the text so far, to which each one given out is added at once
+
     Attributes:
         apart: whether reasoning comes apart from the text, too
     """
 
-    def __init__(self) -> None:
+    def __init__(self, said: list[str]) -> None:
         self.apart: bool = False
+        self._spoken = _Spoken(said)
         self._left = ""  # may be the beginning of a mark
         self._mark = ""  # the one that began the reasoning
         self._begun = False  # whether the answer's first word has come
@@ -100,13 +122,28 @@ class Thoughts:
                     return
                 else:
                     self._begun = True
-            elif not (self._ended or self.apart) and (found := _LONE.search(self._left)):
-                yield Said(self._left[: found.start()].rstrip(), True, before=True)
-                self._after(found.end())
+            elif not (self._ended or self.apart) and _LONE.search(self._left):
+                yield from self._to_mark(last)
+                if not self._ended and _LONE.search(self._left):
+                    return  # a quote may follow
             else:
                 marks = () if self._ended or self.apart else _ALONE
                 yield from self._piece(self._whole(marks, last), False)
                 return
+
+    def _to_mark(self, last: bool) -> Iterator[Said]:
+        """Yield the text to the end of reasoning that lacks its beginning, or to all marks."""
+        text, at = self._left, 0
+        for found in _LONE.finditer(text):
+            before, after = text[at : found.start()], text[found.end() : found.end() + 1]
+            if not after and not last:
+                break
+            if not self._spoken.has_mark(before, after):
+                yield Said(before.rstrip(), True, before=True)
+                return self._after(found.end())
+            yield Said(before + found[0], False)
+            at = found.end()
+        self._left = text[at:]
 
     def _after(self, end: int) -> None:
         """Go on after the end of reasoning; more of it may follow."""
@@ -130,6 +167,46 @@ class Thoughts:
             self._blank = not text
         if text:
             yield Said(text, thought)
+
+
+class _Spoken:
+    """Tells the end of reasoning without its beginning from one that a text speaks of."""
+
+    def __init__(self, said: list[str]) -> None:
+        self._said = said
+        self._read = 0  # of the pieces
+        self._before = "\n"  # the text begins as a line does
+        self._open = 0  # marks without their end
+        self._fence = self._code = ""  # what began the code that the text is in
+        self._row = False
+
+    def has_mark(self, text: str, after: str) -> bool:
+        """Return whether the text speaks of the mark that follows it.
+
+        Args:
+            text: what follows the pieces; with the mark it is the next one
+            after: the character after the mark
+        """
+        text = "".join((self._before, *self._said[self._read :], text))
+        for sign in _SIGNS.finditer(text):
+            self._take(sign)
+        spoken = bool(self._open or self._fence or self._code or self._row)
+        self._before, self._read = "", len(self._said) + 1
+        self._open = max(0, self._open - 1)
+        return spoken or not _QUOTES.isdisjoint((text[-1:], after))
+
+    def _take(self, sign: re.Match[str]) -> None:
+        if sign["mark"]:
+            self._open += 1
+        elif code := sign["code"]:
+            if not self._fence:
+                self._code = "" if code == self._code else self._code or code
+        else:
+            self._row, self._code, fence = bool(sign["row"]), "", sign["fence"] or ""
+            if self._fence and fence.startswith(self._fence) and not sign["rest"].strip():
+                self._fence = ""
+            elif not self._fence and (fence[:1] == "~" or "`" not in (sign["rest"] or "")):
+                self._fence = fence
 
 
 def image_block(data: Any, format: Any) -> dict[str, Any] | None:

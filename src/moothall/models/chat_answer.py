@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from moothall.foundation.errors import ContextOverflow, ModelError
-from moothall.foundation.http import may_pass
+from moothall.foundation.http import may_pass, retry_after_s
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import json_type, one_line, shorten
 from moothall.models.protocol import Call, ModelReply
@@ -49,6 +49,20 @@ _SAID_PASSES = re.compile(
     "|internal server error|currently loading|no healthy upstream|upstream connect error",
     re.I,
 )
+# Of an account without money, which another try does not fill: codes, and what is said of it.
+_SPENT = re.compile(
+    "insufficient.?(?:quota|balance|credit|fund)|exceeded_current_quota|billing|arrear|overdue"
+    r"|spend\w*.?limit|out_of_credit|credit.?(?:limit|balance)|\A1113\Z",
+    re.I,
+)
+_SAID_SPENT = re.compile(
+    r"insufficient (?:\w+ )?(?:balance|credit|fund|quota)|(?:credits?|balance) (?:is|are|has)"
+    r" (?:too low|not enough|insufficient|exhausted|run out)|(?:all|your)(?: \w+)* credits"
+    r"|spending limit|billing details|exceeded your (?:current|monthly)|out of credits"
+    r"|\b(?:recharge|top.?up)\b|account is (?:not active|suspended)|monthly (?:\w+ )?limit",
+    re.I,
+)
+_SAID_WHEN = re.compile(r"(?:retry|again) (?:in|after|at)\b|per (?:second|minute|hour)\b", re.I)
 _ENDS = {
     "length": "length max_tokens max_output_tokens max_completion_tokens max_new_tokens max_length"
     " model_length token_limit model_context_window_exceeded error_limit context_length"
@@ -143,10 +157,18 @@ class Passing(ModelError):
     """A failure, stated within an answer, that may pass: a retry may succeed."""
 
 
+class Unread(Passing):
+    """The server could not read what the model wrote; with actions in the request, a call."""
+
+
+UNREADABLE = ModelReply(finish_reason="unreadable")
+"""The answer of which a server gives nothing, since it could not read a call in it."""
+
+
 class RefusedCall(ModelError):
     """The server itself found that the call of an answer does not fit; `reply` is that answer."""
 
-    def __init__(self, message: str, reply: ModelReply) -> None:
+    def __init__(self, message: str, reply: ModelReply = UNREADABLE) -> None:
         super().__init__(message)
         self.reply = reply
 
@@ -171,6 +193,8 @@ def failed(body: Any, name: str) -> ModelError:
     reason = f"{name}: the server answered with an error: {server_text(body)}"
     if (known := of_the_request(body, reason)) is not None:
         return known
+    if is_spent(body):
+        return ModelError(reason)
     error = body.get("error") if isinstance(body, dict) else None
     said = error.lower() if isinstance(error, str) else ""
     kinds = [*_kinds(body), "server_error" if said == "error" else said]
@@ -178,12 +202,34 @@ def failed(body: Any, name: str) -> ModelError:
     return Passing(reason) if passes and not any(map(_lasts, kinds)) else ModelError(reason)
 
 
-def of_the_request(body: Any, reason: str) -> ModelError | None:
-    """Return the error of a prompt that is too long, or of a call that the server refuses."""
+def of_the_request(body: Any, reason: str, status: int = 0) -> ModelError | None:
+    """Return the error of a prompt that is too long, or of a call that the server refuses.
+
+    Args:
+        status: that of the refusal; 0 if it came within an answer
+    """
     if overflows(body):
         return ContextOverflow(f"{reason.removesuffix('.')}; nothing was cut")
-    refused = refused_call(body)
-    return None if refused is None else RefusedCall(reason, refused)
+    if (refused := refused_call(body)) is not None:
+        return RefusedCall(reason, refused)
+    kinds, said = [*_kinds(body), *filter(None, (status,))], json.dumps(body)[:2000]
+    of_server = not kinds or any(
+        _status(one) >= 500 or _OF_SERVER.search(str(one)) for one in kinds
+    )
+    about = _OF_OUTPUT.search(said) if of_server else None
+    if about is not None and not _OF_REQUEST.search(said[: about.end()]):
+        return Unread(reason)
+    return None
+
+
+def is_spent(body: Any, headers: Mapping[str, str] | None = None) -> bool:
+    """Return whether an account has no money left, which another try does not change."""
+    if any(_SPENT.search(str(each)) for each in _kinds(body)):
+        return True
+    if retry_after_s(headers or {}) is not None:
+        return False
+    said = server_text(body)
+    return _SAID_SPENT.search(said) is not None and not _SAID_WHEN.search(said)
 
 
 def _status(kind: Any) -> int:
@@ -228,12 +274,17 @@ _FUNCTION = re.compile(r"<function=([\w.-]+)[>\s]*(.*?)(?:</function>|$)", re.S)
 _WRITTEN = re.compile(
     r"(?:<tool_call>|<\|python_tag\|>)\s*(\{.*?\}|\[.*?\])\s*(?:</tool_call>|$)", re.S
 )
-# What Ollama, llama.cpp and Groq write of a call that they cannot read.
-_UNREAD = re.compile(
-    "error parsing tool call|failed to parse (?:tool call|input)|output_parse_failed", re.I
+# What a server, where the failure is its own, says of what the model wrote.
+_OF_SERVER = re.compile("server.?error|internal|api_error", re.I)
+_WRITTEN_BY = r"\b(?:output|generated|(?:tool|function).?calls?|input at pos\w*)\b"
+_FORM = r"\b(?:format|pars(?:e[dr]?|ing)|malformed|grammar|diff)\b"
+_OF_OUTPUT = re.compile(
+    rf"{_WRITTEN_BY}[^\n]{{0,80}}?{_FORM}|{_FORM}[^\n]{{0,80}}?{_WRITTEN_BY}", re.I
 )
+_OF_REQUEST = re.compile("template|jinja|not support|unsupported|require", re.I)
 _REFUSED = (
     *("tool_use_failed", "malformed_function_call", "malformed_tool_use", "unexpected_tool_call"),
+    "output_parse_failed",
 )
 
 
@@ -245,12 +296,12 @@ def refused_call(body: Any) -> ModelReply | None:
     if "json_validate_failed" in kinds:  # Groq's word for an answer that its schema does not admit
         return ModelReply(readable(text))
     if not {*_REFUSED} & kinds:
-        return ModelReply() if _UNREAD.search(json.dumps(body)) else None
+        return None
     calls = [call for form in (text, *_WRITTEN.findall(text)) for call in _calls_in(form)]
     calls = calls or [Call("", found[1], found[2]) for found in _FUNCTION.finditer(text)]
     if calls:
         return ModelReply(calls=tuple(calls), finish_reason="calls")
-    return ModelReply(readable(text))
+    return ModelReply(readable(text)) if text else UNREADABLE
 
 
 def _calls_in(text: str) -> list[Call]:
@@ -281,7 +332,7 @@ def end_of(reason: Any, has_calls: bool, name: str) -> str:
     if ours is None:
         said = f"{name}: the answer is not whole: it ended with {shorten(reason)!r}"
         if kind in _REFUSED or found in _REFUSED:
-            raise RefusedCall(said, ModelReply())
+            raise RefusedCall(said)
         raise (Passing if _PASSES.search(kind) else ModelError)(said)
     return "calls" if ours == "stop" and has_calls else ours
 

@@ -109,7 +109,8 @@ class ModelReply:
         calls: the actions that it wants executed, in order
         usage: the tokens that the answer took
         finish_reason: `stop`, `calls`, `refusal` (the text says that the model declines), or, for
-            an answer that was cut, `length` (at a limit) or `content_filter` (by the provider)
+            an answer that was cut, `length` (at a limit), `content_filter` (by the provider) or
+            `unreadable` (before a call that the server could not read)
         reasoning: the model's reasoning, if the provider shows it; not part of the answer
         meta: what came with the answer, as the provider states it: `id`, `model`, `provider`,
             `citations`, `logprobs`, `executed_tools`; two answers that differ in it alone are equal

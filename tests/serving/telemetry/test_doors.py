@@ -140,6 +140,7 @@ def test_replies_and_calls_have_their_durations_as_metrics(traced: Traced) -> No
         for point in metric.data.data_points
     }
     agent = {"gen_ai.agent.name": "clerk", "gen_ai.request.model": "scripted"}
+    agent["gen_ai.operation.name"] = "invoke_agent"
     assert points["gen_ai.invoke_agent.duration"] == agent
     assert points["gen_ai.execute_tool.duration"] == {
         "gen_ai.tool.name": "fail",

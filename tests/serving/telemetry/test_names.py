@@ -37,7 +37,7 @@ PUBLISHED = frozenset().union(
 )
 
 
-NEWER = {names.AGENT_DURATION, names.WORKFLOW_DURATION, names.TOOL_DURATION}
+NEWER = {names.AGENT_DURATION, names.TOOL_DURATION}
 """In the conventions' own repository, and not yet in this package."""
 
 

@@ -71,7 +71,6 @@ def test_reply_with_a_call_has_the_spans_of_the_conventions(traced: Traced) -> N
     assert dict(reply.attributes or {}) | {"moothall.run.id": ""} == {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.provider.name": "moothall",
-        "gen_ai.agent.id": "adder",
         "gen_ai.agent.name": "adder",
         "gen_ai.conversation.id": "t1",
         "gen_ai.request.model": "scripted",
@@ -247,6 +246,22 @@ def test_groups_are_workflows_with_their_members_below(traced: Traced) -> None:
     tree = traced.tree()
     assert tree["invoke_workflow pair"] is None
     assert tree["invoke_agent h"] == tree["invoke_agent r"] == "invoke_workflow pair"
+    pair = traced.named("invoke_workflow pair").attributes or {}
+    assert (pair["gen_ai.operation.name"], pair["gen_ai.agent.name"]) == ("invoke_workflow", "pair")
+    assert not any(
+        {"gen_ai.workflow.name", "gen_ai.agent.id"} & {*(span.attributes or {})}
+        for span in traced.spans
+    )
+    data = traced.reader.get_metrics_data()
+    assert data is not None
+    counted = {
+        (metric.name, (point.attributes or {})["gen_ai.operation.name"])
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        for point in metric.data.data_points
+        if "gen_ai.agent.name" in (point.attributes or {})
+    }
+    replies = "gen_ai.invoke_agent.duration"
+    assert counted == {(replies, "invoke_agent"), (replies, "invoke_workflow")}
 
 
 def test_chat_agent_has_a_span_for_each_answer(traced: Traced) -> None:

@@ -31,6 +31,7 @@ from moothall.foundation.threads import awaited
 from moothall.models.protocol import NoAnswer, blocks_of, is_answer, thinking_of
 
 EMPTY = "The answer was empty. Answer with text, or call an action."
+_UNREADABLE = "The call of an action could not be read: call it again, or answer with text."
 MAX_NAME = 64
 _CUT = "It was cut at its length limit."
 
@@ -229,10 +230,13 @@ def read_answer(
         return Answer("", [], why)
     text, calls = getattr(answer, "text", None), answer.calls
     text = readable(text) if text and not text.isspace() else ""
+    finish_reason = getattr(answer, "finish_reason", None)
     if not calls:
+        if finish_reason == "unreadable":
+            return Answer(text, [], _UNREADABLE)
         if text or blocks_of(answer):
             return Answer(text, [], "", thinking_of(answer), blocks_of(answer))
-        if getattr(answer, "finish_reason", None) == "length":
+        if finish_reason == "length":
             return Answer("", [], f"{EMPTY} ({_CUT})")
         return Answer("", [], EMPTY)
     if len(calls) > MAX_CALLS:
@@ -243,7 +247,7 @@ def read_answer(
         return Answer(text, [], fault)
     wanted = [_read_call(call, ids, find, known) for call in calls]
     faults = "; ".join([each.fault for each in wanted if each.fault])
-    if faults and getattr(answer, "finish_reason", None) == "length":
+    if faults and finish_reason == "length":
         faults += f" ({_CUT})"
         for each in wanted:
             each.fault = f"{each.fault} ({_CUT})" if each.fault else None

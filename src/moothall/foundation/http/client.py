@@ -49,6 +49,12 @@ def may_pass(status: int) -> bool:
     return status in (408, 409, 429) or status >= 500
 
 
+def asked_again(headers: Mapping[str, str]) -> bool | None:
+    """Return whether a server asks for the same request again; None if it does not say."""
+    said = headers.get("x-should-retry", "").strip().lower()
+    return said == "true" if said in ("true", "false") else None
+
+
 def tried(tries: int) -> str:
     """Return how often a request was made, as the end of an error's text."""
     return f"; tried {tries} times" if tries > 1 else ""
@@ -156,7 +162,8 @@ class Client:
 
     A transient failure (no connection, no answer in time, 408, 409, 429, 5xx) is retried: after the
     time that the server asks for in `Retry-After`, unless that is more than two minutes, or after
-    half a second and then twice as long each time. A kept connection that the server has closed
+    half a second and then twice as long each time. What a server says in `x-should-retry` decides
+    before the status. A kept connection that the server has closed
     does not count as an attempt: another one is opened.
 
     It may be used from several event loops and threads; each loop has its own connections, closed
@@ -207,12 +214,14 @@ class Client:
         body: bytes | None = None,
         redirects: int = 0,
         stream: bool = False,
+        lasts: Callable[[Response], bool] | None = None,
     ) -> Response:
         """Send a request. Cancelling it closes the connection.
 
         At most `redirects` redirects are followed; to another server without keys and cookies, and
         after 303, or 301 or 302 of a POST, without the body. With `stream` the caller reads the
-        body of a 2xx answer and must close it; retries end with its first bytes.
+        body of a 2xx answer and must close it; retries end with its first bytes. `lasts` returns
+        whether a refusal with a transient status would be the same again.
 
         Raises:
             RemoteForbidden: `MOOTHALL_OFFLINE=1` forbids it, or the target of a redirect
@@ -232,7 +241,10 @@ class Client:
                     raise HTTPError(f"{error}{tried(attempt + 1)}") from None
             else:
                 response.tries += attempt
-                if last or not may_pass(response.status):
+                again = asked_again(response.headers)
+                if again is None:
+                    again = may_pass(response.status) and not (lasts and lasts(response))
+                if last or not again or 200 <= response.status < 300:
                     break
                 wait_s = retry_after_s(response.headers)
                 if wait_s is not None and wait_s > LONGEST_WAIT_S:

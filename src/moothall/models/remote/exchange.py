@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from moothall.foundation.http import HTTPError, Response
+from moothall.foundation.errors import ModelError
+from moothall.foundation.http import HTTPError, Response, asked_again
 from moothall.models.answer_reader import AnswerReader
+from moothall.models.chat_answer import Passing
 from moothall.models.protocol import StreamPart
 
 _MARK = b"\xef\xbb\xbf"  # the byte order mark
@@ -38,6 +40,10 @@ async def parts_of(
                 body += data
             for part in answer.take_whole(bytes(body)):
                 yield part
+    except Passing as error:
+        if asked_again(response.headers) is False:
+            raise ModelError(str(error)) from None
+        raise
     finally:
         response.close()
     for part in answer.end():

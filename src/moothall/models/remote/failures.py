@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 from moothall.foundation.errors import ContextOverflow, ModelError
-from moothall.foundation.http import retry_after_s, tried
-from moothall.models.chat_answer import is_page, of_the_request, server_text
+from moothall.foundation.http import Response, retry_after_s, tried
+from moothall.models.chat_answer import Unread, is_page, is_spent, of_the_request, server_text
 from moothall.models.settings import BLOCK_TOKENS
 
 # What a refusal is of, whatever its status, and what to do about it.
@@ -52,23 +52,28 @@ class Failures:
         self.key: str | None = None
         self.secrets: list[str] = []
 
-    def refused(self, status: int, text: str, headers: Mapping[str, str], tries: int) -> ModelError:
-        """Return the error for a server's refusal."""
-        body: Any = text
-        with suppress(ValueError, RecursionError):
-            body = json.loads(text)
-        if isinstance(body, list) and len(body) == 1:
-            body = body[0]  # Gemini's
+    def refused(
+        self, status: int, text: str, headers: Mapping[str, str], tries: int, calls: bool
+    ) -> ModelError:
+        """Return the error for a server's refusal; `calls` says if the model might call actions."""
+        body = _body(text)
         reason = f"{self._name}: the server answered {status}: {server_text(body)}"
         if status == 413:
             return ContextOverflow(self.hidden(f"{reason}; nothing was cut"))
-        if (known := of_the_request(body, self.hidden(reason))) is not None:
+        if (known := _known(body, self.hidden(reason), status, calls)) is not None:
             return known
         if advice := self._advice(status, server_text(body), headers):
             reason = f"{reason.removesuffix('.')}; {advice}"
         error = ModelError(self.hidden(f"{reason}{tried(tries)}"))
         error.status = status
         return error
+
+    @staticmethod
+    def last(response: Response, calls: bool) -> bool:
+        """Return whether a refusal would be the same again, whatever its status."""
+        body = _body(response.content.decode("utf-8", "replace"))
+        known = _known(body, "", response.status, calls)
+        return known is not None or is_spent(body, response.headers)
 
     def _advice(self, status: int, said: str, headers: Mapping[str, str]) -> str:
         """Return what to do about a refusal."""
@@ -114,7 +119,26 @@ class Failures:
         return text
 
 
+def _known(body: Any, reason: str, status: int, calls: bool) -> ModelError | None:
+    """Return the error of a refusal that is of the request alone."""
+    known = of_the_request(body, reason, status)
+    return None if isinstance(known, Unread) and not calls else known
+
+
+def _body(text: str) -> Any:
+    """Return the JSON data of a refusal, or its text."""
+    body: Any = text
+    with suppress(ValueError, RecursionError):
+        body = json.loads(text)
+    return body[0] if isinstance(body, list) and len(body) == 1 else body  # Gemini's
+
+
 def estimated(content: bytes) -> int:
     """Return how many tokens a request has, on the high side: one per three bytes of text."""
     text, seen = _ENCODED.subn(b"", content)
     return len(text) // 3 + seen * BLOCK_TOKENS
+
+
+def may_call(content: bytes) -> bool:
+    """Return whether a request has actions."""
+    return b'"tools": ' in content

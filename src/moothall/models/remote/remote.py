@@ -23,7 +23,7 @@ from moothall.foundation.http.network import check_allowed
 from moothall.foundation.threads import awaited
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import Answering, Request
-from moothall.models.chat_answer import KEPT_FIELDS, Passing, RefusedCall, parsed
+from moothall.models.chat_answer import KEPT_FIELDS, Passing, RefusedCall, Unread, parsed
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece, calls_in
 from moothall.models.providers import Provider, listed_context
@@ -35,7 +35,7 @@ from moothall.models.remote.chat_format import (
     tools,
 )
 from moothall.models.remote.exchange import parts_of, parts_of_body
-from moothall.models.remote.failures import Failures, estimated
+from moothall.models.remote.failures import Failures, estimated, may_call
 from moothall.models.remote.schema_form import SchemaForms, as_text, in_form
 from moothall.models.settings import (
     HeadersLike,
@@ -348,13 +348,20 @@ class RemoteModel(Answering):
         headers, method = await self._headers(), "GET" if body is None else "POST"
         if kind:
             headers = {**headers, "Content-Type": kind}
+        calls = may_call(body or b"")
         response = await self._client.request(
-            method, url, headers=headers, body=body, stream=stream
+            method,
+            url,
+            headers=headers,
+            body=body,
+            stream=stream,
+            lasts=lambda given: self._failures.last(given, calls),
         )
         if 200 <= response.status < 300:
             return response
         text = response.content.decode("utf-8", "replace")
-        raise self._failures.refused(response.status, text, response.headers, response.tries)
+        about = (response.status, text, response.headers, response.tries, calls)
+        raise self._failures.refused(*about)
 
     async def _json_at(self, url: str, body: bytes | None = None, kind: str = "") -> Any:
         """Return the JSON that the server answers to a request of another kind."""
@@ -370,7 +377,7 @@ class RemoteModel(Answering):
         came = await self._batches.ask(content)
         if came.status != 200:
             text = came.body.decode("utf-8", "replace")
-            raise self._failures.refused(came.status, text, {}, 1)
+            raise self._failures.refused(came.status, text, {}, 1, may_call(content))
         return parts_of_body(came.body, reader)
 
     async def _asked(
@@ -390,6 +397,8 @@ class RemoteModel(Answering):
                                 yield part
                     return
                 except (Passing, BrokenOff) as error:
+                    if isinstance(error, Unread) and may_call(content):
+                        raise RefusedCall(str(error)) from None
                     attempt += 1
                     if said or answer is None or attempt > self._max_retries:
                         if isinstance(error, HTTPError):

@@ -32,9 +32,9 @@ def responses_input(messages: list[Any], name: str, server: str) -> list[dict[st
             )
         elif role == "assistant":
             calls = [_call(each) for each in checked.get("tool_calls", ())]
-            # Of an assistant's message the form takes texts only.
+            # The form takes texts only of an assistant, and llama.cpp only with the type.
             text = content if isinstance(content, str) else "".join(map(_text, content or ()))
-            said = [{"role": role, "content": text}] if text else []
+            said = [{"type": "message", "role": role, "content": text}] if text else []
             items += in_order(kept_for(message, server, "items") or (), said, calls, text_of)
         else:
             items.append({"role": role, "content": _content(content)})

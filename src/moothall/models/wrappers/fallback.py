@@ -114,14 +114,17 @@ class FallbackModel(Answering):
                         yield part
                 return
             except (ModelError, MissingExtra) as error:
-                if begun or not self._when(error):
-                    raise  # the next model's answer would not continue these pieces
                 errors.append(error)
+                # Another model's answer would not continue the pieces of this one.
+                if begun or not self._when(error):
+                    if len(errors) == 1:
+                        raise
+                    raise self._none(errors, getattr(error, "status", None)) from error
                 if len(errors) < len(self.models):
                     logger.warning("%s; asking %s", error, self._names[len(errors)])
         raise self._none(errors) from errors[-1]
 
-    def _none(self, errors: list[Exception]) -> ModelError:
+    def _none(self, errors: list[Exception], status: int | None = None) -> ModelError:
         # As `ContextOverflow`, it tells the caller that a shorter prompt may fit.
         kind = (
             ContextOverflow if all(isinstance(e, ContextOverflow) for e in errors) else ModelError
@@ -129,11 +132,13 @@ class FallbackModel(Answering):
         reasons = "; ".join(
             f"{number}. {' '.join(str(error).split())}" for number, error in enumerate(errors, 1)
         )
-        return kind(f"{self.name}: no model answered: {reasons}")
+        error = kind(f"{self.name}: no model answered: {reasons}")
+        error.status = status  # for a fallback that has this one among its models
+        return error
 
 
 def _may_help(error: Exception) -> bool:
     """Return whether another model may answer what this one did not."""
     if getattr(error, "status", None) not in (400, 422):
         return True
-    return _OF_THE_MODEL.search(str(error).partition("the server answered")[2]) is not None
+    return _OF_THE_MODEL.search(str(error).rpartition("the server answered")[2]) is not None

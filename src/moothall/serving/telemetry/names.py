@@ -1,6 +1,6 @@
 """The names of spans, attributes and metrics: the GenAI conventions of OpenTelemetry, and ours.
 
-The conventions (2026-11) are in development; what changes there changes in this file only.
+The conventions (0.1.0) are in development; what changes there changes in this file only.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ WORKFLOWS: Final = frozenset(("DualActAgent", "Conversation", "Researcher", "Soc
 OPERATION: Final = "gen_ai.operation.name"
 PROVIDER: Final = "gen_ai.provider.name"
 AGENT_ID: Final = "gen_ai.agent.id"
+"""Of agents elsewhere alone: one of this process has a name."""
 AGENT_NAME: Final = "gen_ai.agent.name"
-WORKFLOW_NAME: Final = "gen_ai.workflow.name"
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 OUTPUT_TYPE: Final = "gen_ai.output.type"
 REQUEST_MODEL: Final = "gen_ai.request.model"
@@ -94,7 +94,6 @@ STEP: Final = "moothall.step"
 # -- metrics ---------------------------------------------------------------------------------------
 DURATION: Final = "gen_ai.client.operation.duration"
 AGENT_DURATION: Final = "gen_ai.invoke_agent.duration"
-WORKFLOW_DURATION: Final = "gen_ai.invoke_workflow.duration"
 TOOL_DURATION: Final = "gen_ai.execute_tool.duration"
 TOKEN_USAGE: Final = "gen_ai.client.token.usage"
 TIME_TO_FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
@@ -113,8 +112,7 @@ _SHORT: Final = tuple(0.01 * 2**n for n in range(14))
 _LONG: Final = tuple(0.1 * 2**n for n in range(16))
 METRICS: Final = {
     DURATION: _Metric("s", "How long an operation took.", _SHORT),
-    AGENT_DURATION: _Metric("s", "How long a reply of an agent took.", _LONG),
-    WORKFLOW_DURATION: _Metric("s", "How long a workflow took.", _LONG),
+    AGENT_DURATION: _Metric("s", "How long a reply of an agent, or a workflow, took.", _LONG),
     TOOL_DURATION: _Metric("s", "How long a call of an action took.", _SHORT),
     TOKEN_USAGE: _Metric(
         "{token}", "The tokens of a call of a model.", tuple(4**n for n in range(14))

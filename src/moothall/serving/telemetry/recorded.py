@@ -98,7 +98,6 @@ class RecordedSpans:
         operation = names.INVOKE_WORKFLOW if kind in names.WORKFLOWS else names.INVOKE_AGENT
         about: dict[str, Any] = {
             names.OPERATION: operation,
-            names.AGENT_ID: id,
             names.AGENT_NAME: id,
             names.RUN_ID: self._run_id,
             names.STOP_REASON: over["reason"],
@@ -106,9 +105,7 @@ class RecordedSpans:
         }
         if begun.get("schema") is not None:
             about[names.OUTPUT_TYPE] = "json"
-        if kind in names.WORKFLOWS:
-            about[names.WORKFLOW_NAME] = id
-        elif (model := reply.model) is not None:
+        if kind not in names.WORKFLOWS and (model := reply.model) is not None:
             known = content.about_name(model)
             for name in (names.PROVIDER, names.REQUEST_MODEL):
                 if name in known:
@@ -147,7 +144,7 @@ class RecordedSpans:
                 yield self._society_step(reply, part, (min(all_times), max(all_times)))
                 continue
             id, name = str(reply.begun.get("agent")), part.rpartition(".")[2]
-            about = {names.AGENT_ID: id, names.AGENT_NAME: id, names.STEP: part}
+            about = {names.AGENT_NAME: id, names.STEP: part}
             if name == names.PLAN:
                 about[names.OPERATION] = names.PLAN
             child, span = _child(reply.id, f"part {part}"), (min(all_times), max(all_times))
@@ -156,7 +153,7 @@ class RecordedSpans:
     def _society_step(self, reply: _Reply, number: str, times: tuple[float, float]) -> ReadableSpan:
         about = {
             names.OPERATION: names.INVOKE_WORKFLOW,
-            names.WORKFLOW_NAME: _SOCIETY,
+            names.AGENT_NAME: _SOCIETY,
             names.STEP: number,
         }
         title = f"{names.INVOKE_WORKFLOW} {_SOCIETY}"

@@ -40,7 +40,10 @@ class Telemetry(Messages):
     def reply(self, agent: Any, request: Any) -> OpenSpan:
         """Begin the span of a reply; its ids follow from the record, if there is a journal."""
         id, kind = str(agent.id), getattr(agent, "_kind", "")
-        about: dict[str, Any] = {names.AGENT_ID: id, names.AGENT_NAME: id}
+        is_elsewhere = getattr(agent, "_elsewhere", False)
+        about: dict[str, Any] = {names.AGENT_NAME: id}
+        if is_elsewhere:
+            about[names.AGENT_ID] = id
         thread = None
         if request is not None:
             about[names.RUN_ID] = request.run_id
@@ -52,7 +55,6 @@ class Telemetry(Messages):
         model = getattr(agent, "_model", None)
         if kind in names.WORKFLOWS:
             operation = about[names.OPERATION] = names.INVOKE_WORKFLOW
-            about[names.WORKFLOW_NAME] = id
         else:
             operation = about[names.OPERATION] = names.INVOKE_AGENT
             about[names.PROVIDER] = names.SCOPE
@@ -63,27 +65,25 @@ class Telemetry(Messages):
         if self._content and request is not None:
             message = {"role": "user", "content": request.content}
             about |= content.messages_in([message])
-        elsewhere = SpanKind.CLIENT if getattr(agent, "_elsewhere", False) else SpanKind.INTERNAL
+        elsewhere = SpanKind.CLIENT if is_elsewhere else SpanKind.INTERNAL
         name, of_run = (
             f"{operation} {id}",
             self._of_run(request, getattr(request, "recorded", None)),
         )
         given: Any = {"kind": elsewhere, "conversation": thread, **of_run}
-        named = (names.WORKFLOW_NAME, names.AGENT_NAME, names.REQUEST_MODEL)
-        own = {each: about[each] for each in named[kind not in names.WORKFLOWS :] if each in about}
+        named = (names.OPERATION, names.AGENT_NAME, names.REQUEST_MODEL)
+        own = {each: about[each] for each in named if each in about}
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
             error = self._end_reply(span, result, error)
-            self._took(span, operation, own, error)
+            self._took(span, names.AGENT_DURATION, own, error)
 
         return self.begin(name, about, end, **given)
 
-    def _took(
-        self, span: OpenSpan, operation: str, about: dict[str, Any], error: str | None
-    ) -> None:
-        """Record how long an operation took, under the name that it has in the conventions."""
+    def _took(self, span: OpenSpan, metric: str, about: dict[str, Any], error: str | None) -> None:
+        """Record how long an operation took."""
         more = {} if error is None else {names.ERROR_TYPE: error}
-        self.measure(span, f"gen_ai.{operation}.duration", span.seconds, {**about, **more})
+        self.measure(span, metric, span.seconds, {**about, **more})
 
     def _of_run(self, request: Any, record: Any) -> dict[str, Any]:
         """Return a recorded reply's ids, the context that it begins in, and its links."""
@@ -107,16 +107,14 @@ class Telemetry(Messages):
 
     def workflow(self, name: str, record: Any) -> OpenSpan:
         """Begin the span of the run of an orchestrator, such as a society."""
-        about: dict[str, Any] = {
-            names.OPERATION: names.INVOKE_WORKFLOW,
-            names.WORKFLOW_NAME: name,
-        }
+        own = {names.OPERATION: names.INVOKE_WORKFLOW, names.AGENT_NAME: name}
+        about: dict[str, Any] = {**own}
         if record is not None:
             about[names.RUN_ID] = record.run_id
         title = f"{names.INVOKE_WORKFLOW} {name}"
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
-            self._took(span, names.INVOKE_WORKFLOW, {names.WORKFLOW_NAME: name}, error)
+            self._took(span, names.AGENT_DURATION, own, error)
 
         return self.begin(title, about, end, **self._of_run(None, record))
 
@@ -220,7 +218,7 @@ class Telemetry(Messages):
             result = call.result if result is None else result
             failed = isinstance(result, dict) and result.get("error") is not None
             error = content.type_in(result) if failed else error
-            self._took(span, names.EXECUTE_TOOL, own, error)
+            self._took(span, names.TOOL_DURATION, own, error)
             if not isinstance(result, dict):
                 return
             if failed:
@@ -241,11 +239,8 @@ class Telemetry(Messages):
 
     def part(self, name: str, agent: Any, key: str) -> OpenSpan:
         """Begin the span of a step of research, such as `plan`, or of a society."""
-        about: dict[str, Any] = {names.STEP: key}
-        if name == names.INVOKE_WORKFLOW:
-            id = about[names.WORKFLOW_NAME] = type(agent).__name__
-        else:
-            id = about[names.AGENT_ID] = about[names.AGENT_NAME] = str(agent.id)
+        id = type(agent).__name__ if name == names.INVOKE_WORKFLOW else str(agent.id)
+        about: dict[str, Any] = {names.STEP: key, names.AGENT_NAME: id}
         if name in (names.INVOKE_WORKFLOW, names.PLAN):
             about[names.OPERATION] = name
         return self.begin(f"{name} {id}", about, label=f"part {key}")

@@ -179,6 +179,17 @@ class AgentQueues:
             if not queue.mailbox.finishing:
                 self.router.thread.spawn(self._restore(queue))
 
+    async def bind_again(self) -> None:
+        """Bind the queues to an exchange that is declared again, and ask for what it has lost."""
+        for queue in list(self._here.values()):
+            async with queue.lock:
+                if self._here.get(queue.mailbox) is queue and queue.consumer is not None:
+                    try:
+                        await self.queues.bind(queue.id, queue.mailbox.groups)
+                    except BrokerError as error:
+                        logger.error("%s", error)
+                    self.queue_lost(queue.id)
+
     async def _restore(self, queue: AgentQueue) -> None:
         mailbox = queue.mailbox
         # The broker may take two heartbeats, and some seconds, to see that a connection is lost.

@@ -94,6 +94,8 @@ class AMQPRouter(Router):
             on_state=on_state,
             after_read=self._begin_now,
             remedy=lambda: self.recorder.remedy(),
+            reached=lambda: self.requests.reached(),
+            bind_agents=self._bind_agents,
         )
         self.requests: OpenRequests = OpenRequests(
             broker,
@@ -377,6 +379,11 @@ class AMQPRouter(Router):
         """Consume again on a new channel."""
         await self.everywhere.attach()
         self.agent_queues.restore()
+
+    async def _bind_agents(self) -> None:
+        """Have the broker route to observers and agents what an exchange declared again has."""
+        await self.everywhere.bind()
+        await self.agent_queues.bind_again()
 
     # -- the end -----------------------------------------------------------------------------------
 

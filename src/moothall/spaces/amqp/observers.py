@@ -48,6 +48,7 @@ class Observers:
         self._callbacks: tuple[Callback, ...] = ()
         self._seen: dict[str, None] = {}
         self._channel = 0
+        self._queue = ""
         self._attaching = asyncio.Lock()
 
     async def add(self, callback: Callback) -> None:
@@ -82,10 +83,17 @@ class Observers:
             declare = partial(call, Channel.queue_declare, exclusive=True)
             await declare(lost, arguments=_MOST_LOST | expires)
             await declare(queue, arguments=_MOST | passed_on | expires)
-            await call(Channel.queue_bind, queue, names.exchange, "#")
+            self._queue = queue
+            await self.bind()
             consume = self._broker.consumer.consume
             await consume(lost, self._count, _PREFETCH_LOST, lambda: None)
             await consume(queue, self._observed, _PREFETCH, lambda: None, sized=True)
+
+    async def bind(self) -> None:
+        """Have the broker route the copies of all messages to the queue, if there is one."""
+        if self._queue:
+            exchange = self._broker.names.exchange
+            await self._broker.control.call(Channel.queue_bind, self._queue, exchange, "#")
 
     def _count(self, tag: Tag, _: Any, __: bytes) -> None:
         self._broker.consumer.acknowledge(tag)

@@ -141,6 +141,7 @@ class Presence:
             while True:
                 sent = publisher.sent(to)  # later ones may be for an agent that is added meanwhile
                 if (await queues.state("agent", to)).in_use:
+                    await asyncio.sleep(_GONE_S)  # it may not be bound yet, or not any more
                     break
                 if to not in self.router.mailboxes and not await queues.is_claimed(to):
                     there = any(each.kind == wire.REQUEST and each.about.wait for each in held(to))

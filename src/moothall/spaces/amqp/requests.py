@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -18,11 +19,14 @@ from moothall.spaces.amqp.link.consumer import Tag
 from moothall.spaces.amqp.wire import Outbound, Unreadable
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.request import settle
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _QUIET_S: Final = 0.1
 _LOOKS: Final = 30
+_ARRIVES_S: Final = 2.0
+"""How long a message that the broker has confirmed may take to this process."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -35,6 +39,7 @@ class OpenRequests:
     cancelled: Callable[[str, str], None]  # cancels a message, by its key and agent
     waits: Callable[[], dict[str, Any]]  # who waits for whom in this process
     _asked: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # answers of processes
+    _echoes: dict[str, asyncio.Future[None]] = field(default_factory=dict)
     _open: dict[str, Outbound] = field(default_factory=dict)
     # The handlers of this process that have made requests, by key.
     _handlers: WeakValueDictionary[str, Delivery] = field(default_factory=WeakValueDictionary)
@@ -147,6 +152,20 @@ class OpenRequests:
             del self._asked[key]
         return found
 
+    async def reached(self) -> bool:
+        """Return whether a notice of this process to itself arrives once the broker has it."""
+        loop, key, process = self.broker.loop, self.broker.new_key(), self.broker.process
+        confirmed = loop.create_future()
+        came = self._echoes[key] = loop.create_future()
+        try:
+            about = partial(settle, confirmed)
+            self._notify(wire.HERE, self.broker.reply_key, process, id=key, about=about)
+            await confirmed
+            await asyncio.wait((came,), timeout=_ARRIVES_S)
+            return came.done()
+        finally:
+            del self._echoes[key]
+
     def cancel_everywhere(self, key: str, agent: str) -> None:
         """Tell all processes that nothing waits for a message to a shared agent any more."""
         self._notify(wire.CANCEL, self.broker.names.processes, agent, key)
@@ -158,11 +177,13 @@ class OpenRequests:
         sender: str,
         correlation_id: str | None = None,
         to: str = "",
+        about: Callable[[], Any] | None = None,
         **parts: Any,
     ) -> None:
         body = wire.written(Envelope(sender, to or EVERYONE, kind, parts.pop("args", {}), **parts))
         key = self.broker.new_key()
         notice = Outbound(key, kind, routing_key, body, to=to, correlation_id=correlation_id)
+        notice.about = about
         self.broker.publisher.publish(notice)
 
     def _noticed(self, properties: Any, body: bytes) -> None:
@@ -187,6 +208,8 @@ class OpenRequests:
             if notice.args.get("waits"):
                 args["waits"] = self.waits()
             self._notify(wire.HERE, to, sender, id=id, args=args)
+        elif (echo := self._echoes.get(id or "")) is not None:
+            settle(echo)
         elif (found := self._asked.get(id or "")) is not None:
             found.append(notice.args)
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from moothall.serving.doors.checks import COMMENT, SILENT_S, Send
 from moothall.serving.doors.openai.content import Wrong
 from moothall.serving.doors.openai.outcome import Outcome
-from moothall.serving.doors.openai.output import HEADERS, ChatCompletion, Kind, Response
+from moothall.serving.doors.openai.output import HEADERS, NOT_AGAIN, ChatCompletion, Kind, Response
 
 Form: TypeAlias = ChatCompletion | Response
 
@@ -62,7 +62,7 @@ class FormStream:
         if self.begun:
             return
         self.begun = True
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), *HEADERS]
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), *HEADERS, NOT_AGAIN]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._write(self._form.begun())
 

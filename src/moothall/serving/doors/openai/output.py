@@ -21,6 +21,10 @@ HEADERS: Final = (
 )
 
 
+NOT_AGAIN: Final = (b"x-should-retry", b"false")
+"""The same request would fail the same way, and may cost the same again."""
+
+
 async def send_json(send: Send, status: int, data: Any, allow: str = "") -> None:
     """Send a whole answer; `allow` has the methods that a path takes."""
     body = as_json(data)
@@ -29,8 +33,8 @@ async def send_json(send: Send, status: int, data: Any, allow: str = "") -> None
         (b"content-length", str(len(body)).encode()),
         *HEADERS,
     ]
-    if status >= 400:  # the same request would end the same way, and may cost the same again
-        headers.append((b"x-should-retry", b"false"))
+    if status >= 400:
+        headers.append(NOT_AGAIN)
     if allow:
         headers.append((b"allow", allow.encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})

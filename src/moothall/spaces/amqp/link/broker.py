@@ -44,6 +44,10 @@ CLASSIC: Final = "classic"
 QUORUM: Final = "quorum"
 _AGAIN_S: Final = 1.0
 _UNCONFIRMED_S: Final = 3.0
+_LOOK_S: Final = 5.0
+"""How often a process looks whether the exchange still routes to it."""
+_MISSED: Final = 2
+"""How many looks in a row must say that it does not."""
 _LARGEST = re.compile(r"larger than configured max size (\d+)")
 
 
@@ -76,13 +80,15 @@ class Broker:
     on_state: Callable[[str, str], None]
     after_read: Callable[[], None]
     remedy: Callable[[], str]  # says what helps if the broker waits no longer for a message
+    reached: Callable[[], Awaitable[bool]]  # tells if what is published for this process arrives
+    bind_agents: Callable[[], Awaitable[None]]  # binds the queues of agents and observers again
     _lost: bool = False
     _ending: bool = False
     _connection: Connection | None = None
     _address: str = ""  # of the node that it is connected to
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _keeping: asyncio.Task[None] | None = None
-    _watching: asyncio.Task[None] | None = None
+    _watching: tuple[asyncio.Task[None], ...] = ()
     _blocked: bool = False  # whether the broker takes no messages
     _closing: bool = False
 
@@ -122,8 +128,8 @@ class Broker:
                 return
             await self._connect()
             self._keeping = self.loop.create_task(self._reconnect())
-            if self.quorum:
-                self._watching = self.loop.create_task(self._watch_confirms())
+            watch = [self._watch_exchange, *([self._watch_confirms] if self.quorum else [])]
+            self._watching = tuple(self.loop.create_task(each()) for each in watch)
 
     async def channel(self) -> Channel:
         """Open a channel."""
@@ -140,7 +146,7 @@ class Broker:
     async def close(self) -> None:
         """Close the connection for good."""
         self._closing = True
-        for task in (self._keeping, self._watching):
+        for task in (self._keeping, *self._watching):
             if task is not None:
                 task.cancel()
         connection = self._connection
@@ -232,16 +238,20 @@ class Broker:
 
     async def _set_up(self) -> None:
         """Set up a new connection."""
+        await self._declare_replies()
+        await self._bind()
+        await self._attach_publisher()
+        await self._attach_consumer()
+
+    async def _bind(self) -> None:
+        """Declare the exchanges, and bind what is not of an agent."""
         call, names = self.control.call, self.names
         await call(Channel.exchange_declare, names.exchange, "topic", durable=True)
         await call(Channel.exchange_declare, names.dead, "fanout", durable=True)
         await self.declare_dead_letters()
-        await self._declare_replies()
         await call(Channel.queue_bind, self._replies, names.exchange, self.reply_key)
         await call(Channel.queue_bind, self._replies, names.exchange, names.processes)
         await self.declare()
-        await self._attach_publisher()
-        await self._attach_consumer()
 
     async def declare_dead_letters(self) -> bool:
         """Declare the queue of the dead letters; return False if it is on a node that is down."""
@@ -328,6 +338,34 @@ class Broker:
                 logger.warning("the broker confirms nothing; publishing on another channel")
                 self.publisher.close_channel()
 
+    async def _watch_exchange(self) -> None:
+        """Declare everything again after the exchange was deleted, which no process is told.
+
+        Another process may have declared it already; what that binds is not this one's.
+        """
+        missed = 0
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            missed = 0 if await self.reached() else missed + 1
+            if missed >= _MISSED and self.is_up:
+                missed = 0
+                try:
+                    await self._bind_again()
+                except Refused:
+                    self.drop()  # the next connection says why
+                except (LinkLost, AMQPError):
+                    pass  # the next connection binds everything
+
+    async def _bind_again(self) -> None:
+        """Declare the exchange and its bindings again; what was lost meanwhile is sent again."""
+        logger.warning(
+            "the exchange %r was deleted: this process declares it and its bindings again",
+            self.names.exchange,
+        )
+        await self._bind()
+        await self.bind_agents()
+        self.replies_lost()
+
     def _consumer_closed(self, error: Exception) -> None:
         # The broker closes a channel with a message unacknowledged for too long.
         remedy = self.remedy() if "timed out" in str(error) else ""
@@ -336,9 +374,13 @@ class Broker:
 
     def _publisher_closed(self, _: Channel, error: Exception) -> None:
         what = "is sent again what it had not confirmed"
-        self._closed(self._attach_publisher, self.publisher, error, what)
-        if isinstance(error, ChannelClosedByBroker) and error.reply_code == NOT_FOUND:
-            self.drop()  # the exchange was deleted: declare everything again
+
+        async def attach() -> None:
+            if isinstance(error, ChannelClosedByBroker) and error.reply_code == NOT_FOUND:
+                await self._bind_again()
+            await self._attach_publisher()
+
+        self._closed(attach, self.publisher, error, what)
         if too_large := _LARGEST.search(str(error)):
             self.publisher.refuse_larger(int(too_large[1]))
 

@@ -1,0 +1,295 @@
+"""What a server's refusal is of, and whether the same request goes to it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conformance.model import ACTIONS, parts_of, run, user
+from models import messages_format, responses_format
+from models.openai_server import (
+    Answer,
+    OpenAIServer,
+    call,
+    calls,
+    delta,
+    events,
+    http,
+    text,
+)
+from moothall import AnthropicModel, FallbackModel, OpenAIModel, ReActAgent
+from moothall.foundation.errors import ModelError
+
+ADD = call("add", '{"a": 1, "b": 2}', "c1")
+PEG = "The model produced output that does not match the expected peg-native format"
+FORMS: dict[str, Callable[..., Any]] = {
+    "chat": lambda url, **more: OpenAIModel("m", url, **more),
+    "responses": lambda url, **more: OpenAIModel("m", url, api="responses", **more),
+    "messages": lambda url, **more: AnthropicModel("m", url, "k", **more),
+}
+
+
+def refused(
+    status: int, message: str, headers: dict[str, str] | None = None, /, **more: Any
+) -> Answer:
+    return http(json.dumps({"error": {"message": message} | more}).encode(), status, headers)
+
+
+def failure(message: str, **more: Any) -> dict[str, Any]:
+    return {"error": {"code": 500, "message": message, "type": "server_error"} | more}
+
+
+# -- an answer that the server cannot read ---------------------------------------------------------
+
+UNREAD = (
+    PEG,
+    "The model produced output that does not match the expected Content-only format",
+    "Failed to parse input at pos 12: <tool_call>{",
+    "Invalid diff: now finding less tool calls!",
+    "Could not parse the generated text as a function call",
+    "The tool call that was generated is malformed",
+)
+
+
+@pytest.mark.parametrize("said", UNREAD)
+@pytest.mark.parametrize("where", ("status", "stream", "after-text"))
+def test_call_that_a_server_could_not_read_is_asked_for_again_once(said: str, where: str) -> None:
+    given: Any = refused(500, said, type="server_error", code=500)
+    if where != "status":
+        before = [delta("Let me ")] if where == "after-text" else []
+        given = events(*before, failure(said))
+    with OpenAIServer(given, calls(ADD), text("3")) as server:
+        agent = ReActAgent("a", OpenAIModel("m", server.url), actions=ACTIONS[:1])
+        reply = run(last_of(agent)) if where != "status" else agent.reply_sync("Add")
+    assert (reply.text, [step.action for step in reply.steps]) == ("3", ["add"]), reply.detail
+    assert len(server.requests) == 3
+    told = server.requests[1].body["messages"][-2:]
+    assert told[0]["content"] == ("Let me " if where == "after-text" else "(no answer)")
+    assert "could not be read" in told[1]["content"]
+
+
+async def last_of(agent: Any) -> Any:
+    async with agent.stream("Add") as parts:
+        return [each async for each in parts][-1].reply
+
+
+def test_call_that_a_server_cannot_read_twice_ends_the_reply() -> None:
+    with OpenAIServer(events(delta("Let me "), failure(PEG))) as server:
+        agent = ReActAgent("a", OpenAIModel("m", server.url), actions=ACTIONS[:1])
+        reply = run(last_of(agent))
+    assert (reply.stop_reason, len(server.requests)) == ("unreadable", 2)
+
+
+def test_answer_that_a_server_could_not_read_without_actions_is_its_error() -> None:
+    with (
+        OpenAIServer(refused(500, PEG, {"retry-after-ms": "1"}, type="server_error")) as server,
+        pytest.raises(ModelError, match=r"answered 500: .*; tried 3 times"),
+    ):
+        run(OpenAIModel("m", server.url).complete(user("Hi")))
+    with (
+        OpenAIServer(events(delta("Let me "), failure(PEG))) as server,
+        pytest.raises(ModelError, match="peg-native"),
+    ):
+        run(parts_of(OpenAIModel("m", server.url), user("Hi")))
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kind"),
+    (
+        (500, "CUDA out of memory", "server_error"),
+        (500, "tools param requires --jinja flag", "server_error"),
+        (500, "Unable to generate parser for this template: no tool calls", "server_error"),
+        (400, "Invalid output format for tool calls", "invalid_request_error"),
+        (422, "tool_calls: failed to parse the arguments", "invalid_request_error"),
+    ),
+)
+def test_refusal_of_another_kind_is_the_error_although_it_has_actions(
+    status: int, said: str, kind: str
+) -> None:
+    with OpenAIServer(refused(status, said, type=kind)) as server:
+        model = OpenAIModel("m", server.url, max_retries=0)
+        with pytest.raises(ModelError, match=f"answered {status}: "):
+            run(model.complete(user("Hi"), ACTIONS))
+
+
+# -- whether the same request goes again -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("status", "word", "tries"),
+    (
+        *((429, "false", 1), (500, "false", 1), (503, "False", 1)),
+        *((400, "true", 3), (500, "true", 3), (500, "maybe", 3), (404, "", 1)),
+    ),
+)
+def test_word_of_a_server_about_another_try_comes_before_its_status(
+    form: str, status: int, word: str, tries: int
+) -> None:
+    headers = {"x-should-retry": word, "retry-after-ms": "1"}
+    with (
+        OpenAIServer(refused(status, "no", headers)) as server,
+        pytest.raises(ModelError, match=f"answered {status}: no"),
+    ):
+        run(FORMS[form](server.url).complete(user("Hi")))
+    assert len(server.requests) == tries
+
+
+def test_word_of_a_server_about_another_try_holds_for_a_failure_in_its_stream() -> None:
+    body = b"data: " + json.dumps(failure("it broke")).encode() + b"\n\n"
+    with (
+        OpenAIServer(http(body, headers={"X-Should-Retry": "false"})) as server,
+        pytest.raises(ModelError, match="it broke"),
+    ):
+        run(parts_of(OpenAIModel("m", server.url), user("Hi")))
+    assert len(server.requests) == 1
+
+
+SPENT: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("You exceeded your current quota", {"type": "insufficient_quota"}),
+    ("You exceeded your current quota", {"code": "insufficient_quota"}),
+    ("no", {"type": "exceeded_current_quota_error"}),  # Moonshot's
+    ("no", {"code": "billing_hard_limit_reached"}),
+    ("Your account is not active, please check your billing details on our website.", {}),
+    ("Insufficient balance or no resource package. Please recharge.", {"code": "1113"}),  # Z.ai's
+    ("Insufficient Balance", {"type": "unknown_error"}),  # DeepSeek's
+    ("Your credit balance is too low to access the API.", {}),  # Anthropic's
+    ("Your team has either used all available credits or reached its monthly limit.", {}),  # xAI's
+    ("You have exceeded your monthly included credits for Inference Providers.", {}),
+    ("The account has an overdue balance", {"code": "AccountOverdueError"}),  # Volcengine's
+    ("no", {"code": "insufficient_credits"}),
+)
+PASSING: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("Rate limit reached", {"type": "rate_limit_error"}),
+    ("Quota exceeded for tokens per minute", {"status": "RESOURCE_EXHAUSTED"}),
+    ("You exceeded your current quota, see billing details. Please retry in 21.9s.", {}),
+    ("Too many requests", {"code": "1302"}),
+    ("The engine is overloaded", {"code": "insufficient_system_resource"}),
+)
+
+
+@pytest.mark.parametrize(("said", "more"), SPENT)
+@pytest.mark.parametrize("inside", (False, True), ids=("429", "200"))
+def test_spent_account_is_not_asked_again(said: str, more: dict[str, Any], inside: bool) -> None:
+    given = events({"error": {"message": said, "code": 429} | more}) if inside else None
+    with OpenAIServer(given or refused(429, said, **more)) as server:
+        model = OpenAIModel("m", server.url)
+        with pytest.raises(ModelError, match="the server answered"):
+            run(parts_of(model, user("Hi")) if inside else model.complete(user("Hi")))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(("said", "more"), PASSING)
+def test_limit_that_passes_is_no_spent_account(said: str, more: dict[str, Any]) -> None:
+    limit = refused(429, said, {"retry-after-ms": "1"}, **more)
+    with OpenAIServer(limit, text("Hi")) as server:
+        assert run(OpenAIModel("m", server.url).complete(user("Hi"))).text == "Hi"
+
+
+def test_spent_account_of_one_server_leaves_the_next_model() -> None:
+    with (
+        OpenAIServer(refused(429, "no", type="insufficient_quota")) as first,
+        OpenAIServer(text("Hi")) as second,
+    ):
+        model = FallbackModel([OpenAIModel("a", first.url), OpenAIModel("b", second.url)])
+        assert run(model.complete(user("Hi"))).text == "Hi"
+    assert len(first.requests) == 1
+
+
+# -- halves of characters --------------------------------------------------------------------------
+
+
+def halved(whole: str) -> list[str]:
+    """The text in pieces, cut also between the two halves that JSON may write a character in."""
+    units = whole.encode("utf-16-le")
+    return [
+        units[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(units), 2)
+    ]
+
+
+EMOJI = "a😀b🎉"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_character_in_two_pieces_is_one_in_text_and_reasoning(form: str) -> None:
+    pieces = halved(EMOJI)
+    if form == "chat":
+        thought = [delta(reasoning_content=piece) for piece in pieces]
+        given = events(*thought, *map(delta, pieces), delta(None, "stop"))
+    elif form == "responses":
+        kinds = ("response.reasoning_text.delta", "response.output_text.delta")
+        made = [{"type": kind, "delta": piece} for kind in kinds for piece in pieces]
+        given = events(*made, {"type": "response.completed", "response": {"status": "completed"}})
+    else:
+        given = messages_stream(("thinking", pieces), ("text", pieces))
+    with OpenAIServer(given) as server:
+        parts = run(parts_of(FORMS[form](server.url), user("Hi")))
+    assert (parts[-1].text, parts[-1].reasoning) == (EMOJI, EMOJI)
+    assert "".join(part.text for part in parts[:-1]) == EMOJI * 2
+
+
+def messages_stream(*blocks: tuple[str, list[str]]) -> Answer:
+    made: list[dict[str, Any]] = [{"type": "message_start", "message": {}}]
+    for n, (kind, pieces) in enumerate(blocks):
+        field = "partial_json" if kind == "tool_use" else kind
+        block = {"type": kind, "id": "c1", "name": "say", "input": {}, kind: ""}
+        made.append({"type": "content_block_start", "index": n, "content_block": block})
+        name = "input_json_delta" if kind == "tool_use" else f"{kind}_delta"
+        made += [
+            {"type": "content_block_delta", "index": n, "delta": {"type": name, field: piece}}
+            for piece in pieces
+        ]
+    return events(*made, {"type": "message_delta", "delta": {"stop_reason": "end_turn"}})
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_character_in_two_pieces_is_one_in_arguments(form: str) -> None:
+    written = json.dumps({"text": EMOJI}, ensure_ascii=False)
+    pieces = halved(written)
+    if form == "chat":
+        made = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
+        first: dict[str, Any] = {"index": 0, "id": "c1", "function": {"name": "say"}}
+        given = events(*(delta(tool_calls=[each]) for each in (first, *made)), delta(None, "stop"))
+    elif form == "responses":
+        kind = "response.function_call_arguments.delta"
+        item = responses_format.called("say", "")
+        listed = [{"type": kind, "delta": each, "output_index": 0} for each in pieces]
+        begun = {"type": "response.output_item.added", "output_index": 0, "item": item}
+        end = {"type": "response.completed", "response": {"status": "completed"}}
+        given = events(begun, *listed, end)
+    else:
+        given = messages_stream(("tool_use", pieces))
+    heard = []
+
+    def say(text: str) -> str:
+        """Say."""
+        heard.append(text)
+        return text
+
+    after = {"responses": responses_format.response(responses_format.said("Done."))}
+    after["messages"] = messages_format.text("Done.")
+    with OpenAIServer(given, after.get(form) or text("Done.")) as server:
+        agent = ReActAgent("a", FORMS[form](server.url), actions=[say])
+        reply = run(last_of(agent))
+    assert (reply.text, heard) == ("Done.", [EMOJI])
+    assert EMOJI in json.dumps(server.requests[1].body, ensure_ascii=False).replace("\\", "")
+
+
+def test_reasoning_with_a_character_in_two_pieces_goes_back_whole() -> None:
+    thought = [delta(reasoning_content=piece) for piece in halved(EMOJI)]
+    made = delta(tool_calls=[{"index": 0, **ADD}])
+    given = events(*thought, made, delta(None, "tool_calls"))
+    with OpenAIServer(given, text("3")) as server:
+        agent = ReActAgent("a", OpenAIModel("m", server.url), actions=ACTIONS[:1])
+        assert run(last_of(agent)).text == "3"
+    assert server.requests[1].body["messages"][1]["reasoning_content"] == EMOJI
+
+
+def test_half_of_a_character_that_stays_alone_is_a_question_mark() -> None:
+    given = events(delta("a\ud83d"), delta("b\ude00"), delta("c\ud83d"), delta(None, "stop"))
+    with OpenAIServer(given) as server:
+        parts = run(parts_of(OpenAIModel("m", server.url), user("Hi")))
+    assert parts[-1].text == "".join(part.text for part in parts[:-1]) == "a?b?c?"
