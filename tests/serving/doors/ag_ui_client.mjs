@@ -44,6 +44,19 @@ told.call = call?.function;
 page.addMessage({ id: "t", role: "tool", toolCallId: call?.id, content: "painted" });
 told.result = await run(page, "", { tools: [paint] });
 
+const long = agent("turns");
+told.turns = [];
+told.ids = [];
+for (const turn of [1, 2, 3]) {
+  told.turns.push(await run(long, "paint", { tools: [paint] }));
+  const id = long.messages.findLast((each) => each.toolCalls)?.toolCalls[0].id;
+  told.ids.push(id);
+  const result = { role: "tool", toolCallId: id, content: "painted" };
+  long.addMessage({ id: `t${turn}`, ...result });
+  long.addMessage({ id: `again${turn}`, ...result });
+  told.turns.push(await run(long, "", { tools: [paint] }));
+}
+
 const shop = agent("buy");
 told.asked = await run(shop, "buy");
 const [wanted] = shop.pendingInterrupts;

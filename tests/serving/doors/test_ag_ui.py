@@ -51,6 +51,11 @@ def user(text: str) -> dict[str, Any]:
     return {"id": "m", "role": "user", "content": text}
 
 
+def its(id: str) -> str:
+    """Return the id that the model gave a call, of that under which the page knows it."""
+    return id.partition("-")[2]
+
+
 def buyer(bought: list[str]) -> ReActAgent:
     @action(access_policy=ACCESS_REQUESTED)
     def buy(item: str) -> str:
@@ -99,8 +104,9 @@ def test_ag_ui_progress_of_an_action_is_a_custom_event(serve: Serve) -> None:
     script = ScriptedModel([Call("c", "dig", {}), "Done."])
     events = run(serve(asgi(ReActAgent("bot", script, actions=[dig]))), user("dig"))
     told = [each for each in events if each["type"] == "CUSTOM"]
+    (known,) = [each["toolCallId"] for each in events if each["type"] == "TOOL_CALL_START"]
     assert [(each["name"], each["value"]) for each in told] == [
-        ("call_progress", {"toolCallId": "c", "text": "1 m"})
+        ("call_progress", {"toolCallId": known, "text": "1 m"})
     ]
 
 
@@ -112,7 +118,7 @@ def test_ag_ui_approval_is_an_interrupt_that_a_resume_answers(serve: Serve) -> N
         assert "TOOL_CALL_END" in kinds(events)
         asked = events[-1]["outcome"]["interrupts"][0]
         assert asked["metadata"] == {"agent": "bot", "action": "buy", "args": {"item": "lamp"}}
-        assert asked["toolCallId"] == "c"
+        assert its(asked["toolCallId"]) == "c"
         assert bought == []
         answer = {
             "interruptId": asked["id"],
@@ -149,7 +155,7 @@ def test_ag_ui_question_is_an_interrupt_that_a_resume_answers(
     script = ScriptedModel([Call("c", "paint", {}), "Done."])
     url = serve(asgi(ReActAgent("bot", script, actions=[paint])))
     (asked,) = run(url, user("paint"))[-1]["outcome"]["interrupts"]
-    assert (asked["reason"], asked["toolCallId"]) == ("question", "c")
+    assert (asked["reason"], its(asked["toolCallId"])) == ("question", "c")
     assert asked["metadata"] == {"agent": "bot", "text": "What colour?"}
     entry = {"interruptId": asked["id"], "status": "resolved", **answer}
     events = run(url, user("paint"), resume=[entry], runId="r2")
@@ -205,15 +211,16 @@ def test_ag_ui_forged_answer_is_refused(serve: Serve) -> None:
 
 def test_ag_ui_tool_of_the_client_is_left_to_it(serve: Serve) -> None:
     url = serve(asgi(buyer([])))
-    events = run(url, user("paint"), tools=[TOOL])
+    events = run(url, user("paint"), tools=[TOOL], protocolVersion="1.0")
     assert "TOOL_CALL_RESULT" not in kinds(events)
-    assert events[-1]["outcome"] == {"type": "success", "pendingToolCallIds": ["p"]}
-    called = {"id": "p", "type": "function", "function": {"name": "paint", "arguments": "{}"}}
+    (id,) = [each["toolCallId"] for each in events if each["type"] == "TOOL_CALL_START"]
+    assert events[-1]["outcome"] == {"type": "success", "pendingToolCallIds": [id]}
+    called = {"id": id, "type": "function", "function": {"name": "paint", "arguments": "{}"}}
     events = run(
         url,
         user("paint"),
         {"id": "a", "role": "assistant", "toolCalls": [called]},
-        {"id": "t", "role": "tool", "toolCallId": "p", "content": "red"},
+        {"id": "t", "role": "tool", "toolCallId": id, "content": "red"},
         tools=[TOOL],
     )
     assert "".join(each.get("delta", "") for each in events) == "So: red"
@@ -234,7 +241,7 @@ def test_ag_ui_calls_of_one_answer_belong_to_its_message(serve: Serve) -> None:
     events = run(url, user("paint"), tools=[TOOL])
     (said,) = [each["messageId"] for each in events if each["type"] == "TEXT_MESSAGE_START"]
     parents = {
-        each["toolCallId"]: each["parentMessageId"]
+        its(each["toolCallId"]): each["parentMessageId"]
         for each in events
         if each["type"] == "TOOL_CALL_START"
     }
@@ -418,3 +425,121 @@ def test_ag_ui_dual_act_tells_decisions_as_events_and_only_the_workers_words_as_
 def test_ag_ui_conversation_in_which_nobody_said_a_word_fails_as_say_does(serve: Serve) -> None:
     talk = Conversation([ReActAgent("a", ScriptedModel([""]))], id="talk", max_turns=1)
     assert run(serve(asgi(talk)), user("hi"))[-1]["type"] == "RUN_ERROR"
+
+
+# -- clients of other versions, and conversations that go on --------------------------------------
+
+
+@pytest.mark.parametrize(
+    "stated", (None, "", "0.0.59", "0", 1, 1.0, "one", "01", ["1.0"], "1.0", "1", "1.2.3", "2.0")
+)
+def test_ag_ui_keys_of_version_1_go_to_clients_alone_that_state_it(
+    serve: Serve, stated: Any
+) -> None:
+    url = serve(asgi(buyer([])))
+    more = {} if stated is None else {"protocolVersion": stated}
+    events = run(url, user("paint"), tools=[TOOL], **more)
+    knows = isinstance(stated, str) and stated[:1] in ("1", "2")
+    assert ("protocolVersion" in events[0]) is knows
+    assert ("pendingToolCallIds" in events[-1]["outcome"]) is knows
+    if not knows:
+        assert events[-1]["outcome"] == {"type": "success"}
+        assert events[0].keys() == {"type", "threadId", "runId"}
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def called(events: list[dict[str, Any]]) -> list[str]:
+    return [each["toolCallId"] for each in events if each["type"] == "TOOL_CALL_START"]
+
+
+def test_ag_ui_calls_have_ids_that_their_thread_has_not_had(serve: Serve) -> None:
+    """As with providers that count from 0 in each turn; also where page or server forgets."""
+    call = Call("add:0", "add", {"a": 1, "b": 2})
+    seen: list[list[dict[str, Any]]] = []
+
+    def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
+        seen.append(messages)
+        return "3" if messages[-1]["role"] == "tool" else call
+
+    known: list[str] = []
+    history: list[dict[str, Any]] = []
+    for turn in range(4):
+        url = serve(asgi(ReActAgent("bot", ScriptedModel(answer), actions=[add])))
+        history.append({"id": f"u{turn}", "role": "user", "content": "x"})
+        events = run(url, *history)
+        (id,) = called(events)
+        (result,) = [each for each in events if each["type"] == "TOOL_CALL_RESULT"]
+        assert result["toolCallId"] == id
+        known.append(id)
+        function = {"name": "add", "arguments": json.dumps(call.args)}
+        made = [{"id": id, "type": "function", "function": function}]
+        history += [
+            {"id": f"a{turn}", "role": "assistant", "toolCalls": made},
+            {"id": f"t{turn}", "role": "tool", "toolCallId": id, "content": "3"},
+            {"id": f"s{turn}", "role": "assistant", "content": "3"},
+        ]
+    assert len({*known, *called(run(url, history[0]))}) == 5
+    # The model reads its own ids: in them a provider may keep what it wants back.
+    calls = [each for message in seen[-3] for each in message.get("tool_calls", ())]
+    assert {each["id"] for each in calls} == {"add:0"}
+    assert [each["role"] for each in seen[-3]].count("tool") == len(calls) == 4
+
+
+def test_ag_ui_members_of_a_group_that_use_the_same_ids_are_told_apart(serve: Serve) -> None:
+    def member(id: str) -> ReActAgent:
+        script = [Call("c", "add", {"a": 1, "b": 2}), "three"] * 2
+        return ReActAgent(id, ScriptedModel(script), actions=[add])
+
+    talk = Conversation([member("one"), member("two")], id="talk", max_turns=4)
+    events = run(serve(asgi(talk)), user("x"))
+    results = [each["toolCallId"] for each in events if each["type"] == "TOOL_CALL_RESULT"]
+    assert len({*called(events)}) == 4
+    assert results == called(events)
+
+
+C: dict[str, Any] = {"id": "z", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CALLED = {"id": "2", "role": "assistant", "toolCalls": [C]}
+
+
+def result(content: str, id: str = "z") -> dict[str, Any]:
+    return {"id": content, "role": "tool", "toolCallId": id, "content": content}
+
+
+@pytest.mark.parametrize(
+    ("history", "read"),
+    (
+        ([CALLED, result("1"), result("2")], ["1"]),
+        ([CALLED, result("1"), user("a"), result("1")], ["1"]),
+        ([CALLED, result("1"), CALLED, result("2")], ["1", "2"]),
+        ([CALLED, result("1"), CALLED, result("2"), result("2")], ["1", "2"]),
+        ([CALLED, user("a"), result("1")], ["1"]),
+        ([CALLED, CALLED, result("1"), result("2")], ["1", "2"]),
+        ([CALLED], ["(cut off: whether it took effect is unknown)"]),
+        ([CALLED, user("a")], ["(cut off: whether it took effect is unknown)"]),
+        ([result("1")], ["1"]),
+        ([result("1"), result("1")], ["1"]),
+        ([result("1", "a"), CALLED, result("2"), result("3", "b")], ["1", "2", "3"]),
+    ),
+)
+@pytest.mark.parametrize("ends", (False, True))
+def test_ag_ui_history_that_a_page_has_cut_or_doubled_is_mended(
+    serve: Serve, history: list[dict[str, Any]], read: list[str], ends: bool
+) -> None:
+    script = ScriptedModel(["fine"])
+    asked = [user("x"), *history, *([] if ends else [user("y")])]
+    events = run(serve(asgi(ReActAgent("bot", script))), *asked)
+    assert events[-1]["type"] == "RUN_FINISHED"
+    messages = script.received[0]
+    assert [each["content"] for each in messages if each["role"] == "tool"] == read
+    waiting: list[str] = []
+    for each in messages:  # each call is followed by its result
+        if each["role"] == "tool":
+            assert each["tool_call_id"] == waiting.pop(0)
+        else:
+            assert not waiting
+        waiting += [call["id"] for call in each.get("tool_calls", ())]
+    assert not waiting

@@ -15,15 +15,17 @@ from moothall.serving import asgi
 from serving.doors.conftest import installed, serving
 from serving.doors.test_ag_ui import buyer
 
-PACKAGE = "@ag-ui/client@1.0.0"
+PACKAGES = ("@ag-ui/client@1.0.0", "@ag-ui/client@0.0.59")  # the latter is CopilotKit's
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+@pytest.fixture(scope="module", params=PACKAGES)
+def told(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("npm")
-    node = installed(folder, PACKAGE)
+    node = installed(folder, request.param)
     program = shutil.copy(Path(__file__).with_name("ag_ui_client.mjs"), folder)
 
     def budget(name: str) -> Budget | None:
@@ -50,6 +52,12 @@ def test_ag_ui_client_reads_a_run_and_continues_it(told: dict[str, Any]) -> None
 def test_ag_ui_client_executes_a_tool_of_its_own(told: dict[str, Any]) -> None:
     assert told["call"] == {"name": "paint", "arguments": '{"colour": "red"}'}
     assert told["result"]["content"] == "So: painted"
+
+
+def test_ag_ui_client_goes_on_with_calls_whose_ids_repeat(told: dict[str, Any]) -> None:
+    assert [each["failed"] for each in told["turns"]] == [""] * 6
+    assert [each["content"] for each in told["turns"][1::2]] == ["So: painted"] * 3
+    assert len({*told["ids"]}) == 3
 
 
 def test_ag_ui_client_approves_an_interrupt_once(told: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall.agents.loop.react import ReActAgent
@@ -33,7 +32,6 @@ from moothall.serving.doors.asks import (
     MOST_WAITING,
     WAITS_S,
     Ask,
-    Asking,
     Caller,
     asks_of,
     waiting_text,
@@ -42,7 +40,7 @@ from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import COMMENT, Send, in_thread, or_silence, sent_event
 from moothall.serving.doors.openai.content import Wrong
 from moothall.serving.doors.openai.door import Endpoint, parted
-from moothall.serving.doors.openai.input import check_conversation
+from moothall.serving.doors.openai.input import mended
 from moothall.serving.doors.refusals import run_error
 from moothall.serving.doors.served import Served, id_in
 
@@ -51,50 +49,12 @@ _TOGETHER_S: Final = 0.2
 """How long a run that asks the person waits for what else it asks."""
 
 
-@dataclass(eq=False)
-class _Job:
-    """A running reply, which may take several requests, one for each interrupt."""
-
-    agent: str
-    caller: str
-    thread: str  # the client's
-    run_id: str
-    tools: frozenset[str]
-    renamed: dict[str, str]  # the client's names of its tools, by those that models take
-    shown: set[str] = field(default_factory=set)  # the ids of the calls that the client knows
-    news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
-    task: asyncio.Task[None] | None = None
-    calls: dict[str, CallStarted] = field(default_factory=dict)  # those under way, by their ids
-    asking: Asking = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.asking = Asking(self._changed, WAITS_S)
-
-    def _changed(self, ask: Ask) -> None:
-        if ask.key in self.asking.open:
-            self.news.put_nowait(ask)
-
-    def place(self, ask: Ask) -> None:
-        """Find the call that is asked about."""
-        if not ask.is_approval:
-            ask.call = next(iter(self.calls)) if len(self.calls) == 1 else ""
-            return
-        taken = {each.call for each in self.asking.open.values()}
-        whole = json_text([ask.shown["action"], ask.shown["args"]])
-        same = (
-            id
-            for id, each in self.calls.items()
-            if id not in taken and json_text([each.action, each.args]) == whole
-        )
-        ask.call = next(same, "")
-
-
 class AGUIDoor:
     """Serves agents by AG-UI, at `/ag-ui/ID`; a single agent also at `/ag-ui`."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._waiting: dict[str, _Job] = {}  # those that wait in this process, by run
+        self._waiting: dict[str, wire.Job] = {}  # those that wait in this process, by run
 
     def routes(self) -> list[Any]:
         """Return the routes of the door."""
@@ -125,12 +85,13 @@ class AGUIDoor:
             if given.get("resume")
             else self._new(id, caller, given)
         )
-        kept = False
+        kept, job.is_of_1 = False, wire.is_of_1(given)
         try:
             headers = [(b"content-type", b"text/event-stream")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             about = {"threadId": thread, "runId": run_id}
-            await _write(send, {"type": "RUN_STARTED", **about, "protocolVersion": "1.0"})
+            version = {"protocolVersion": "1.0"} if job.is_of_1 else {}
+            await _write(send, {"type": "RUN_STARTED", **about, **version})
             async with aclosing(or_silence(self._told(job, about))) as told:
                 async for each in told:
                     if each is None:
@@ -144,10 +105,10 @@ class AGUIDoor:
             if not kept and job.task is not None:
                 job.task.cancel()
 
-    def _new(self, id: str, name: str, given: dict[str, Any]) -> _Job:
+    def _new(self, id: str, name: str, given: dict[str, Any]) -> wire.Job:
         """Begin a run. Its conversation is what the client has sent."""
         asked = wire.asked_of(id, given, wire.messages_of(given.get("messages") or ()))
-        check_conversation(asked.messages)
+        asked.messages = wire.unmarked(mended(asked.messages))
         agent = self._served.replying()[id]
         before, content = parted(asked, agent, whole=True)
         before = [*wire.context_of(given.get("context") or ()), *before]
@@ -157,12 +118,12 @@ class AGUIDoor:
         if isinstance(agent, ReActAgent):
             request.conversation, request.offered, before = before, asked.tools, []
         names = frozenset(each.name for each in asked.tools)
-        job = _Job(id, name, given["threadId"], run_id, names, asked.renamed)
+        job = wire.Job(id, name, given["threadId"], run_id, names, asked.renamed)
         job.task = asyncio.create_task(self._work(job, agent, request, before))
         return job
 
     async def _work(
-        self, job: _Job, agent: Any, request: ReplyRequest, before: list[dict[str, Any]] | None
+        self, job: wire.Job, agent: Any, request: ReplyRequest, before: list[dict[str, Any]] | None
     ) -> None:
         """Have an agent reply; of a new run it observes what was said before."""
         sender, own = sender_of(SENDER, job.caller), str(request.thread)
@@ -176,13 +137,13 @@ class AGUIDoor:
                         await agent.observe(message, own)
                 async with ReplyStream(job.agent, request, agent._reply_on_loop) as events:
                     async for each in events:
-                        job.news.put_nowait(each)
+                        job.hear(each)
         except (MoothallError, ValueError, TypeError) as error:
             job.news.put_nowait(error)
         finally:
             self._served.forget(agent, own)
 
-    async def _told(self, job: _Job, about: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def _told(self, job: wire.Job, about: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Yield the protocol's events of the reply, until it ends or asks the person something."""
         open_kind, open_id, speaker = "", "", ""  # of the message whose pieces come
         text = ""  # the last one that was told
@@ -252,6 +213,8 @@ class AGUIDoor:
                 if news.reply.stop_reason == "waiting":
                     waits = await self._served.waits(job.agent, job.run_id)
                     asks = asks_of(waits, self._served.callers.permits(job.caller))
+                    for ask in asks.values():
+                        ask.call = ask.call and job.ids.of(ask.shown["agent"], ask.call)
                     if asks:
                         yield _interrupts(job, asks, about)
                         return
@@ -260,8 +223,9 @@ class AGUIDoor:
                     yield {"type": "RUN_FINISHED", **about, "outcome": {"type": "success"}}
                     return
                 end = _finished(news.reply, job, about, self._served.agents[job.agent])
-                left = (end.get("outcome") or {}).get("pendingToolCallIds")
-                said = "" if left or end["type"] == "RUN_ERROR" else news.reply.text
+                said = (
+                    "" if _left(news.reply, job) or end["type"] == "RUN_ERROR" else news.reply.text
+                )
                 if said and said.strip() != text.strip():  # such as a group's
                     for each in wire.spoken(said):
                         yield each
@@ -274,7 +238,7 @@ class AGUIDoor:
     # -- interrupts --------------------------------------------------------------------------------
 
     @staticmethod
-    async def _next(job: _Job) -> Any:
+    async def _next(job: wire.Job) -> Any:
         """Return what the reply tells next; None if it only waits for the person.
 
         Calls of one answer run side by side, so their questions come one after the other at once.
@@ -286,7 +250,7 @@ class AGUIDoor:
                 return await job.news.get()
         return None
 
-    def _keep(self, job: _Job) -> dict[str, Ask]:
+    def _keep(self, job: wire.Job) -> dict[str, Ask]:
         """Keep a run that waits in this process; return what it asks."""
         self._waiting[job.run_id] = job
         asyncio.get_running_loop().call_later(WAITS_S, self._drop_idle, job, {*job.asking.open})
@@ -294,7 +258,7 @@ class AGUIDoor:
             self._drop(next(iter(self._waiting)))
         return job.asking.open
 
-    def _drop_idle(self, job: _Job, asked: set[str]) -> None:
+    def _drop_idle(self, job: wire.Job, asked: set[str]) -> None:
         if asked & job.asking.open.keys():
             self._drop(job.run_id)
 
@@ -303,7 +267,9 @@ class AGUIDoor:
         if job is not None and job.task is not None:
             job.task.cancel()
 
-    async def _resumed(self, agent: str, caller: str, thread: str, given: dict[str, Any]) -> _Job:
+    async def _resumed(
+        self, agent: str, caller: str, thread: str, given: dict[str, Any]
+    ) -> wire.Job:
         """Give a waiting run its answers; each counts for what it answers, once."""
         entries = given["resume"]
         said: dict[str, dict[str, Any]] = {
@@ -329,7 +295,7 @@ class AGUIDoor:
 
     async def _parked(
         self, id: str, caller: str, run_id: str, answers: dict[str, Any], given: dict[str, Any]
-    ) -> _Job:
+    ) -> wire.Job:
         """Give a run that waits in its journal its answers, and go on with it."""
         agent, thread = self._served.replying()[id], given["threadId"]
         journal: Any = getattr(agent, "journal", None)
@@ -359,7 +325,7 @@ class AGUIDoor:
             raise Wrong(str(late)) from late
         tools = wire.asked_of(id, given, [{"role": "user", "content": ""}])
         names, shown = frozenset(e.name for e in tools.tools), {each.call for each in waits}
-        job = _Job(id, caller, thread, run_id, names, tools.renamed, shown)
+        job = wire.Job(id, caller, thread, run_id, names, tools.renamed, shown)
         request = ReplyRequest(asked["text"], asked["schema"], own, run_id)
         job.task = asyncio.create_task(self._work(job, agent, request, None))
         return job
@@ -371,23 +337,30 @@ def _own_thread(caller: str, thread: str, run_id: str) -> str:
     return f"{sender_of(SENDER, caller)}/{its}-{run_id}"
 
 
-def _interrupts(job: _Job, asks: Mapping[str, Ask], about: dict[str, Any]) -> dict[str, Any]:
+def _interrupts(job: wire.Job, asks: Mapping[str, Ask], about: dict[str, Any]) -> dict[str, Any]:
     """Return the end of a run that waits for the person, with all that it asks."""
     interrupts = [wire.interrupt(f"{job.run_id}.{key}", each) for key, each in asks.items()]
     outcome = {"type": "interrupt", "interrupts": interrupts}
     return {"type": "RUN_FINISHED", **about, "outcome": outcome}
 
 
-def _finished(reply: Reply, job: _Job, about: dict[str, Any], agent: Any) -> dict[str, Any]:
+def _finished(reply: Reply, job: wire.Job, about: dict[str, Any], agent: Any) -> dict[str, Any]:
     if not gives(agent, reply.stop_reason, reply.text):
         text = reply.detail or reply.stop_reason
         return {"type": "RUN_ERROR", "message": text, "code": reply.stop_reason}
     outcome: dict[str, Any] = {"type": "success"}
-    if reply.stop_reason == "terminal":
-        last = [each for each in reply.messages if each.get("tool_calls")][-1]
-        left = [each["id"] for each in last["tool_calls"] if each["name"] in job.tools]
-        outcome |= {"pendingToolCallIds": left} if left else {}
+    if job.is_of_1 and (left := _left(reply, job)):
+        outcome["pendingToolCallIds"] = left
     return {"type": "RUN_FINISHED", **about, "outcome": outcome}
+
+
+def _left(reply: Reply, job: wire.Job) -> list[str]:
+    """Return the calls that a reply leaves to the page."""
+    if reply.stop_reason != "terminal":
+        return []
+    last = [each for each in reply.messages if each.get("tool_calls")][-1]
+    left = (each["id"] for each in last["tool_calls"] if each["name"] in job.tools)
+    return [job.ids.of(job.agent, each) for each in left]
 
 
 async def _write(send: Send, data: dict[str, Any]) -> None:

@@ -2,20 +2,117 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import secrets
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from moothall.actions.provenance import with_sources
+from moothall.agents.replies.events import CallEnded, CallProgress, CallStarted
 from moothall.foundation.jsonvalue import json_text
 from moothall.serving.a2a.wire import part_block
-from moothall.serving.doors.asks import Ask
+from moothall.serving.doors.asks import WAITS_S, Ask, Asking
 from moothall.serving.doors.openai.content import Wrong
 from moothall.serving.doors.openai.input import Asked, chat_completion
 
 _FILES: Final = {"image": "image/*", "audio": "", "video": "", "document": "", "binary": ""}
 """The parts of a message that are files, with the medium that each has if it states none."""
-_CUT: Final = "(cut off: whether it took effect is unknown)"
-"""The result of a call whose run was cancelled."""
+_MARK: Final = re.compile(r"\A[0-9a-f]{16}(\.\d{1,9})?-(?=.)", re.S)
+"""What stands before the id of a call, so that its thread has not had it."""
+
+
+class CallIds:
+    """The ids under which a client knows the calls of a run: no other of its thread has one.
+
+    A provider may begin to count anew in each turn, and each member of a group does. The mark
+    stands in front: behind it, an id may hold what its provider wants back.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        self._mark = run_id[:16]
+        self._begun: Counter[str] = Counter()
+        self._last: dict[tuple[str, str], str] = {}  # of each agent
+
+    def begin(self, agent: str, id: str) -> str:
+        """Return the id of a call that begins."""
+        before = self._begun[id]
+        self._begun[id] += 1
+        made = f"{self._mark}.{before}-{id}" if before else f"{self._mark}-{id}"
+        self._last[agent, id] = made
+        return made
+
+    def of(self, agent: str, id: str) -> str:
+        """Return the id of a call that has begun, here or before a restart."""
+        return self._last.get((agent, id), f"{self._mark}-{id}")
+
+
+@dataclass(eq=False)
+class Job:
+    """A running reply, which may take several requests, one for each interrupt."""
+
+    agent: str
+    caller: str
+    thread: str  # the client's
+    run_id: str
+    tools: frozenset[str]
+    renamed: dict[str, str]  # the client's names of its tools, by those that models take
+    shown: set[str] = field(default_factory=set)  # the ids of the calls that the client knows
+    news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
+    task: asyncio.Task[None] | None = None
+    calls: dict[str, CallStarted] = field(default_factory=dict)  # those under way, by their ids
+    is_of_1: bool = False  # whether the client of this request states version 1 of the protocol
+    asking: Asking = field(init=False)
+    ids: CallIds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.asking = Asking(self._changed, WAITS_S)
+        self.ids = CallIds(self.run_id)
+
+    def hear(self, event: Any) -> None:
+        """Take an event of the reply; its call gets the id under which the client knows it."""
+        if isinstance(event, CallStarted):
+            own = self.ids.begin(event.agent, event.call_id)
+            self.shown |= {own} if event.call_id in self.shown else set()
+            event = replace(event, call_id=own)
+        elif isinstance(event, CallProgress | CallEnded):
+            event = replace(event, call_id=self.ids.of(event.agent, event.call_id))
+        self.news.put_nowait(event)
+
+    def _changed(self, ask: Ask) -> None:
+        if ask.key in self.asking.open:
+            self.news.put_nowait(ask)
+
+    def place(self, ask: Ask) -> None:
+        """Find the call that is asked about."""
+        if not ask.is_approval:
+            ask.call = next(iter(self.calls)) if len(self.calls) == 1 else ""
+            return
+        taken = {each.call for each in self.asking.open.values()}
+        whole = json_text([ask.shown["action"], ask.shown["args"]])
+        same = (
+            id
+            for id, each in self.calls.items()
+            if id not in taken and json_text([each.action, each.args]) == whole
+        )
+        ask.call = next(same, "")
+
+
+def unmarked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages with the ids of calls as their models gave them."""
+    for each in messages:
+        for call in each.get("tool_calls", ()):
+            call["id"] = _MARK.sub("", call["id"])
+        if "tool_call_id" in each:
+            each["tool_call_id"] = _MARK.sub("", each["tool_call_id"])
+    return messages
+
+
+def is_of_1(given: dict[str, Any]) -> bool:
+    """Whether a client states version 1 of the protocol, whose new keys older clients refuse."""
+    stated = given.get("protocolVersion")
+    return isinstance(stated, str) and re.match(r"[1-9][0-9]*(\.|\Z)", stated) is not None
 
 
 def messages_of(given: Any) -> list[dict[str, Any]]:
@@ -39,21 +136,6 @@ def messages_of(given: Any) -> list[dict[str, Any]]:
                 had += calls
                 continue
         found.append(made)
-    return _closed(found)
-
-
-def _closed(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give a result to each call after which the conversation went on without: it was cut off."""
-    done = {str(each.get("tool_call_id")) for each in messages}
-    ends = max((n for n, each in enumerate(messages) if each.get("role") != "tool"), default=0)
-    found: list[dict[str, Any]] = []
-    for number, each in enumerate(messages):
-        found.append(each)
-        calls = each.get("tool_calls") if number < ends else None
-        for call in calls if isinstance(calls, list) else ():
-            id = call.get("id") if isinstance(call, dict) else None
-            if str(id) not in done:
-                found.append({"role": "tool", "tool_call_id": id, "content": _CUT})
     return found
 
 

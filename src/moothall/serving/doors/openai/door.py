@@ -41,8 +41,8 @@ from moothall.serving.doors.openai.input import (
     Asked,
     body_of_request,
     chat_completion,
-    check_conversation,
     content_for,
+    mended,
     settled,
 )
 from moothall.serving.doors.openai.items import response_request
@@ -103,7 +103,7 @@ class OpenAIDoor:
     async def _chat(self, given: dict[str, Any], send: Send, caller: str) -> None:
         asked = chat_completion(given)
         agent = self._agent(asked.model)
-        check_conversation(asked.messages)
+        asked.messages = mended(asked.messages)
         run_id = secrets.token_hex(16)
         form = ChatCompletion(asked, run_id)
         thread = thread_of_sender(sender_of(SENDER, caller), run_id)
@@ -116,7 +116,7 @@ class OpenAIDoor:
         previous, history = None, list[dict[str, Any]]()
         if asked.previous is not None:
             previous, history = await in_thread(chain.before, agent, sender, asked.previous)
-        check_conversation([*history, *asked.messages])
+        asked.messages = mended([*history, *asked.messages])[len(history) :]
         run_id = chain.next(agent, previous)
         form, thread = Response(asked, run_id), thread_of(sender, run_id)
 

@@ -22,6 +22,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 _MOST_TOOLS: Final = 1000
 _MOST_S: Final = 1.0
 """How many seconds of the processor the schemas of all tools may take."""
+_CUT: Final = "(cut off: whether it took effect is unknown)"
+"""The result of a call that has none."""
+_LOST: Final = "action"
+"""The name of a call of which only the result is left."""
 _GO_ON: Final = "Continue."
 """What a conversation that ends with an answer or instructions asks for."""
 
@@ -128,28 +132,40 @@ def asking(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return messages
 
 
-def check_conversation(messages: Iterable[dict[str, Any]]) -> None:
-    """Refuse a conversation in which a call has no result, or a result no call; name results."""
-    open_calls: dict[str, str] = {}
-    role = ""
+def mended(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a conversation in which each call is followed by one result; name the results.
+
+    Clients cut calls off, send a result twice or late, and lose the call of one: no model takes
+    that. A result without its call gets one, as the models of servers do.
+    """
+    made: list[dict[str, Any]] = []
+    places: dict[str, list[int]] = {}  # of the results that are missing so far, the next one last
+    known = set[str]()
     for message in messages:
-        role = message["role"]
-        if role == "tool":
-            id = message["tool_call_id"]
-            if id not in open_calls:
-                raise Wrong(f"there is no call {id[:80]!r} that waits for a result")
-            message["name"] = open_calls.pop(id)
-        else:
-            _all_answered(open_calls)
-            open_calls = {each["id"]: each["name"] for each in message.get("tool_calls", ())}
-    _all_answered(open_calls)
-    if not role:
+        if message["role"] != "tool":
+            made.append(message)
+            calls = message.get("tool_calls", ())
+            for number, call in reversed([*enumerate(calls, len(made))]):
+                places.setdefault(call["id"], []).append(number)
+                known.add(call["id"])
+            made += [_result(call["id"], call["name"]) for call in calls]
+            continue
+        id = message["tool_call_id"]
+        if waiting := places.get(id):
+            at = waiting.pop()
+            made[at] = {**message, "name": made[at]["name"]}
+        elif id not in known:
+            known.add(id)
+            call = {"id": id, "name": _LOST, "args": {}}
+            made.append({"role": "assistant", "content": "", "tool_calls": [call]})
+            made.append({**message, "name": _LOST})
+    if not made:
         raise Wrong("messages must not be empty", "messages")
+    return made
 
 
-def _all_answered(open_calls: dict[str, str]) -> None:
-    for id in open_calls:
-        raise Wrong(f"No tool output found for function call {id[:80]}.", "input")
+def _result(id: str, name: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id, "name": name, "content": _CUT}
 
 
 def taken(given: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
