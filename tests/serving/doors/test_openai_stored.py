@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
-from moothall import Conversation, Journal
+from moothall import Call, Conversation, Journal, ModelReply
 from moothall.serving import asgi
 from serving.doors.conftest import client, serving
 from serving.doors.test_openai import TOOLS, bot
@@ -143,3 +144,127 @@ def test_openai_response_that_has_ended_is_not_streamed_again(serve: Serve) -> N
     made = responses.create(model="bot", input="hi")
     with pytest.raises(openai.BadRequestError, match="get this one whole"):
         responses.retrieve(made.id, stream=True)
+
+
+# -- items of earlier responses, named by their ids ------------------------------------------------
+
+
+def thinks(messages: Any, actions: Any) -> Any:
+    """Think, then call a tool of the client's, or say what was said before."""
+    told = " | ".join(f"{each['role']}:{each['content']}" for each in messages)
+    if messages[-1]["content"] == "weather?":
+        calls = (Call("w1", "weather", {"city": "Bern"}), Call("w2", "weather", {"city": "Rome"}))
+        return ModelReply("Let me see.", calls, reasoning="Two.")
+    return ModelReply(told, (), reasoning="Hm.")
+
+
+def named(response: Any) -> list[Any]:
+    """Return references to the items of a response."""
+    return [{"type": "item_reference", "id": each.id} for each in response.output]
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+@pytest.mark.parametrize("streamed", (False, True))
+@pytest.mark.parametrize("restarted", (False, True))
+@pytest.mark.parametrize("recorded", (False, True))
+def test_openai_items_of_earlier_responses_are_taken_by_their_ids(
+    tmp_path: Path, streamed: bool, restarted: bool, recorded: bool
+) -> None:
+    def app() -> Any:
+        journal = Journal(tmp_path / "runs.db") if recorded or restarted else None
+        return asgi(bot(answer=thinks, journal=journal))
+
+    with ExitStack() as stack:
+        url = stack.enter_context(serving(app()))
+
+        def ask(*items: Any) -> Any:
+            nonlocal url
+            given: Any = {"model": "bot", "input": [*items], "tools": TOOLS}
+            if streamed:
+                with client(url).responses.stream(**given) as events:
+                    made = events.get_final_response()
+            else:
+                made = client(url).responses.create(**given)
+            if restarted:
+                url = stack.enter_context(serving(app()))
+            return made
+
+        one = ask(said("hi"))
+        assert {each.type for each in one.output} == {"reasoning", "message"}
+        asked = [said("hi"), *named(one), said("weather?")]
+        two = ask(*asked)
+        assert [each.type for each in two.output].count("function_call") == 2
+        results = [
+            {"type": "function_call_output", "call_id": id, "output": f"in {id}"}
+            for id in ("w1", "w2")
+        ]
+        three = ask(*asked, *named(two), *results)
+        known = "user:hi | assistant:user:hi | user:weather? | assistant:Let me see."
+        assert three.output_text == f"{known} | tool:in w1 | tool:in w2"
+        four = ask(*asked, *named(two), *results, *named(three), said("again"))
+        assert (
+            four.output_text == f"{three.output_text} | assistant:{three.output_text} | user:again"
+        )
+
+
+@pytest.mark.parametrize("recorded", (False, True))
+def test_openai_item_is_taken_from_responses_of_its_own_caller_alone(
+    serve: Serve, tmp_path: Path, recorded: bool
+) -> None:
+    journal = Journal(tmp_path / "runs.db") if recorded else None
+    url = serve(asgi(bot(journal=journal), token={"ada": "t-ada", "bob": "t-bob"}))
+    made = client(url, "t-ada").responses.create(model="bot", input="secret")
+    with pytest.raises(openai.BadRequestError, match="send the item itself"):
+        client(url, "t-bob").responses.create(model="bot", input=[*named(made), said("x")])
+    taken = client(url, "t-ada").responses.create(model="bot", input=[*named(made), said("x")])
+    assert "secret" in taken.output_text
+
+
+@pytest.mark.parametrize("recorded", (False, True))
+def test_openai_item_of_a_deleted_response_is_refused(
+    serve: Serve, tmp_path: Path, recorded: bool
+) -> None:
+    journal = Journal(tmp_path / "runs.db") if recorded else None
+    responses = client(serve(asgi(bot(journal=journal)))).responses
+    made = responses.create(model="bot", input="hi")
+    responses.delete(made.id)
+    with pytest.raises(openai.BadRequestError, match="send the item itself"):
+        responses.create(model="bot", input=[*named(made), said("x")])
+
+
+def test_openai_item_by_an_id_of_none_is_refused(serve: Serve, tmp_path: Path) -> None:
+    responses = client(serve(asgi(bot(journal=tmp_path / "runs.db")))).responses
+    made = responses.create(model="bot", input="hi")
+    (item,) = made.output
+    run = made.id.removeprefix("resp_")
+    ids = ("msg_x", "", f"msg_{run}_7", f"fc_{run}_w1", f"msg_{run}", f"fc{item.id[3:]}", made.id)
+    for id in (*ids, f"{item.id}x", item.id.replace(run, "0" * 32 + ".1"), f"msg_{run}_../x"):
+        reference: Any = {"type": "item_reference", "id": id}
+        with pytest.raises(openai.BadRequestError, match="send the item itself"):
+            responses.create(model="bot", input=[reference, said("x")])
+    for odd in (None, 5, ["x"], {}):
+        reference = {"type": "item_reference", "id": odd}
+        with pytest.raises(openai.BadRequestError, match="send the item itself"):
+            responses.create(model="bot", input=[reference, said("x")])
+
+
+def test_openai_reference_may_leave_its_type_out(serve: Serve) -> None:
+    responses = client(serve(asgi(bot()))).responses
+    made = responses.create(model="bot", input="hi")
+    for more in ({}, {"type": None}):
+        reference: Any = {"id": made.output[0].id, **more}
+        last = responses.create(model="bot", input=[reference, said("x")])
+        assert last.output_text == "assistant:user:hi | user:x"
+
+
+def test_openai_item_of_a_response_that_was_a_branch_is_taken(serve: Serve) -> None:
+    responses = client(serve(asgi(bot()))).responses
+    one = responses.create(model="bot", input="a")
+    responses.create(model="bot", input="b", previous_response_id=one.id)
+    branch = responses.create(model="bot", input="c", previous_response_id=one.id)
+    assert "_" in branch.id.removeprefix("resp_")
+    last = responses.create(model="bot", input=[*named(branch), said("d")])
+    assert last.output_text == f"assistant:{branch.output_text} | user:d"

@@ -18,6 +18,8 @@ from moothall.serving.doors.openai.output import Response
 
 SENDER: Final = "openai"
 _ID: Final = re.compile(r"[0-9a-f]{32}\.[1-9]\d{0,5}(_[0-9a-f]{8}\.[1-9]\d{0,5})*")
+ITEM: Final = re.compile(rf"(?:msg|fc|rs|in)_({_ID.pattern})_.+", re.S)
+"""The id of an item of a response."""
 _MOST: Final = 1000
 """How many conversations are kept in the process."""
 _MOST_ID: Final = 200

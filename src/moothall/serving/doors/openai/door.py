@@ -75,12 +75,13 @@ class OpenAIDoor:
     def __init__(self, served: Served) -> None:
         self._served = served
         self._chain = Chain()
+        self._stored = StoredResponses(served, self._chain)
 
     def routes(self) -> list[Any]:
         """Return the routes of the door."""
         from starlette.routing import Route
 
-        stored = StoredResponses(self._served, self._chain)
+        stored = self._stored
         return [
             Route("/v1/models", endpoint=Endpoint(GET=self._models)),
             Route("/v1/models/{id:path}", endpoint=Endpoint(GET=self._model)),
@@ -110,7 +111,7 @@ class OpenAIDoor:
         await self._answer(agent, asked, run_id, thread, [], form, send, caller)
 
     async def _respond(self, given: dict[str, Any], send: Send, caller: str) -> None:
-        asked = response_request(given)
+        asked = response_request(await self._stored.resolved(given, caller))
         agent, chain = self._agent(asked.model), self._chain
         sender = sender_of(SENDER, caller)
         previous, history = None, list[dict[str, Any]]()

@@ -52,12 +52,12 @@ def messages_of_items(given: list[Any]) -> list[dict[str, Any]]:
     """Return the items of a request as chat messages; calls in a row are one message."""
     made: list[dict[str, Any]] = []
     known = [each for each in given if isinstance(each, dict)]
-    answered = {_id(each) for each in known if _kind(each).endswith("_output")} - {None}
+    answered = {_id(each) for each in known if kind_of(each).endswith("_output")} - {None}
     for number, item in enumerate(given):
         where = f"input[{number}]"
         if not isinstance(item, dict):
             raise Wrong(f"{where} must be an object", where)
-        kind = _kind(item)
+        kind = kind_of(item)
         if kind == "message":
             made.append(chat_message({**item, "tool_calls": None}, where))
         elif kind == "function_call" or (kind.endswith("_call") and _id(item) in answered):
@@ -79,8 +79,10 @@ def messages_of_items(given: list[Any]) -> list[dict[str, Any]]:
     return made
 
 
-def _kind(item: dict[str, Any]) -> str:
-    return str(item.get("type") or "message")
+def kind_of(item: dict[str, Any]) -> str:
+    """Return the type of an item; that of a message and of a reference may be left out."""
+    is_reference = "id" in item and item.keys() <= {"id", "type"}
+    return str(item.get("type") or ("item_reference" if is_reference else "message"))
 
 
 def _id(item: dict[str, Any]) -> str | None:

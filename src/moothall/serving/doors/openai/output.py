@@ -281,9 +281,14 @@ class Response:
         self._number += 1
         return sent_event({"type": kind, "sequence_number": self._number, **data}, kind)
 
+    def _id(self, mark: str, kind: str) -> str:
+        """Return the id of a new item, which counts its own kind: a journal has no reasoning."""
+        number = sum(each["type"] == kind for each in self._output)
+        return f"{mark}_{self._run_id}_{number}"
+
     def _message(self) -> dict[str, Any]:
         return {
-            "id": f"msg_{self._run_id}_{len(self._output)}",
+            "id": self._id("msg", "message"),
             "type": "message",
             "status": "in_progress",
             "role": "assistant",
@@ -292,7 +297,7 @@ class Response:
         }
 
     def _thought(self) -> dict[str, Any]:
-        id, part = f"rs_{self._run_id}_{len(self._output)}", {"type": "reasoning_text", "text": ""}
+        id, part = self._id("rs", "reasoning"), {"type": "reasoning_text", "text": ""}
         about = {"id": id, "type": "reasoning", "status": "in_progress", "summary": []}
         return {**about, "content": [part]}
 

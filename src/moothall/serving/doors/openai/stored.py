@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -13,9 +14,10 @@ from moothall.journal import Outline
 from moothall.memory.given import meant_by
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import Send, in_thread
-from moothall.serving.doors.openai.chain import SENDER, Chain, previous_of, run_of, thread_of
+from moothall.serving.doors.openai.chain import ITEM, SENDER, Chain, previous_of, run_of, thread_of
 from moothall.serving.doors.openai.content import Wrong
 from moothall.serving.doors.openai.input import Asked
+from moothall.serving.doors.openai.items import kind_of
 from moothall.serving.doors.openai.outcome import Outcome, failure, resting, turns_of
 from moothall.serving.doors.openai.output import Response, send_json
 from moothall.serving.doors.served import Served
@@ -71,6 +73,13 @@ class StoredResponses:
         more = {"has_more": len(items) > len(page), "first_id": None, "last_id": None}
         await send_json(send, 200, {"object": "list", "data": page, **more, **edges})
 
+    async def resolved(self, given: dict[str, Any], caller: str) -> dict[str, Any]:
+        """Return a request with the items of the caller's responses that it names by their ids."""
+        items = given.get("input")
+        if not isinstance(items, list) or not any(map(_named_by, items)):
+            return given
+        return {**given, "input": await in_thread(self._resolved, items, caller)}
+
     # -- finding; these read files -----------------------------------------------------------------
 
     def _found(self, id: str, caller: str) -> dict[str, Any]:
@@ -95,6 +104,20 @@ class StoredResponses:
         begun = next(each.data for each in agent.journal.entries(run_id) if each.kind == "begun")
         alone = begun.get("schema") is not None or getattr(agent, "check", None) is not None
         return response.whole(_outcome(reply, agent, alone), int(run.changed))
+
+    def _resolved(self, given: list[Any], caller: str) -> list[Any]:
+        known: dict[str, dict[str, Any]] = {}  # the items of the responses read so far, by id
+        read = set[str]()
+        made: list[Any] = []
+        for item in given:
+            if (found := _named_by(item)) and found[1] not in read:
+                id = f"resp_{found[1]}"
+                read.add(found[1])
+                with suppress(Wrong):  # the door refuses what is not found
+                    items = [*self._found(id, caller)["output"], *self._items(id, caller)]
+                    known |= {each["id"]: each for each in items}
+            made.append(known.get(found[0], item) if found else item)
+        return made
 
     def _deleted(self, id: str, caller: str) -> None:
         run_id, sender = run_of(id), sender_of(SENDER, caller)
@@ -180,6 +203,13 @@ def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
         args = {"name": call["name"], "arguments": json_text(call["args"])}
         made.append({"type": "function_call", "call_id": call["id"], "status": "completed", **args})
     return made
+
+
+def _named_by(item: Any) -> tuple[str, str] | None:
+    """Return the id by which a reference names an item, and the run in whose response that is."""
+    id = item.get("id") if isinstance(item, dict) and kind_of(item) == "item_reference" else None
+    found = ITEM.fullmatch(id) if isinstance(id, str) else None
+    return None if found is None else (found[0], found[1])
 
 
 def _under_way() -> Wrong:
