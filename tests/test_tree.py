@@ -41,6 +41,13 @@ ORDER = (
     "__main__",
 )
 
+# What a house does not import although it stands above: neighbours that know nothing of each other.
+APART = {
+    "budget": {"actions"},
+    "research": {"spaces", "serving"},
+    "society": {"serving", "research"},
+}
+
 # The same inside a package: its folders and files, from the ground up.
 FLOORS = {
     "foundation": (
@@ -529,12 +536,14 @@ def name_of(node: ast.AST) -> str:
 
 
 @functools.cache
-def importing(tree: ast.Module, *, into_functions: bool) -> list[ast.AST]:
-    """The nodes that import something."""
+def importing(
+    tree: ast.Module, *, into_functions: bool = True, types: bool = False
+) -> list[ast.AST]:
+    """The nodes that import something; with `types`, for type checkers alone, too."""
     kinds = (ast.Import, ast.ImportFrom)
     return [
         node
-        for node in nodes(tree, into_functions=into_functions)
+        for node in (everything(tree) if types else nodes(tree, into_functions=into_functions))
         if isinstance(node, kinds)
         or (isinstance(node, ast.Call) and name_of(node.func) == "import_module")
     ]
@@ -549,13 +558,15 @@ def everything(tree: ast.Module) -> list[ast.AST]:
     return found
 
 
-def imports(module: Module, *, into_functions: bool = True) -> Iterator[tuple[int, str]]:
+def imports(
+    module: Module, *, into_functions: bool = True, types: bool = False
+) -> Iterator[tuple[int, str]]:
     """The line and full dotted name of everything that a module imports.
 
     `from a import b` gives `a.b`, because `b` may be a module; a reader of the name looks at as
     much of it as it needs.
     """
-    for node in importing(module.tree, into_functions=into_functions):
+    for node in importing(module.tree, into_functions=into_functions, types=types):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -571,7 +582,7 @@ def imports(module: Module, *, into_functions: bool = True) -> Iterator[tuple[in
 
 
 def broken_order(source: Path) -> list[str]:
-    """Imports that point back."""
+    """Imports that point back, those of types, too."""
     rank = {name: place for place, name in enumerate(ORDER)}
     found = modules(source)
     components = {module.component for module in found} - {""}
@@ -582,7 +593,7 @@ def broken_order(source: Path) -> list[str]:
         if module.component not in rank:
             faults.append(f"{module.name}: {module.component!r} has no place in ORDER")
             continue
-        for line, name in imports(module):
+        for line, name in imports(module, types=True):
             parts = name.split(".")
             if parts[0] != "moothall":
                 continue
@@ -592,6 +603,8 @@ def broken_order(source: Path) -> list[str]:
                 )
             elif rank.get(parts[1], 0) > rank[module.component]:
                 faults.append(f"{module.name}:{line}: {name} comes after {module.component}")
+            elif parts[1] in APART.get(module.component, ()):
+                faults.append(f"{module.name}:{line}: {module.component} knows no {parts[1]}")
     return faults
 
 
@@ -903,6 +916,19 @@ def test_the_source_keeps_the_rule(rule: Callable[[Path], list[str]]) -> None:
             "from the module that has it",
         ),
         (broken_order, "agents/agent.py", "import moothall", "from the module that has it"),
+        (
+            broken_order,
+            "agents/agent.py",
+            "from typing import TYPE_CHECKING\n"
+            "if TYPE_CHECKING:\n    from moothall.spaces.native import NativeSpace",
+            "comes after agents",
+        ),
+        (
+            broken_order,
+            "research/pool.py",
+            "from moothall.serving.doors.server import serve",
+            "research knows no serving",
+        ),
         (broken_order, "tools.py", "", "no place in ORDER"),
         (
             broken_floors,
@@ -982,7 +1008,7 @@ def test_a_tree_that_breaks_the_rule_is_caught(
         (
             "agents/agent.py",
             "from typing import TYPE_CHECKING\n"
-            "if TYPE_CHECKING:\n    from moothall.spaces.native import NativeSpace",
+            "if TYPE_CHECKING:\n    from moothall.agents.workflow import step",
         ),
         ("models/local/local_model.py", "import re\nmodel.eval()\nre.compile('a')"),
         (
