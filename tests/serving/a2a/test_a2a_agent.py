@@ -38,6 +38,7 @@ from moothall import (
     MaxTurns,
     ModelError,
     NativeSpace,
+    NobodyToAsk,
     Question,
     ReActAgent,
     ScriptedModel,
@@ -393,6 +394,55 @@ def test_a2a_agent_takes_an_answer_in_very_many_pieces_in_a_time_that_grows_with
     pieces = (piece("a", "x" * 3000, True) for _ in range(9000))
     far = A2AAgent("far", serve(streaming(itertools.chain(pieces, [ENDED]))), timeout_s=20)
     assert len(far.reply_sync("Hello").text) == 27_000_000
+
+
+LOGIN = "https://accounts.example/login?state=" + "x" * 3000
+SO_FAR = {"artifactId": "a", "parts": [{"text": "So far."}]}
+
+
+def standing(state: str, *parts: Any) -> Any:
+    """Return the answer of a task that stands, beside what there is so far."""
+    status = {"state": f"TASK_STATE_{state}", "message": {"messageId": "m", "parts": [*parts]}}
+    about = {"id": "t", "contextId": "c", "status": status}
+    return {"result": {"task": {**about, "artifacts": [SO_FAR]}}}
+
+
+@pytest.mark.parametrize("state", ("AUTH_REQUIRED", "FAILED", "REJECTED", "CANCELED"))
+@pytest.mark.parametrize(
+    "parts",
+    (
+        [{"text": f"Log in at {LOGIN}"}],
+        [{"text": "Log in."}, {"url": LOGIN}],
+        [{"text": "Log in."}, {"data": {"address": LOGIN}}],
+    ),
+)
+def test_a2a_agent_tells_why_a_task_stands_and_not_what_there_is_so_far(
+    serve: Serve, state: str, parts: list[Any]
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        A2AAgent("far", serve(broken(answer=standing(state, *parts)))).reply_sync("Hello")
+    assert f"its task is {state.lower()}: Log in" in str(caught.value)
+    assert LOGIN in str(caught.value)
+    assert "So far." not in str(caught.value)
+
+
+def test_a2a_agent_tells_what_there_is_of_a_task_that_does_not_say_why(serve: Serve) -> None:
+    with pytest.raises(ModelError, match=r"its task is failed: So far\."):
+        A2AAgent("far", serve(broken(answer=standing("FAILED")))).reply_sync("Hello")
+
+
+def test_a2a_agent_asks_the_question_of_a_task_beside_what_there_is_so_far(serve: Serve) -> None:
+    asked: list[str] = []
+
+    def say(question: Question) -> str:
+        asked.append(question.text)
+        raise NobodyToAsk("not now")
+
+    url = serve(broken(answer=standing("INPUT_REQUIRED", {"text": "Which?"})))
+    approver = CallbackApprover(lambda request: True, answer=say)
+    reply = A2AAgent("far", url, approver=approver).reply_sync("Hello")
+    assert asked == ["Which?"]
+    assert reply.text == "So far.\n\nWhich?"
 
 
 # -- servers that misbehave ------------------------------------------------------------------------

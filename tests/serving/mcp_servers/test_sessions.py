@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -46,6 +47,7 @@ class Server:
         self.tool: dict[str, Any] = {"name": "t", "inputSchema": {"type": "object"}}
         self.answers: dict[str, tuple[int, str, str]] = {}  # in a session, to what a call says
         self.forgets_all = False
+        self.keeps = True  # connections
         self.barrier: threading.Barrier | None = None
         self.guard = threading.Lock()
 
@@ -87,9 +89,9 @@ class Server:
 
 
 @contextmanager
-def served(server: Server) -> Iterator[str]:
+def served(server: Server, port: int = 0) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+        protocol_version = "HTTP/1.1" if server.keeps else "HTTP/1.0"
 
         def do_POST(self) -> None:
             message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -111,7 +113,7 @@ def served(server: Server) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     threading.Thread(target=http.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{http.server_port}/mcp"
@@ -178,6 +180,24 @@ def test_mcp_server_that_forgets_each_session_is_called_twice_and_says_why() -> 
         assert server.ran == []
         server.forgets_all = False
         assert me.ask("kit", "t", say="y").result(20) == "did y"
+
+
+def test_mcp_call_while_a_server_is_away_has_run_nothing_and_says_so() -> None:
+    server = Server()
+    server.keeps = False
+    with NativeSpace() as space:
+        with served(server) as url:
+            space.add(MCPAgent("kit", url, access=ACCESS_PERMITTED))
+            me = space.add(Agent("me"))
+        for _ in range(2):
+            with pytest.raises(ActionError) as caught:
+                me.ask("kit", "t", say="a").result(20)
+            assert "nothing answers there" in str(caught.value)
+            assert "took effect" not in str(caught.value)
+        server.forget()
+        with served(server, urlsplit(url).port or 0):
+            assert me.ask("kit", "t", say="b").result(20) == "did b"
+    assert server.ran == ["b"]
 
 
 ANSWERS = {

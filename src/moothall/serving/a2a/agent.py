@@ -41,6 +41,8 @@ _FAULT: Final = 500
 _CANCEL_S: Final = 5.0
 """How long a reply that is cancelled waits for the server to hear of it."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+_MOST_REASON: Final = 10_000
+"""How many characters of why a task stands are told: an address to log in at is long."""
 _MOST_BROKEN: Final = 5
 """After so many answers in a row that have not come, a task is not looked for any more."""
 
@@ -215,7 +217,7 @@ class A2AAgent(ConversationalAgent):
                 return task
             if task.state != INPUT_REQUIRED:
                 ended = task.state.removeprefix("TASK_STATE_").lower()
-                why = one_line(task.text, 500)
+                why = one_line(task.reason, _MOST_REASON)
                 raise ModelError(f"agent {self.id!r}: its task is {ended}" + (why and f": {why}"))
             try:
                 given = await self._answered(request, task)
@@ -302,7 +304,7 @@ class A2AAgent(ConversationalAgent):
             if isinstance(asked, dict) and isinstance(asked.get("approval"), str):
                 permit = await approve(self._approver(), self._request_of(request, asked)) is True
                 return data_part({"approval": asked["approval"], "permit": permit})
-        question = Question(str(self.id), task.text, request.run_id)
+        question = Question(str(self.id), task.reason, request.run_id)
         try:
             return text_part(await answer(self._approver(), question))
         except NobodyToAsk:

@@ -71,6 +71,12 @@ class RemoteTask:
         return "\n\n".join(filter(None, (_text_of(each, between) for each in self._answers())))
 
     @property
+    def reason(self) -> str:
+        """What its status says: why the task stands, or what it asks; else the answer's text."""
+        found = (p.get("text") or p.get("url") or p.get("data") for p in self.status_parts)
+        return "\n\n".join(json_text(each) for each in found if each) or self.text
+
+    @property
     def data(self) -> list[Any]:
         """The values among the parts of the answer."""
         return [part["data"] for parts in self._answers() for part in parts if "data" in part]
@@ -84,7 +90,8 @@ class RemoteTask:
     def _answers(self) -> list[list[dict[str, Any]]]:
         if self.message is not None:
             return [self.message]
-        return list(self.artifacts.values()) or [self.status_parts]
+        paused = not self.artifacts or self.state in PAUSED  # it asks beside what there is so far
+        return [*self.artifacts.values(), *([self.status_parts] if paused else [])]
 
     def take(self, update: Any) -> str:
         """Take an update; return the text that it adds, if the text before it stays as it was.

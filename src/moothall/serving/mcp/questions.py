@@ -43,8 +43,8 @@ async def answered(
         host, fault = _host(params.url)
         line = ""
         if not fault:
-            asks = "and answer yes once you are done there (anything else refuses)"
-            line = await ask(f"{said} Open this address of {host}, {asks}: {params.url}")
+            asks = "answer yes once you are done there, anything else refuses"
+            line = await ask(f"{said} (open this address of {host}; {asks}): {params.url}")
         agreed = _YES.get(line.strip().lower()) is True
         return ElicitResult(action="accept" if agreed else "decline")
     schema = getattr(params, "requested_schema", None)

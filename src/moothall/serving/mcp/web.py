@@ -26,6 +26,7 @@ Headers: TypeAlias = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str
 """Returns the headers of a request."""
 _REFUSAL: Final = secrets.token_hex(16)
 """By which an error of the transport's is known: no server can send it as its answer to a call."""
+_FORGOTTEN: Final = f"{_REFUSAL} 404"
 _UNSURE: Final = (400, 401, 410)
 """The status by which servers refuse a session that they do not know, beside the protocol's 404."""
 _NO_TOKEN: Final = ' (it may want a token: headers={"Authorization": "Bearer …"})'
@@ -67,7 +68,7 @@ async def over_http(
             request.headers.update(checked_headers(given, name))
 
     fixed = {} if callable(headers) else headers
-    client = httpx2.AsyncClient(
+    client = _classes()[2](
         headers={"accept-encoding": "identity", **fixed},
         auth=auth,
         timeout=httpx2.Timeout(30.0, connect=10.0, read=None),  # a request has a limit of its own
@@ -144,9 +145,10 @@ def _message_in(body: bytes) -> dict[str, Any]:
 
 
 @cache
-def _classes() -> tuple[Any, Any]:
-    """Return the streams of answers, whose base class is loaded when it is needed."""
+def _classes() -> tuple[Any, Any, Any]:
+    """Return the streams of answers, and the client, whose base classes are loaded when needed."""
     import httpx2
+    from mcp_types import INTERNAL_ERROR
 
     class Bounded(httpx2.AsyncByteStream):
         """The body of an answer, which ends with an error where it is too long."""
@@ -178,4 +180,17 @@ def _classes() -> tuple[Any, Any]:
         async def aclose(self) -> None:
             await self._stream.aclose()
 
-    return Bounded, Said
+    class Client(httpx2.AsyncClient):
+        """A client for which a request of a session that reaches nobody was refused."""
+
+        async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            try:
+                return await super().send(request, **options)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                if request.method != "POST" or "mcp-session-id" not in request.headers:
+                    raise
+                said = {"code": INTERNAL_ERROR, "message": "nothing answers", "data": _FORGOTTEN}
+                error = {"jsonrpc": "2.0", "id": None, "error": said}
+                return httpx2.Response(503, json=error, request=request)
+
+    return Bounded, Said, Client
