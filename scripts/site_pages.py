@@ -46,6 +46,7 @@ PACKAGES = {
     "moothall.memory": "Memory",
     "moothall.models": "Models",
     "moothall.research": "Research",
+    "moothall.serving": "Agents for other programs, and theirs for ours",
     "moothall.society": "Societies",
     "moothall.studio": "The studio",
     "moothall.serving.telemetry": "Spans and metrics",
