@@ -32,6 +32,8 @@ SPEAKS = (
     "The code `strip('</think>') and more` works.",
     "Call ``x = '`' + </think>`` there.",
     "In C++: `a < b` and \"</think>\" is a text; '</think>' is one, too.",
+    "Example:\n\n    hidden\n    </think>\n\t</think>\n\nThat is all.",
+    "The end is “</think>”, «</think>» or 「</think>」.",
     "Nested: <think>a <think>b</think> c</think> end.",
 )
 THINKS = (

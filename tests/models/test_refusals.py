@@ -76,6 +76,30 @@ async def last_of(agent: Any) -> Any:
         return [each async for each in parts][-1].reply
 
 
+@pytest.mark.parametrize("form", ("responses", "messages"))
+def test_call_that_a_server_could_not_read_is_asked_for_again_in_every_form(form: str) -> None:
+    if form == "responses":
+        error = {"code": "server_error", "message": PEG}
+        failed = {"type": "response.failed", "response": {"status": "failed", "error": error}}
+        given = events({"type": "response.output_text.delta", "delta": "Let me "}, failed)
+        after = responses_format.response(responses_format.said("3"))
+    else:
+        block = {"type": "text", "text": "Let me "}
+        start = {"type": "content_block_start", "index": 0, "content_block": block}
+        error = {"type": "api_error", "message": "Failed to parse the generated tool call"}
+        body = json.dumps({"type": "error", "error": error})
+        given = events(
+            {"type": "message_start", "message": {}},
+            start,
+            f"{body}".encode().join((b"event: error\ndata: ", b"\n\n")),
+        )
+        after = messages_format.text("3")
+    with OpenAIServer(given, after) as server:
+        agent = ReActAgent("a", FORMS[form](server.url), actions=ACTIONS[:1])
+        assert run(last_of(agent)).text == "3"
+    assert len(server.requests) == 2
+
+
 def test_call_that_a_server_cannot_read_twice_ends_the_reply() -> None:
     with OpenAIServer(events(delta("Let me "), failure(PEG))) as server:
         agent = ReActAgent("a", OpenAIModel("m", server.url), actions=ACTIONS[:1])

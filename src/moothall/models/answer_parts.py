@@ -29,7 +29,11 @@ _MARKS = {f"<{tag}>": (f"</{tag}>",) for tag in _TAGS} | {
 # Some servers leave out the first mark, which the prompt ends with.
 _ALONE = ("</think>", "</thinking>", "[/think]", "</seed:think>", "◁/think▷", "<|end_thinking|>")
 _LONE = re.compile("|".join(map(re.escape, _ALONE)), re.I)
-_QUOTES = frozenset("`'\"")
+# What stands before a mark that is quoted, or in code that is indented, and after it.
+_QUOTE = re.compile(
+    "[`'\"\u201c\u201e\u2018\u201a\xab\u2039\u300c\u300e]\\Z|\n(?: {4}|\t)[ \t]*\\Z"
+)
+_QUOTED = frozenset("`'\"\u201d\u2019\xbb\u203a\u300d\u300f")
 _PAIRED = [mark for mark, ends in _MARKS.items() if ends[0] in _ALONE]
 _SIGNS = re.compile(
     rf"(?P<mark>{'|'.join(map(re.escape, _PAIRED))})|(?P<code>`+)"
@@ -193,7 +197,7 @@ class _Spoken:
         spoken = bool(self._open or self._fence or self._code or self._row)
         self._before, self._read = "", len(self._said) + 1
         self._open = max(0, self._open - 1)
-        return spoken or not _QUOTES.isdisjoint((text[-1:], after))
+        return spoken or after in _QUOTED or _QUOTE.search(text, len(text) - _LONGEST) is not None
 
     def _take(self, sign: re.Match[str]) -> None:
         if sign["mark"]:

@@ -71,3 +71,24 @@ def test_amqp_exchange_deleted_in_silence_is_declared_again(
     )
     me.send(message("echo", "say", content="b"), delay=0.2)
     assert echo.told(2)[1] == ("say", {"content": "b"})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("quorum", (False, True), ids=("classic", "quorum"))
+def test_amqp_exchange_deleted_under_a_flow_of_requests_loses_none(
+    make_space: MakeSpace, channel: BlockingChannel, exchange: str, quorum: bool
+) -> None:
+    spaces = [make_space(quorum=quorum) for _ in range(3)]
+    for each in spaces[:2]:
+        each.add(Echo("echo"), shared=True)
+    me = spaces[2].add(Agent("me"))
+    seen: Kept[Any] = Kept()
+    spaces[0].observe(seen.add, everywhere=True)
+    asked = []
+    for number in range(300):
+        asked.append(me.ask("echo", "echo", text=str(number)))
+        if number in (50, 150):
+            assert asked[0].result(WAIT_S) == "0"
+            channel.exchange_delete(exchange)
+    assert [each.result(AGAIN_S) for each in asked] == [str(number) for number in range(300)]
+    assert seen

@@ -46,8 +46,6 @@ _AGAIN_S: Final = 1.0
 _UNCONFIRMED_S: Final = 3.0
 _LOOK_S: Final = 5.0
 """How often a process looks whether the exchange still routes to it."""
-_MISSED: Final = 2
-"""How many looks in a row must say that it does not."""
 _LARGEST = re.compile(r"larger than configured max size (\d+)")
 
 
@@ -343,12 +341,10 @@ class Broker:
 
         Another process may have declared it already; what that binds is not this one's.
         """
-        missed = 0
         while True:
             await asyncio.sleep(_LOOK_S)
-            missed = 0 if await self.reached() else missed + 1
-            if missed >= _MISSED and self.is_up:
-                missed = 0
+            # A busy process may miss one.
+            if not (await self.reached() or await self.reached()) and self.is_up:
                 try:
                     await self._bind_again()
                 except Refused:
