@@ -59,7 +59,6 @@ class Action(Options):
     _described_by: str = ""  # who wrote its description and schema, if that is not the program
     _description: str | None = None
     _parameters: dict[str, Any] | None = None
-    _signature: Signature | None = None
     _validator: Any = None
 
     def __init__(
@@ -172,12 +171,10 @@ class Action(Options):
         """Return its name and its options, for an action that differs in the rest."""
         return {option: getattr(self, option) for option in MarkedOptions.__annotations__}
 
-    @property
+    @functools.cached_property
     def signature(self) -> Signature:
         """The function's signature; raises DefinitionError if a type in it has no JSON form."""
-        if self._signature is None:
-            self._signature = Signature.of(self.function, bound_to_self=False)
-        return self._signature
+        return Signature.of(self.function, bound_to_self=False)
 
     @property
     def description(self) -> str:

@@ -369,8 +369,9 @@ def unfenced(text: str) -> str:
 def read_json(text: str) -> Any:
     """Return the JSON value of a text, which may have only a ```json fence around it."""
     try:
-        return DECODER.decode(text)
-    except (ValueError, RecursionError):
+        value, end = _scan(text, 0)
+        return value if end == len(text) else DECODER.decode(text)
+    except (StopIteration, ValueError, RecursionError):
         text = unfenced(text)
     try:
         return DECODER.decode(text)
@@ -398,3 +399,4 @@ def _constant(text: str) -> Any:
 
 DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_constant)
 """Reads JSON strictly: no NaN or Infinity, no key twice."""
+_scan: Callable[[str, int], tuple[Any, int]] = DECODER.scan_once  # type: ignore[attr-defined]

@@ -141,7 +141,8 @@ class Memory:
         Raises:
             ConfigError: the limit is not a whole number from 0 up
         """
-        return last(self.items, limit)
+        items = self.items
+        return items[:] if limit is None else last(items, limit)
 
     def thread(self, id: str | None) -> Self:
         """Return the memory of one conversation, of the same kind and with the same settings.
@@ -216,7 +217,7 @@ def check_memory(memory: object) -> None:
 
 def check_memories(memories: object) -> None:
     """Raise unless the value can be the messages of a prompt."""
-    if not isinstance(memories, list):
+    if type(memories) is not list and not isinstance(memories, list):
         given = type(memories).__name__
         raise ConfigError(f"get_memories must give a list of chat messages, got {given}")
     for memory in memories:

@@ -155,7 +155,7 @@ def is_answer(given: Any) -> bool:
 def stated_usage(given: Any) -> Usage:
     """Return the tokens that an answer states; what is no number of tokens counts as none."""
     usage = getattr(given, "usage", None)
-    if not isinstance(usage, Usage):
+    if usage is NO_USAGE or not isinstance(usage, Usage):
         return NO_USAGE
     counts = _counts(usage)
     if _INTS.issuperset(map(type, counts)) and min(counts) >= 0:
@@ -165,7 +165,8 @@ def stated_usage(given: Any) -> Usage:
 
 def thinking_of(given: Any) -> list[dict[str, Any]]:
     """Return what goes back to the provider of an answer."""
-    return _dicts(getattr(given, "thinking", ()))
+    thinking = getattr(given, "thinking", ())
+    return _dicts(thinking) if thinking else []
 
 
 def blocks_of(given: Any) -> list[dict[str, Any]]:

@@ -63,7 +63,7 @@ def execute(call: Reading) -> Token[Reading | None]:
 def executed(call: Reading, token: Token[Reading | None], result: Any) -> None:
     """End it; what was read beside it counts as read by it if the result has words of that."""
     reset(token)
-    _underway.pop(id(call), None)
+    del _underway[id(call)]
     if call.beside:
         words = {*_words(json_line(result))}
         for found, sources in call.beside:
@@ -142,7 +142,7 @@ def give_back(kept: Iterable[Any]) -> None:
     Every reader of what was kept calls it (memories, journals): an action may return only the text
     of a message, without its mark.
     """
-    if READ.get() is not None or is_adrift():
+    if READ.get() is not None or (_underway and is_adrift()):
         for each in kept:
             if sources := tuple(sources_within(each)):
                 add(sources, each)

@@ -52,7 +52,7 @@ def is_safe(name: str) -> bool:
 
 def safe_name(name: str) -> str:
     """Return a name that every provider accepts, as close to this one as possible."""
-    if is_safe(name):
+    if _SAFE.fullmatch(name) is not None:
         return name
     made = _UNSAFE.sub("_", name)
     return (made if is_safe(made[:1]) else f"_{made}")[:MAX_NAME]
@@ -246,7 +246,8 @@ def read_answer(
         )
         return Answer(text, [], fault)
     wanted = [_read_call(call, ids, find, known) for call in calls]
-    faults = "; ".join([each.fault for each in wanted if each.fault])
+    wrong = [each.fault for each in wanted if each.fault]
+    faults = "; ".join(wrong) if wrong else ""
     if faults and finish_reason == "length":
         faults += f" ({_CUT})"
         for each in wanted:
@@ -318,13 +319,16 @@ def _read_args(args: Any) -> dict[str, Any]:
     if isinstance(args, str):
         if len(args) > MAX_ARGS_CHARS:
             raise Unreadable(f"are longer than {MAX_ARGS_CHARS} characters")
-        args = args.strip().removeprefix("{}").lstrip() or "{}"  # of bridges to Bedrock
+        if args[:1] != "{" or args[1:2] == "}":
+            args = args.strip().removeprefix("{}").lstrip() or "{}"  # of bridges to Bedrock
         if args in ("null", "[]"):
             return {}  # what some send for an action without parameters
         try:
             args = read_json(args)
         except Unreadable as error:
             raise Unreadable(f"are {error}") from None
+        if type(args) is dict:
+            return args
         if isinstance(args, str):
             with suppress(Unreadable):
                 args = read_json(args)  # JSON text of JSON text
@@ -341,7 +345,7 @@ _FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()
 
 def as_action(given: Any) -> Action:
     """Return an action, maybe of a user's own class, as an `Action`, the same one each time."""
-    if isinstance(given, Action):
+    if type(given) is Action or isinstance(given, Action):
         function = given.function
         if type(function) is not MethodType or function.__name__ != "say":
             return given

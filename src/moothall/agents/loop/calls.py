@@ -70,11 +70,12 @@ class Calls(Executing):
             await self._run(0)
         else:
             await side_by_side([self._run(place) for place in range(len(self.wanted))])
+        if not self.ends:
+            return
         waits = [str(call.waits) for call in self.wanted if call.waits is not None]
-        if waits and len(waits) == len(self.ends):
+        if len(waits) == len(self.ends):
             raise Stop("waiting", "; ".join(waits))
-        if self.ends:
-            raise next(each for each in self.ends if each.reason != "waiting")
+        raise next(each for each in self.ends if each.reason != "waiting")
 
     async def within(self, budget: Budget) -> None:
         """Execute the calls within a budget's actions and seconds."""

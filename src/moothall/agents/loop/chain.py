@@ -38,7 +38,7 @@ from moothall.foundation.errors import ContextOverflow, HookError, InvalidArgume
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.threads import is_cancelled, within
 from moothall.models.ask import attempted
-from moothall.models.protocol import is_answer, stated_usage
+from moothall.models.protocol import NO_USAGE, is_answer, stated_usage
 
 if TYPE_CHECKING:
     from moothall.agents.loop.steps import ActionStep, ModelStep
@@ -54,7 +54,7 @@ def around_model(step: ModelStep, call: Call) -> Call:
     run = step._run
     record, hooks, blocks = run.record, run.agent._hooks, run.agent.blocks
     blocks = blocks and [each for each in blocks if hasattr(each, "around_model")]
-    before = hooks.get("pre_reasoning")
+    before = hooks and hooks.get("pre_reasoning")
     if run.state.unusable:
         call = partial(_tried_again, step, call)
     if record is not None:
@@ -69,7 +69,7 @@ def around_model(step: ModelStep, call: Call) -> Call:
     if record is not None:
         call = partial(_answered_once, step, call)
     call = partial(_counted, step, call)
-    if hooks.get("post_reasoning"):
+    if hooks and hooks.get("post_reasoning"):
         call = partial(_after_answer, step, call)
     return call
 
@@ -80,7 +80,7 @@ def around_action(step: ActionStep, call: Call) -> Call:
     record, emit, traces = request.recorded, request.emit, tracing.active
     hooks, blocks = agent._hooks, agent.blocks
     blocks = blocks and [each for each in blocks if hasattr(each, "around_action")]
-    before = hooks.get("pre_acting")
+    before = hooks and hooks.get("pre_acting")
     late = before or blocks  # who may change the arguments, and what the thread has read
     guarded = request.state.texts is not None
     if record is not None:
@@ -103,7 +103,7 @@ def around_action(step: ActionStep, call: Call) -> Call:
         call = partial(_before_call, step, call)
     if record is not None:
         call = partial(_executed_once, step, call)
-    if hooks.get("post_acting"):
+    if hooks and hooks.get("post_acting"):
         call = partial(_after_call, step, call)
     if emit is not None:
         call = partial(_told_end, step, call)
@@ -128,7 +128,7 @@ async def _counted(step: ModelStep, call: Call) -> Any:
     if run.request.thoughts is not None:
         run.request.thoughts.append(str(getattr(given, "reasoning", "")))
     usage = stated_usage(given)
-    if usage.total:
+    if usage is not NO_USAGE:
         run.state.usage = run.state.usage + usage
     return given
 

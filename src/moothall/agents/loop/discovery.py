@@ -130,8 +130,10 @@ class Finder:
 
 def join(thread: Thread, state: LoopState, shown: OfferedActions, call: RequestedCall) -> None:
     """If a call was a search, show the model what it found from its next answer on, at the end."""
+    if shown.finder is None or call.action is not shown.finder.action:
+        return
     found = (call.result or {}).get("result")
-    if shown.finder is None or call.action is not shown.finder.action or type(found) is not list:
+    if type(found) is not list:
         return
     public = (shown.public.get(each["name"], each["name"]) for each in found)
     new = [name for name in public if name not in thread.joined]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from moothall.actions.approval import Later, Question
 from moothall.actions.environment import failed
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 MAX_RESULT_CHARS = 20_000
 """How much of a result a model is shown."""
 
+SCALARS: Final = frozenset((type(None), bool, int, float, str))
+"""The classes of values that have no parts, such as images."""
+
 NOT_RUN = "not executed, because another call of the same answer was wrong"
 
 
@@ -33,15 +37,13 @@ def error_of(result: dict[str, Any]) -> str | None:
 
 def result_content(result: dict[str, Any]) -> str:
     """Return a result as a model reads it: the value as JSON (a text unchanged), or the error."""
-    error = error_of(result)
-    if error is not None:
-        return json.dumps({"error": readable(error)}, ensure_ascii=False)
+    if result.get("error") is not None:
+        return json.dumps({"error": readable(str(result["error"]))}, ensure_ascii=False)
     if "result" in result:
         value = result["result"]
-        try:
-            value = _noted(value)
-        except RecursionError:  # json_text says what contains itself
-            pass
+        if value.__class__ not in SCALARS:
+            with suppress(RecursionError):  # json_text says what contains itself
+                value = _noted(value)
         return json_text(value)
     return json_text({key: value for key, value in result.items() if key != "traceback"})
 

@@ -101,10 +101,12 @@ class LongResults:
         self._memory = memory
         self._record = record
         self._thread = request.state
+        self._model = agent.model
+        self._take_cleared = getattr(memory, "_take_cleared", None)
 
     def limit(self, results: int) -> int:
         """Return how many characters of each result of an answer are shown."""
-        return result_chars(self._agent.model, self._agent.max_result_chars, results)
+        return result_chars(self._model, self._agent.max_result_chars, results)
 
     def remember(self, messages: Iterable[dict[str, Any]], joined: list[str]) -> None:
         """Take the results in messages that are remembered from an earlier process."""
@@ -147,7 +149,7 @@ class LongResults:
 
     def look(self, joined: list[str]) -> None:
         """Tell what the memory has cleared, and let the model read it again."""
-        take = getattr(self._memory, "_take_cleared", None)
+        take = self._take_cleared
         if take is not None and (numbers := take()):
             self._offer(joined)
             self._request.tell(ResultsCleared, str(self._agent.id), numbers)

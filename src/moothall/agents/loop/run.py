@@ -40,7 +40,7 @@ from moothall.agents.loop.room import LongResults, fit, left_out
 from moothall.agents.loop.showing import Pieces, Showing
 from moothall.agents.loop.steering import Steering
 from moothall.agents.loop.steps import ModelStep
-from moothall.agents.replies.charging import budgeted, count_unbounded
+from moothall.agents.replies.charging import budgeted, count_unbounded, is_nested
 from moothall.agents.replies.events import MessageAdded, MessagesLeftOut
 from moothall.agents.replies.record import Past, Record
 from moothall.agents.replies.record import Step as RecordedStep
@@ -96,6 +96,7 @@ class Run:
         self.long: LongResults = LongResults(agent, request, memory, self.record)
         self._remembered = self._saved = 0  # how many messages are in the memory, and recorded
         self._ids: set[str] = set()  # of the calls
+        self._is_nested = is_nested()
         self._steering = Steering()
 
     async def reply(self) -> Reply:
@@ -245,8 +246,10 @@ class Run:
             for call, content in zip(answer.calls, contents, strict=True)
         ]
         state = self.state
-        polls = any(call.action is not None and call.action.polling for call in answer.calls)
-        state.same = state.same + 1 if now == state.before and not polls else 1
+        is_same = now == state.before and not any(
+            call.action is not None and call.action.polling for call in answer.calls
+        )
+        state.same = state.same + 1 if is_same else 1
         state.before = now
         if state.same < SAME_CALLS:
             return None
@@ -324,7 +327,7 @@ class Run:
 
     async def _ask(self, step: ModelStep) -> Any:
         """Ask the model itself; tell the pieces of its answer, if somebody listens."""
-        if self.budget is None:
+        if self.budget is None and self._is_nested:
             count_unbounded()
         prompt, schema = self.showing.seen(self.model, step.messages), step.schema
         actions, emit = self.showing.offered.actions or None, self.emit
@@ -406,14 +409,17 @@ class Run:
             result = wanted.result
             if result is None:
                 result = self._calls(answer).cut_off(place, ends)
-            error = results.error_of(result)
+            error, value = result.get("error"), result.get("result")
+            error = None if error is None else str(error)
             made = (iteration, wanted.name, wanted.args, result, error, run_id, thread)
             self.state.steps.append(Step(*made, dict(wanted.origins), wanted.repaired))
             whole = results.result_content(result)
             contents.append(cut(whole, limit))
             if owed is None or place in owed:
                 shown, number = self.long.shown(wanted, result, whole, limit, self.state.joined)
-                content = results.shown_content(self.model, shown, result)
+                content: str | list[dict[str, Any]] = shown
+                if value.__class__ not in results.SCALARS:
+                    content = results.shown_content(self.model, shown, result)
                 marks = marks_of_result(wanted, self.thread, self.request)
                 self._add_result(wanted, content, marks, number)
             join(self.thread, self.state, self.showing.offered, wanted)
@@ -496,7 +502,9 @@ class Run:
 
     def _add_calls(self, answer: Answer, only: list[int] | None = None) -> None:
         """Add the answer with its calls, or with those at these places."""
-        owed = [c for place, c in enumerate(answer.calls) if only is None or place in only]
+        owed = answer.calls
+        if only is not None:
+            owed = [call for place, call in enumerate(owed) if place in only]
         if not owed:
             return
         calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in owed]

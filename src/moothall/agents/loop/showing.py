@@ -139,7 +139,10 @@ class Showing:
         self._made, self._looked = prompt, self.offered.told
         is_whole = new is messages
         known = thread.has_blocks and not is_whole
-        thread.has_blocks = known or any(map(has_blocks, new))
+        for each in () if known else new:
+            if type(each.get("content")) is list and has_blocks(each):
+                known = True
+        thread.has_blocks = known
         some = None if is_whole else new
         look(thread, self._request, ours, self.named, some, told)
         if thread.marked:  # neither hooks nor models see marks

@@ -51,7 +51,7 @@ class Steering:
         Before Python 3.13, a TaskGroup that fails leaves one of its own behind, and nobody can tell
         them apart: there the run goes on.
         """
-        if not self.is_cancelled():
+        if self._task.cancelling() <= self._before + self._cancels:
             return False
         self._before = self._task.cancelling() - self._cancels
         return COUNTS_CANCELLATIONS

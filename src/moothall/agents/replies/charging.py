@@ -106,11 +106,17 @@ def called_each_other(replies: Iterable[Any]) -> str:
     return " called ".join(f"{each.agent.id!r}" for each in replies)
 
 
+def is_nested() -> bool:
+    """Return whether the reply of this context was asked for by an action of another agent."""
+    replies = REPLYING.get()
+    return bool(replies) and replies[-1].depth > 1
+
+
 def count_unbounded() -> None:
     """Count a model call that no budget bounds, if its agent was called by an action of another."""
-    replies = REPLYING.get()
-    if not replies or replies[-1].depth == 1:
+    if not is_nested():
         return
+    replies = REPLYING.get()
     around = [*replies[-1].around, replies[-1]]
     root = around[0]
     most: int = getattr(root.agent, "max_nested_model_calls", MAX_NESTED_MODEL_CALLS)

@@ -1,0 +1,258 @@
+"""How many functions a turn calls, against a table: what a clock on a busy machine cannot tell.
+
+A row that needs over a hundredth more fails. One that needs fewer fails, too, until the table has
+the new figure: `python -m agents.test_function_calls` in `tests` writes it. The counts are those of
+the Python that the table names; another's may differ by a sixth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import gc
+import json
+import platform
+import pstats
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall import (
+    Agent,
+    Call,
+    ModelReply,
+    NativeSpace,
+    ReActAgent,
+    action,
+)
+from moothall.serving import asgi
+
+TABLE = Path(__file__).with_name("function_calls.json")
+FEW, MANY = 10, 30  # turns of a reply: the difference is that of the turns alone
+
+
+class Caller:
+    """A model that calls `add` so many times, then answers."""
+
+    name = "caller"
+    context_tokens: int | None = None
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+        self.done = 0
+
+    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
+        done, self.done = self.done, self.done + 1
+        if done == self.calls:
+            self.done = 0
+            return ModelReply(text="3")
+        return ModelReply(calls=(Call(f"call_{done}", "add", f'{{"a": {done}, "b": 2}}'),))
+
+    async def stream(
+        self, messages: Any, actions: Any = None, schema: Any = None
+    ) -> AsyncIterator[Any]:
+        yield await self.complete(messages, actions)
+
+
+async def add(a: int, b: int) -> int:
+    """Add two integers."""
+    return a + b
+
+
+def plain_add(a: int, b: int) -> int:
+    """Add two integers."""
+    return a + b
+
+
+plain_add.__name__ = "add"
+
+
+def counted(work: Callable[[], object]) -> int:
+    """Return how many functions, also built-in ones, some work calls in this thread."""
+    profile = cProfile.Profile()
+    gc.collect()
+    gc.disable()
+    try:
+        profile.enable()
+        work()
+        profile.disable()
+    finally:
+        gc.enable()
+    calls: int = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
+    return calls
+
+
+def per_turn(
+    make: Callable[[int], ReActAgent], ask: Callable[[ReActAgent], Awaitable[Any]]
+) -> float:
+    """Return how many functions a turn calls, of replies with few and with many of them."""
+    totals = []
+    with asyncio.Runner() as runner:
+        for turns in (FEW, MANY):
+            agent = make(turns)
+
+            async def once(agent: ReActAgent = agent) -> None:
+                await ask(agent)
+
+            for _ in range(3):  # what is made once is made
+                runner.run(once())
+            totals.append(min(counted(lambda: runner.run(once())) for _ in range(3)))
+    return (totals[1] - totals[0]) / (MANY - FEW)
+
+
+def agent_with(function: Any, turns: int, **options: Any) -> ReActAgent:
+    return ReActAgent("a", Caller(turns), actions=[function], max_iterations=turns + 1, **options)
+
+
+async def reply(agent: ReActAgent) -> None:
+    assert (await agent.reply("go")).text == "3"
+
+
+async def streamed(agent: ReActAgent) -> None:
+    async for _ in agent.stream("go"):
+        pass
+
+
+def async_action() -> float:
+    return per_turn(lambda turns: agent_with(add, turns), reply)
+
+
+def plain_action() -> float:
+    return per_turn(lambda turns: agent_with(plain_add, turns), reply)
+
+
+def stream_and_hook() -> float:
+    def hooked(turns: int) -> ReActAgent:
+        agent = agent_with(add, turns)
+        agent.register_hook("pre_acting", "watch", lambda agent, kwargs: None)
+        return agent
+
+    return per_turn(hooked, streamed)
+
+
+def journal() -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        return per_turn(lambda turns: agent_with(add, turns, journal=f"{folder}/{turns}.db"), reply)
+
+
+def first_reply() -> float:
+    """Return how many functions the first reply of an agent calls."""
+
+    async def nothing() -> None:
+        pass
+
+    with asyncio.Runner() as runner:
+        runner.run(reply(agent_with(add, 0)))
+        loop = min(counted(lambda: runner.run(nothing())) for _ in range(3))
+        agents = [agent_with(add, 0) for _ in range(3)]
+        return min(counted(lambda: runner.run(reply(each))) for each in agents) - loop  # noqa: B023
+
+
+def ask_in_a_space() -> float:
+    """Return how many functions an `ask` and its handler call on the loop of a space."""
+
+    class Adder(Agent):
+        @action
+        async def add(self, a: int, b: int) -> int:
+            return a + b
+
+    class Asker(Agent):
+        @action
+        async def count(self) -> float:
+            async def asks(number: int) -> int:
+                profile = cProfile.Profile()
+                gc.disable()
+                profile.enable()
+                for _ in range(number):
+                    await self.ask("adder", "add", a=1, b=2)
+                profile.disable()
+                gc.enable()
+                calls: int = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
+                return calls
+
+            await asks(500)
+            return (await asks(500) - await asks(100)) / 400
+
+    with NativeSpace() as space:
+        space.add(Adder("adder"))
+        space.add(Asker("asker"))
+        return float(space.add(Agent("me")).ask("asker", "count").result(30))
+
+
+def request_of_a_door() -> float:
+    """Return how many functions a request of OpenAI's chat calls, with the agent's reply."""
+    app: Any = asgi([agent_with(add, 0)])
+    body = json.dumps({"model": "a", "messages": [{"role": "user", "content": "go"}]}).encode()
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": "/v1/chat/completions",
+        "raw_path": b"/v1/chat/completions",
+        "query_string": b"",
+        "headers": headers,
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+
+    async def request() -> None:
+        statuses = []
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+        open = asyncio.Event()
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            await open.wait()
+            return None
+
+        async def send(message: Any) -> None:
+            statuses.append(message.get("status"))
+
+        await app(dict(scope), receive, send)
+        assert statuses[0] == 200, statuses
+
+    with asyncio.Runner() as runner:
+        for _ in range(10):
+            runner.run(request())
+        return min(counted(lambda: runner.run(request())) for _ in range(40))
+
+
+KINDS: dict[str, Callable[[], float]] = {
+    "turn, async action": async_action,
+    "turn, plain action": plain_action,
+    "turn, stream and hook": stream_and_hook,
+    "turn, journal": journal,
+    "first reply": first_reply,
+    "ask in a space": ask_in_a_space,
+    "request of a door": request_of_a_door,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_function_calls_are_those_of_the_table(kind: str) -> None:
+    table = json.loads(TABLE.read_text())
+    known = table["calls"][kind]
+    slack = 1.01 if platform.python_version().startswith(f"{table['python']}.") else 1.17
+    now = KINDS[kind]()
+    assert now <= known * slack, f"{kind}: {now} calls of functions, {known} in {TABLE.name}"
+    if slack == 1.01:
+        assert now >= known * 0.99, f"{kind}: {now} calls only: write them into {TABLE.name}"
+
+
+def main() -> None:
+    python = ".".join(platform.python_version_tuple()[:2])
+    calls = {kind: round(count(), 1) for kind, count in KINDS.items()}
+    TABLE.write_text(json.dumps({"python": python, "calls": calls}, indent=2) + "\n")
+    sys.stdout.write(TABLE.read_text())
+
+
+if __name__ == "__main__":
+    main()
