@@ -130,7 +130,9 @@ def show_classes(package: str = "") -> None:
 
 def is_ours(kind: type) -> bool:
     """Return whether a class is one of moothall's, public or not."""
-    return kind.__module__.partition(".")[0] == "moothall"
+    # Not by `==`, nor a part of the text that may be the text itself: of a public class, these
+    # compare the module that defines it.
+    return f"{kind.__module__}.".startswith("moothall.")
 
 
 class MovedPaths:

@@ -230,8 +230,8 @@ def read_answer(
         return Answer("", [], why)
     text, calls = getattr(answer, "text", None), answer.calls
     text = readable(text) if text and not text.isspace() else ""
-    finish_reason = getattr(answer, "finish_reason", None)
     if not calls:
+        finish_reason = getattr(answer, "finish_reason", None)
         if finish_reason == "unreadable":
             return Answer(text, [], _UNREADABLE)
         if text or blocks_of(answer):
@@ -248,7 +248,7 @@ def read_answer(
     wanted = [_read_call(call, ids, find, known) for call in calls]
     wrong = [each.fault for each in wanted if each.fault]
     faults = "; ".join(wrong) if wrong else ""
-    if faults and finish_reason == "length":
+    if faults and getattr(answer, "finish_reason", None) == "length":
         faults += f" ({_CUT})"
         for each in wanted:
             each.fault = f"{each.fault} ({_CUT})" if each.fault else None

@@ -111,7 +111,7 @@ def _parts(content: Any) -> list[dict[str, Any]]:
 def provider_of(model: Any) -> str:
     """Return the provider of a model, by the conventions' names; `moothall` for our own process."""
     stated = provider_in(str(getattr(model, "name", "")))
-    module = type(model).__module__.partition(".")[0]
+    module = f"{type(model).__module__}.".partition(".")[0]
     return stated or _PROVIDERS.get(type(model).__name__) or module
 
 
