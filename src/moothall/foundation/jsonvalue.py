@@ -24,8 +24,7 @@ from moothall.foundation.errors import MoothallError
 from moothall.foundation.text import error_text, json_type, printable, render_path, shorten
 from moothall.foundation.text.arrays import plain_data
 
-# A returned value is wrapped in a message, so a copy may be some levels deeper than a conversion:
-# otherwise the deepest legal answer could not be sent.
+# A copy may be some levels deeper than a conversion: a returned value is wrapped in a message.
 _DEEPEST_VALUE = 100
 _DEEPEST_COPY = 128
 _LARGEST_BYTES = 16 * 1024 * 1024
@@ -369,7 +368,7 @@ def unfenced(text: str) -> str:
 def read_json(text: str) -> Any:
     """Return the JSON value of a text, which may have only a ```json fence around it."""
     try:
-        value, end = _scan(text, 0)
+        value, end = DECODER.scan_once(text, 0)  # type: ignore[attr-defined]
         return value if end == len(text) else DECODER.decode(text)
     except (StopIteration, ValueError, RecursionError):
         text = unfenced(text)
@@ -399,4 +398,3 @@ def _constant(text: str) -> Any:
 
 DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_constant)
 """Reads JSON strictly: no NaN or Infinity, no key twice."""
-_scan: Callable[[str, int], tuple[Any, int]] = DECODER.scan_once  # type: ignore[attr-defined]
