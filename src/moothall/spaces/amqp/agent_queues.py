@@ -184,10 +184,7 @@ class AgentQueues:
         for queue in list(self._here.values()):
             async with queue.lock:
                 if self._here.get(queue.mailbox) is queue and queue.consumer is not None:
-                    try:
-                        await self.queues.bind(queue.id, queue.mailbox.groups)
-                    except BrokerError as error:
-                        logger.error("%s", error)
+                    await self.queues.bind(queue.id, queue.mailbox.groups)
                     self.queue_lost(queue.id)
 
     async def _restore(self, queue: AgentQueue) -> None:

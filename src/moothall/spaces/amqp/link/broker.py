@@ -8,6 +8,7 @@ import random
 import re
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
@@ -46,6 +47,7 @@ _AGAIN_S: Final = 1.0
 _UNCONFIRMED_S: Final = 3.0
 _LOOK_S: Final = 5.0
 """How often a process looks whether the exchange still routes to it."""
+_BIND_TRIES: Final = 10
 _LARGEST = re.compile(r"larger than configured max size (\d+)")
 
 
@@ -345,12 +347,8 @@ class Broker:
             await asyncio.sleep(_LOOK_S)
             # A busy process may miss one.
             if not (await self.reached() or await self.reached()) and self.is_up:
-                try:
+                with suppress(LinkLost, AMQPError):  # the next connection binds everything
                     await self._bind_again()
-                except Refused:
-                    self.drop()  # the next connection says why
-                except (LinkLost, AMQPError):
-                    pass  # the next connection binds everything
 
     async def _bind_again(self) -> None:
         """Declare the exchange and its bindings again; what was lost meanwhile is sent again."""
@@ -358,9 +356,15 @@ class Broker:
             "the exchange %r was deleted: this process declares it and its bindings again",
             self.names.exchange,
         )
-        await self._bind()
-        await self.bind_agents()
-        self.replies_lost()
+        for _ in range(_BIND_TRIES):
+            try:
+                await self._bind()
+                await self.bind_agents()
+                self.replies_lost()
+                return
+            except (Refused, BrokerError):  # it was deleted again, or a queue was
+                await asyncio.sleep(_FIRST_WAIT_S)
+        self.drop()  # the next connection says why
 
     def _consumer_closed(self, error: Exception) -> None:
         # The broker closes a channel with a message unacknowledged for too long.
