@@ -21,7 +21,9 @@ from moothall import (
     ScriptedModel,
     Waiting,
 )
-from moothall.serving import MCPAgent
+from moothall.serving import MCPAgent, asgi
+from serving.doors.conftest import serving
+from serving.doors.test_ag_ui import run, user
 
 Make = Callable[..., MCPAgent]
 URL = "https://accounts.example/o/oauth2?state=" + "x" * 3000 + "&scope=mail"
@@ -151,3 +153,25 @@ def test_mcp_address_waits_in_the_journal_until_the_person_has_opened_it(
     result = next(each["content"] for each in reply.messages if each["role"] == "tool")
     assert result == ('{"action": "accept"}' if tool == "open" else "called login")
     assert json.dumps(URL)[1:-1] not in result
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("recorded", (False, True))
+def test_mcp_address_is_asked_of_the_page_whose_run_calls_the_tool(
+    server: Make, tmp_path: Path, tool: str, recorded: bool
+) -> None:
+    def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
+        last = messages[-1]
+        if last["role"] == "tool":
+            return f"So: {last['content']}"
+        return Call("c", f"odd_{tool}", {"url": URL})
+
+    journal = tmp_path / "runs.db" if recorded else None
+    agent = ReActAgent("bot", ScriptedModel(answer), actions=[server()], journal=journal)
+    with serving(asgi(agent)) as url:
+        (asks,) = run(url, user("go"))[-1]["outcome"]["interrupts"]
+        assert (asks["reason"], URL in asks["message"]) == ("question", True)
+        entry = {"interruptId": asks["id"], "status": "resolved", "payload": {"answer": "yes"}}
+        events = run(url, user("go"), resume=[entry])
+    said = "".join(each.get("delta", "") for each in events)
+    assert said == "So: " + ('{"action": "accept"}' if tool == "open" else "called login")

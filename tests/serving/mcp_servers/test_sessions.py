@@ -48,11 +48,12 @@ class Server:
         self.answers: dict[str, tuple[int, str, str]] = {}  # in a session, to what a call says
         self.forgets_all = False
         self.keeps = True  # connections
+        self.stateless = False  # as long as it has no sessions
         self.barrier: threading.Barrier | None = None
         self.guard = threading.Lock()
 
     def forget(self) -> None:
-        self.valid = -1
+        self.valid, self.stateless = -1, False
 
     def answer(self, message: dict[str, Any], session: str | None) -> tuple[int, str, str]:
         kind, id = message.get("method"), message.get("id")
@@ -74,7 +75,8 @@ class Server:
         said = (message.get("params") or {}).get("arguments", {}).get("say", "")
         if self.barrier is not None and kind == "tools/call" and session == "1":
             self.barrier.wait(20)  # all calls of the old session are under way
-        if session != str(self.valid) or (self.forgets_all and kind != "tools/list"):
+        known = session == str(self.valid) or (self.stateless and session is None)
+        if not known or (self.forgets_all and kind != "tools/list"):
             return self.refusal
         if said in self.answers:
             status, media, body = self.answers[said]
@@ -100,7 +102,7 @@ def served(server: Server, port: int = 0) -> Iterator[str]:
             self.send_response(status)
             self.send_header("Content-Type", media)
             self.send_header("Content-Length", str(len(body)))
-            if message.get("method") == "initialize":
+            if message.get("method") == "initialize" and not server.stateless:
                 self.send_header("Mcp-Session-Id", str(server.valid))
             self.end_headers()
             self.wfile.write(body.encode())
@@ -136,6 +138,17 @@ REFUSALS = {
     "an id of the server's": (400, JSON, fault(-32600, "Bad Request", "server-error")),
     "rust": (401, TEXT, "Unauthorized: Session not found"),
     "gone": (410, JSON, "{}"),
+    "another revision": (
+        400,
+        JSON,
+        json.dumps(
+            {
+                "jsonrpc": "2.0",
+                "id": 17,
+                "error": {"code": -32022, "message": "x", "data": {"supported": ["2025-06-18"]}},
+            }
+        ),
+    ),
 }
 
 
@@ -152,6 +165,20 @@ def test_mcp_server_that_forgot_its_sessions_gets_a_new_one_and_the_call_again(
             server.forget()
         assert server.ran == ["0", "1", "2", "3"]
         assert server.begun == 4
+
+
+@pytest.mark.parametrize("refusal", ("examples of javascript", "mcp 1.9", "empty"))
+def test_mcp_server_that_has_sessions_since_it_started_anew_gets_one(refusal: str) -> None:
+    """As one that was without them, and is deployed in an older version."""
+    server = Server(REFUSALS[refusal])
+    server.stateless = True
+    with served(server) as url, NativeSpace() as space:
+        space.add(MCPAgent("kit", url, access=ACCESS_PERMITTED))
+        me = space.add(Agent("me"))
+        for number in range(3):
+            assert me.ask("kit", "t", say=str(number)).result(20) == f"did {number}"
+            server.forget()
+        assert server.ran == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("refusal", ("empty", "mcp 1.9"))

@@ -36,6 +36,7 @@ from moothall import (
 from moothall.serving import MCPAgent
 from serving.mcp_servers.conftest import command
 from serving.mcp_servers.misbehaving import TOOLS
+from serving.mcp_servers.test_sessions import Server, served
 
 Make = Callable[..., MCPAgent]
 
@@ -439,3 +440,36 @@ def test_mcp_block_that_is_not_known_is_shown_in_part_if_it_is_long(server: Make
         said = space.add(Agent("me")).ask("odd", "blocks", blocks=[TEXT, block]).result(20)
     assert '"video"' in said
     assert len(said) < 11_000
+
+
+class Library(Server):
+    """A server with a resource and a prompt, of which parts are not known."""
+
+    def answer(self, message: dict[str, Any], session: str | None) -> tuple[int, str, str]:
+        about = {"uri": "x:z", "hologram": 5}
+        said = {"role": "user", "content": {"type": "hologram", "x": 1}}
+        results = {
+            "resources/list": {"resources": [{"uri": "x:y", "name": "n"}]},
+            "resources/templates/list": {"resourceTemplates": []},
+            "prompts/list": {"prompts": [{"name": "p"}]},
+            "resources/read": {"contents": [{"uri": "x:y", "text": "body"}, about]},
+            "prompts/get": {"messages": [said]},
+        }
+        status, media, body = super().answer(message, session)
+        made = json.loads(body or "{}")
+        if message["method"] == "initialize":
+            made["result"]["capabilities"] |= {"resources": {}, "prompts": {}}
+        if message["method"] in results:
+            made["result"] = results[message["method"]]
+        return status, media, json.dumps(made)
+
+
+def test_mcp_part_of_a_resource_or_a_prompt_that_is_not_known_is_shown() -> None:
+    with served(Library()) as url, NativeSpace() as space:
+        space.add(MCPAgent("kit", url, access=ACCESS_PERMITTED))
+        me = space.add(Agent("me"))
+        text = me.ask("kit", "read_resource", uri="x:y").result(20)
+        assert text.startswith("body\n")
+        assert '"hologram": 5' in text
+        (message,) = me.ask("kit", "get_prompt", name="p").result(20)
+        assert '{"type": "hologram", "x": 1}' in message["content"]

@@ -394,9 +394,9 @@ class Connection:
             request.timer.cancel()
             asked = request.ask(params)
             try:
-                request.asking = asyncio.wrap_future(
-                    asyncio.run_coroutine_threadsafe(asked, request.answer.get_loop())
-                )
+                to = asked, request.answer.get_loop()
+                asking = request.context.run(asyncio.run_coroutine_threadsafe, *to)
+                request.asking = asyncio.wrap_future(asking)
                 answer = await request.asking
             except RuntimeError:  # the caller's loop has ended
                 asked.close()

@@ -16,6 +16,7 @@ from moothall.serving.mcp.request import Send
 from moothall.serving.mcp.web import refusal_in
 
 if TYPE_CHECKING:
+    import mcp
     from mcp import MCPError
 
     from moothall.serving.mcp.process import ServerProcess
@@ -61,14 +62,13 @@ class Live:
                 self.over.set()
 
     async def has_forgotten(self, error: MCPError) -> bool:
-        """Whether an error says that the server has forgotten the session, so it ran nothing."""
+        """Whether an error says that the server knows no such session, so it ran nothing."""
         from mcp import MCPError
-        from mcp_types import EmptyResult, PingRequest
 
-        ping, status = PingRequest(), refusal_in(error)
+        status = refusal_in(error)
         if status and status != 404 and not self.forgotten:  # it may refuse this request alone
             try:
-                await self.answer(lambda client: client.session.send_request(ping, EmptyResult))
+                await self.answer(_probe)
                 return False
             except MCPError as second:
                 status = refusal_in(second)
@@ -79,6 +79,17 @@ class Live:
         self.over.set()
         if not self.ended.done():
             self.ended.set_result(why)
+
+
+async def _probe(client: mcp.Client) -> None:
+    """Ask a server for what each answers in a session that it knows."""
+    from mcp_types import EmptyResult, PingRequest
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        await client.session.send_discover(client.protocol_version)
+    else:
+        await client.session.send_request(PingRequest(), EmptyResult)
 
 
 @asynccontextmanager

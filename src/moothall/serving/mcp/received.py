@@ -131,11 +131,9 @@ class Received:
             parts = [each for each in result.values() if isinstance(each, list)]
             if any(len(each) > MAX_PARTS for each in parts):
                 return _refused(item)
-            if isinstance(content := result.get("content"), list):
-                result["content"] = [_block(each) for each in content]
-            for each in messages if isinstance(messages := result.get("messages"), list) else ():
-                if isinstance(each, dict) and isinstance(each.get("content"), dict):
-                    each["content"] = _block(each["content"])
+            for name, known in _PARTS.items():
+                if isinstance(result.get(name), list):
+                    result[name] = [known(each) for each in result[name]]
             return item
         if len(result["tools"]) > MAX_TOOLS:  # which is refused, and would take long to be read
             result["tools"] = result["tools"][: MAX_TOOLS + 1]
@@ -190,6 +188,14 @@ class Received:
         )
 
 
+def _contents(given: Any) -> Any:
+    """Return contents of a resource, or a text that shows what the protocol does not know."""
+    known = isinstance(given, dict) and _block({"type": "resource", "resource": given})
+    if not known or known["type"] == "resource":
+        return given
+    return {"uri": str(given.get("uri", "")), "text": known["text"]}
+
+
 def _block(given: Any) -> Any:
     """Return a block of content, or one that shows as text what the protocol does not know."""
     if not isinstance(given, dict):
@@ -200,6 +206,17 @@ def _block(given: Any) -> Any:
     except ValueError:
         shown = shorten(json_text(given), _SHOWN)
         return {"type": "text", "text": f"(a part of a kind that is not known here: {shown})"}
+
+
+def _message(given: Any) -> Any:
+    """Return a message of a prompt, of which the content may be shown as text."""
+    if not isinstance(given, dict) or not isinstance(given.get("content"), dict):
+        return given
+    return {**given, "content": _block(given["content"])}
+
+
+_PARTS: Final = {"content": _block, "contents": _contents, "messages": _message}
+"""What the lists of results may have that the protocol does not know."""
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,5 +27,6 @@ class Request:
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     asking: asyncio.Future[Any] | None = None
+    context: Context = field(default_factory=copy_context)  # the caller's, who is asked
     unopened: list[str] = field(default_factory=list)  # addresses that nobody has opened, in words
     trace: Callable[[], None] | None = None  # continues the caller's trace, if there is one

@@ -26,9 +26,11 @@ Headers: TypeAlias = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str
 """Returns the headers of a request."""
 _REFUSAL: Final = secrets.token_hex(16)
 """By which an error of the transport's is known: no server can send it as its answer to a call."""
+_AWAY: Final = {"POST": 503, "DELETE": 204}
+"""By which a server that nobody reaches answers for us; a session of it has ended."""
 _FORGOTTEN: Final = f"{_REFUSAL} 404"
 _UNSURE: Final = (400, 401, 410)
-"""The status by which servers refuse a session that they do not know, beside the protocol's 404."""
+"""By which servers refuse a session that they do not know, or that is missing, beside a 404."""
 _NO_TOKEN: Final = ' (it may want a token: headers={"Authorization": "Bearer …"})'
 
 
@@ -93,17 +95,20 @@ def _trace_in(body: bytes) -> dict[str, str]:
 
 
 def refusal_in(error: MCPError) -> int:
-    """Return the status by which a server refused to read a request of a session; 0 if it read it.
+    """Return the status by which a server refused to read a request; 0 if it read it.
 
-    A request that was refused has run nothing.
+    A request that was refused has run nothing. 404 says that its session is forgotten.
     """
+    from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
+
     told = str(error.data).split()
-    return int(told[1]) if told[0] == _REFUSAL else 0
+    is_of_another_revision = error.code == UNSUPPORTED_PROTOCOL_VERSION
+    return 404 if is_of_another_revision else int(told[1]) if told[0] == _REFUSAL else 0
 
 
 async def _say_status(response: httpx2.Response) -> None:
     """Make an answer that is only a status an error of the protocol, which the SDK passes on."""
-    from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
+    from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
 
     stream, request, status = response.stream, response.request, response.status_code
     body = b"".join([piece async for piece in stream])  # type: ignore[union-attr]
@@ -114,9 +119,10 @@ async def _say_status(response: httpx2.Response) -> None:
         text = _status_text(response, body, "authorization" in request.headers)
         said = {"code": code, "message": text}
     is_its = "id" in answer and answer["id"] == _message_in(request.content).get("id")
-    unsure = status in _UNSURE and not is_its and "www-authenticate" not in response.headers
-    if "mcp-session-id" in request.headers and (status == 404 or unsure):
-        said["data"] = f"{_REFUSAL} {status}"
+    unsure = status in (404, *_UNSURE) and not is_its and "www-authenticate" not in response.headers
+    forgotten = status == 404 and "mcp-session-id" in request.headers
+    if (unsure or forgotten) and said["code"] != UNSUPPORTED_PROTOCOL_VERSION:
+        said["data"] = _FORGOTTEN if forgotten else f"{_REFUSAL} {_UNSURE[0]}"
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": said}).encode()
     response.headers["content-type"] = "application/json"
     response.headers.pop("content-length", None)
@@ -187,10 +193,10 @@ def _classes() -> tuple[Any, Any, Any]:
             try:
                 return await super().send(request, **options)
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                if request.method != "POST" or "mcp-session-id" not in request.headers:
+                if request.method == "GET" or "mcp-session-id" not in request.headers:
                     raise
                 said = {"code": INTERNAL_ERROR, "message": "nothing answers", "data": _FORGOTTEN}
                 error = {"jsonrpc": "2.0", "id": None, "error": said}
-                return httpx2.Response(503, json=error, request=request)
+                return httpx2.Response(_AWAY[request.method], json=error, request=request)
 
     return Bounded, Said, Client
