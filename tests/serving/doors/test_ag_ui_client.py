@@ -12,7 +12,8 @@ import pytest
 
 from moothall import Budget
 from moothall.serving import asgi
-from serving.doors.conftest import installed, serving
+from packages import node, npm_folder
+from serving.doors.conftest import serving
 from serving.doors.test_ag_ui import buyer
 
 PACKAGES = ("@ag-ui/client@1.0.0", "@ag-ui/client@0.0.59")  # the latter is CopilotKit's
@@ -21,11 +22,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module", params=PACKAGES)
-def told(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("npm")
-    node = installed(folder, request.param)
+def told(request: pytest.FixtureRequest) -> dict[str, Any]:
+    folder = npm_folder(request.param)
     program = shutil.copy(Path(__file__).with_name("ag_ui_client.mjs"), folder)
 
     def budget(name: str) -> Budget | None:
@@ -36,7 +34,11 @@ def told(
     app = asgi(buyer(bought), token=tokens, budget=budget, approves=["rich"])
     with serving(app) as url:
         done = subprocess.run(
-            [node, program, url, "t-rich"], capture_output=True, text=True, check=False, timeout=120
+            [node(), program, url, "t-rich"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
     assert done.returncode == 0, done.stderr
     return {**json.loads(done.stdout), "purchases": bought}

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from moothall.serving import asgi
+from packages import node, npm_folder
 from serving.doors.conformant import Tools
-from serving.doors.conftest import installed, serving
+from serving.doors.conftest import serving
 
 PACKAGE = "@modelcontextprotocol/conformance@0.1.16"
 # What is not here is what docs/mcp.md says is not offered: resources, prompts, completion, logging,
@@ -65,17 +66,15 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def conformance(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def conformance() -> list[str]:
     """Install the package, and return its command."""
-    folder = tmp_path_factory.mktemp("npm")
-    return [installed(folder, PACKAGE), str(folder / "node_modules/.bin/conformance")]
+    return [node(), str(npm_folder(PACKAGE) / "node_modules/.bin/conformance")]
 
 
 @pytest.fixture(scope="module")
-def following(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def following() -> list[str]:
     """Install the next version of the package, and return its command."""
-    folder = tmp_path_factory.mktemp("npm")
-    return [installed(folder, NEXT), str(folder / "node_modules/.bin/conformance")]
+    return [node(), str(npm_folder(NEXT) / "node_modules/.bin/conformance")]
 
 
 @pytest.fixture(scope="module")

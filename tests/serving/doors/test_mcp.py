@@ -17,6 +17,7 @@ import httpx2
 import mcp
 import mcp_types as types
 import pytest
+from mcp.client.streamable_http import streamable_http_client
 
 from moothall import (
     ACCESS_DENIED,
@@ -309,8 +310,8 @@ def test_mcp_door_cancelled_call_cancels_the_action(serve: Serve, mode: str) -> 
     asyncio.run(main())
 
 
-def talker() -> ReActAgent:
-    """Return an agent that calls an action in its first answer, and counts its messages."""
+def talker(folder: Path | None = None) -> ReActAgent:
+    """Return an agent that calls an action if it is told to look, and tells what it has heard."""
 
     @action
     async def look(where: str, context: Context[Any]) -> str:
@@ -324,7 +325,8 @@ def talker() -> ReActAgent:
             return Call("1", "look", {"where": "there"})
         return f"heard {', '.join(said)}"
 
-    return ReActAgent("talker", ScriptedModel(answer), actions=[look])
+    kept: Any = {} if folder is None else {"journal": folder / "runs", "memory": folder / "memory"}
+    return ReActAgent("talker", ScriptedModel(answer), actions=[look], **kept)
 
 
 @MODES
@@ -412,6 +414,39 @@ def test_mcp_door_without_sessions_takes_only_threads_that_it_has_named(serve: S
                 refused = await other.call_tool("say", {"content": "d", "thread": forged})
                 assert refused.is_error
                 assert "there is no such thread" in text(refused)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("mode", "name"), (("legacy", None), ("legacy", "mine"), ("auto", None)))
+def test_mcp_door_goes_on_with_a_thread_of_an_earlier_process(
+    serve: Serve, tmp_path: Path, mode: str, name: str | None
+) -> None:
+    def begun() -> str:
+        """Return the address of another server over the same files."""
+        return f"{serve(asgi(talker(tmp_path), token={'a': 'one', 'b': 'two'}))}/mcp"
+
+    async def said(url: str, token: str, content: str, thread: str | None) -> Any:
+        given = {"content": content, **({} if thread is None else {"thread": thread})}
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            mcp.Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+        ):
+            return await client.call_tool("say", given)
+
+    async def main() -> None:
+        url = begun()
+        first = await said(url, "one", "a", name)
+        thread = first.meta["thread"]
+        assert text(await said(url, "one", "b", thread)) == "heard a, b"
+        url = begun()
+        assert text(await said(url, "one", "c", thread)) == "heard a, b, c"
+        again = await said(url, "one", "d", thread)
+        assert (text(again), again.meta["thread"]) == ("heard a, b, c, d", thread)
+        for token, forged in (("two", thread), ("one", f"{thread[:-1]}~"), ("one", thread[:9])):
+            other = await said(url, token, "e", forged)
+            assert text(other) in ("heard e", "there is no such thread: leave it out to begin one")
 
     asyncio.run(main())
 

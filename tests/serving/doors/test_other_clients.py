@@ -11,10 +11,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.serving.doors.conftest import installed, serving
+from tests.serving.doors.conftest import serving
 
-from moothall import ACCESS_REQUESTED, ReActAgent, ScriptedModel, action
+from moothall import ACCESS_REQUESTED, Call, ReActAgent, ScriptedModel, action
 from moothall.serving import asgi
+from packages import node, npm_folder
 
 Answer = tuple[int, Any]
 
@@ -131,6 +132,74 @@ def test_chat_history_of_other_clients_is_taken() -> None:
     assert seen(body, path="/v1/chat/completions")
 
 
+def paid(messages: Any, actions: Any) -> Any:
+    """Call a tool of the client's, under the id of the turn before."""
+    last = messages[-1]
+    return f"paid {last['content']}" if last["role"] == "tool" else Call("call_0", "pay", {})
+
+
+@pytest.mark.parametrize("form", ("chat", "items", "by id"))
+def test_ids_of_a_clients_calls_are_new_in_its_conversation(form: str) -> None:
+    app = asgi(ReActAgent("clerk", ScriptedModel(paid)))
+    chat, known, ids = form == "chat", list[dict[str, Any]](), list[str]()
+    pay = function("pay")
+    body = {"model": "clerk", "tools": [{"type": "function", "function": pay} if chat else pay]}
+    before = {}
+    for turn in range(3):
+        new: dict[str, Any] = {"role": "user", "content": "Buy."}
+        for step in ("call", "answer"):
+            known.append(new)
+            sent = {"messages": known} if chat else {"input": known, **before}
+            path = "/v1/chat/completions" if chat else "/v1/responses"
+            ((status, text),) = posted(app, path, {**body, **sent})
+            assert status == 200, text
+            told = json.loads(text)
+            output = [told["choices"][0]["message"]] if chat else told["output"]
+            known.extend(output)
+            if form == "by id":
+                known, before = [], {"previous_response_id": told["id"]}
+            if step == "answer":
+                said = output[-1]["content"]
+                assert (said if chat else said[0]["text"]) == f"paid {turn}"
+                continue
+            its = output[-1]["tool_calls"][0]["id"] if chat else output[-1]["call_id"]
+            ids.append(its)
+            if chat:
+                new = {"role": "tool", "tool_call_id": its, "content": str(turn)}
+            else:
+                new = {"type": "function_call_output", "call_id": its, "output": str(turn)}
+    assert len({*ids}) == 3
+
+
+RESULT = {"role": "tool", "tool_call_id": "a", "content": "1"}
+CALLED = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    "last",
+    (
+        [],
+        [RESULT],  # once more
+        [{"role": "assistant", "content": "so"}, RESULT],
+        [{"role": "system", "content": "Be brief."}],
+        [{"role": "system", "content": "Be brief."}, RESULT],
+    ),
+)
+@pytest.mark.parametrize("path", ("/v1/chat/completions", "/ag-ui"))
+def test_conversation_that_ends_with_what_is_dropped_is_answered(path: str, last: Any) -> None:
+    user = {"role": "user", "content": "look"}
+    messages = [user, {"role": "assistant", "content": None, "tool_calls": [CALLED]}, RESULT]
+    messages = [*messages, {"role": "assistant", "content": "one"}, *last]
+    if path == "/ag-ui":
+        messages = [{**each, "id": str(n)} for n, each in enumerate(messages)]
+        messages = [{**m, "toolCallId": "a"} if m["role"] == "tool" else m for m in messages]
+        for each in messages:
+            each["toolCalls"] = each.pop("tool_calls", [])
+    ((heard, _),) = seen({"messages": messages, "threadId": "t", "runId": "r"}, path=path)
+    assert [each["content"] for each in heard if each["role"] == "tool"] == ["1"]
+    assert heard[-1] == {"role": "user", "content": "Continue."}
+
+
 PDF = "data:application/pdf;base64,AAAA"
 FILE = {"type": "file", "file": {"file_data": PDF, "filename": "a.pdf"}}
 SOUND = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}}
@@ -232,8 +301,6 @@ def test_ag_ui_calls_that_wait_have_an_interrupt_each_bound_to_its_call() -> Non
         {"id": f"c{n}", "name": "order", "args": {"item": item}}
         for n, item in enumerate(("tea", "milk", "tea"))
     ]
-    from moothall import Call
-
     script = ScriptedModel([[Call(each["id"], "order", each["args"]) for each in calls], "done"])
     app = asgi(ReActAgent("bot", script, actions=[order]))
 
@@ -332,7 +399,7 @@ def test_codex_holds_a_conversation_with_its_own_tool(tmp_path: Path) -> None:
         assert "exec_command" in [each.name for each in actions]
         return {"name": "exec_command", "args": {"cmd": "echo mark-$((40+2))"}}
 
-    installed(tmp_path, "@openai/codex")
+    folder = npm_folder("@openai/codex@0.171.0")
     home = tmp_path / "home"
     home.mkdir()
     agent = ReActAgent("clerk", ScriptedModel(model))
@@ -342,10 +409,10 @@ def test_codex_holds_a_conversation_with_its_own_tool(tmp_path: Path) -> None:
             f'base_url = "{url}/v1"\nenv_key = "HALL_TOKEN"\nwire_api = "responses"\n'
         )
         environment = {**os.environ, "CODEX_HOME": str(home), "HALL_TOKEN": "s"}
-        codex = str(tmp_path / "node_modules/.bin/codex")
+        codex = str(folder / "node_modules/.bin/codex")
         options = ("exec", "--skip-git-repo-check", "-s", "danger-full-access")
         done = subprocess.run(
-            [codex, *options, "Use a tool."],
+            [node(), codex, *options, "Use a tool."],
             capture_output=True,
             cwd=home,
             env=environment,

@@ -139,6 +139,7 @@ MAX_ARGS_CHARS = 1_000_000
 """How long the JSON text of one call's arguments may be."""
 MAX_ID_CHARS = 16_384
 """How long the id of a call may be: litellm's holds the signature of a provider."""
+_NUMBERED = re.compile(r"(.*\D)(\d{1,9})", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -298,17 +299,18 @@ def _read_call(
 
 
 def _id(given: Any, taken: set[str]) -> str:
-    """Return the id that the model gave a call; a new one if it is invalid or taken."""
-    if (
-        isinstance(given, str)
-        and 0 < len(given) <= MAX_ID_CHARS
-        and given.isascii()
-        and given not in taken
-    ):
+    """Return the id that the model gave a call; a new one if it is invalid or taken.
+
+    Some providers count anew in each turn, and want ids in their own form: the next number is new.
+    """
+    is_one = isinstance(given, str) and 0 < len(given) <= MAX_ID_CHARS and given.isascii()
+    if is_one and given not in taken:
         id: str = given
     else:
-        number = len(taken) + 1
-        while (id := f"call_{number}") in taken:
+        stem, number = "call_", len(taken) + 1
+        if is_one and (found := _NUMBERED.fullmatch(given[: MAX_ID_CHARS - 1])):
+            stem, number = found[1], int(found[2]) + 1
+        while (id := f"{stem}{number}") in taken:
             number += 1
     taken.add(id)
     return id

@@ -52,6 +52,7 @@ from moothall.foundation.errors import BudgetExceeded, HookError, JournalError, 
 from moothall.foundation.jsonvalue import Unreadable, json_text
 from moothall.foundation.text import counted, cut, error_message, log_failure
 from moothall.foundation.threads import is_cancelled
+from moothall.memory.given import meant_by
 from moothall.memory.memory import Memory
 from moothall.models.base import answer_of, heard, with_options
 from moothall.models.protocol import Model
@@ -95,7 +96,8 @@ class Run:
         self.showing: Showing = Showing(agent, request, memory)
         self.long: LongResults = LongResults(agent, request, memory, self.record)
         self._remembered = self._saved = 0  # how many messages are in the memory, and recorded
-        self._ids: set[str] = set()  # of the calls
+        told = meant_by({"content": request.content})
+        self._ids: set[str] = call_ids([*(request.conversation or ()), *told])  # of the calls
         self._is_nested = is_nested()
         self._steering = Steering()
 
@@ -276,7 +278,7 @@ class Run:
             self.thread.defers, self.thread.joined = self.state.defers, (*self.state.joined,)
             self.long.remember(self.state.stored(), self.state.joined)
             look(self.thread, self.request, self.state.stored(), self.showing.named)
-            self._ids = call_ids(record.state.messages)
+            self._ids |= call_ids(record.state.messages)
             self._saved = self._remembered = len(record.state.messages)
         if self.emit is not None:
             tell_past(self.id, self.request, record.entries())

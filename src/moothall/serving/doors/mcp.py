@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -26,6 +25,7 @@ from moothall.serving.doors.mcp_job import (
     CALLS,
     Job,
     Owned,
+    Threads,
     failed,
     form_of,
     gives,
@@ -47,15 +47,16 @@ class MCPDoor:
     """Serves agents by MCP: over streamable HTTP, and over standard streams.
 
     Each session is a sender of its own, so that each has its own threads. The revision of
-    2026-07-28 has no sessions: there a `say` without a thread begins one, and its result names it
-    in `_meta`; only a thread that a result has named is taken.
+    2026-07-28 has no sessions: there a `say` without a thread begins one. The result of a `say`
+    names its thread in `_meta`; by this name it goes on in a later session or process. Without
+    sessions, only a thread that a result has named is taken.
     """
 
     def __init__(self, served: Served, title: str) -> None:
         from mcp.server.lowlevel import Server
 
         self._served = served
-        self._key = secrets.token_bytes(32)
+        self._threads = Threads(served)
         self._waiting: dict[str, Job] = {}
         self.server: Server[Any] = Server(
             title,
@@ -149,18 +150,13 @@ class MCPDoor:
             self._served.check(caller)
         except REFUSED as refused:
             raise _refused(refused) from None
-        sender, meta = self._sender(ctx), None
-        if sender is None:  # a revision without sessions
-            sender = sender_of("mcp", caller)
-            if "thread" in action.parameters.get("properties", {}):
-                thread = args.get("thread")
-                if thread is None:
-                    thread = self._signed(secrets.token_hex(16))
-                elif not isinstance(thread, str) or thread != self._signed(
-                    thread.partition(".")[0]
-                ):
-                    return failed("there is no such thread: leave it out to begin one")
-                args, meta = {**args, "thread": thread}, {"thread": thread}
+        sender, meta = self._sender(ctx) or sender_of("mcp", caller), None
+        if "thread" in action.parameters.get("properties", {}):
+            base = sender_of("mcp", caller)
+            named = await self._threads.named(base, self._sender(ctx), id, args)
+            if named is None:
+                return failed("there is no such thread: leave it out to begin one")
+            sender, args, meta = named
         # A session's task is not that of the request; a trace in `_meta` is the SDK's to continue.
         stated = () if ctx.request is None or _in_meta(params) else ctx.request.headers.raw
         about = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
@@ -359,11 +355,6 @@ class MCPDoor:
         if not session or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return None
         return session_of(sender_of("mcp", _caller(ctx)), session)
-
-    def _signed(self, name: str) -> str:
-        """Return a thread's id, signed with this server's key."""
-        seal = hmac.new(self._key, name.encode(), "sha256").hexdigest()[:32]
-        return f"{name}.{seal}"
 
 
 def _caller(ctx: ServerRequestContext[Any]) -> str:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
+import re
+import secrets
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import Action
+from moothall.agents.replies.thread import thread_of_sender
 from moothall.foundation.jsonvalue import json_text
 from moothall.serving.doors.asks import Ask, Asking
 from moothall.serving.doors.callers import caller_of
-from moothall.serving.doors.checks import Message, Receive, Scope, Send
+from moothall.serving.doors.checks import Message, Receive, Scope, Send, in_thread
+from moothall.serving.doors.served import Served
 from moothall.serving.mcp.results import ResultSchema, content_of
 
 if TYPE_CHECKING:
@@ -29,6 +35,11 @@ def _form(name: str, kind: str, title: str) -> dict[str, Any]:
 
 _PERMIT: Final = _form("permit", "boolean", "Permit this call?")
 _ANSWER: Final = _form("answer", "string", "Answer")
+
+
+_SIGNED: Final = re.compile(r"[0-9a-f]{32}\.[0-9a-f]{32}")
+_OF_SESSION: Final = re.compile(r"([0-9a-f]{16})(?:/(.+))?", re.DOTALL)
+"""How results name threads: without sessions, and those of a session."""
 
 
 @dataclass(eq=False)
@@ -58,6 +69,53 @@ class Job:
     def _changed(self, ask: Ask) -> None:
         if ask.key in self.asking.open:
             self.news.put_nowait(ask)
+
+
+class Threads:
+    """The threads of those who say something, by the names that results give them."""
+
+    def __init__(self, served: Served) -> None:
+        self._agents, self._key = served.agents, secrets.token_bytes(32)
+
+    async def named(
+        self, base: str, session: str | None, id: str, args: dict[str, Any]
+    ) -> tuple[str, dict[str, Any], dict[str, str] | None] | None:
+        """Return who says something, the arguments, and how the result names the thread.
+
+        A thread of an earlier process goes on if a run of the journal has it; a name that no
+        result has told cannot be guessed. None if there is no such thread.
+        """
+        thread = args.get("thread")
+        if session is None:  # a revision without sessions
+            if thread is None:
+                thread = self._signed(secrets.token_hex(16))
+            elif not isinstance(thread, str) or not (
+                thread == self._signed(thread.partition(".")[0])
+                or (_SIGNED.fullmatch(thread) and await self._is_kept(id, base, thread))
+            ):
+                return None
+            return base, {**args, "thread": thread}, {"thread": thread}
+        if session == base:  # the one client at the standard streams
+            return base, args, None
+        if isinstance(thread, str) and (found := _OF_SESSION.fullmatch(thread)):
+            earlier = f"{base}/{found[1]}"
+            if await self._is_kept(id, earlier, found[2]):
+                return earlier, {**args, "thread": found[2]}, {"thread": thread}
+        name = session.removeprefix(f"{base}/")
+        return session, args, {"thread": name if thread is None else f"{name}/{thread}"}
+
+    async def _is_kept(self, id: str, sender: str, thread: str | None) -> bool:
+        """Whether the journal of an agent has a run of a thread."""
+        journal: Any = getattr(self._agents[id], "journal", None)
+        if journal is None:
+            return False
+        its = thread_of_sender(sender, thread)
+        return bool(await in_thread(partial(journal.runs, agent=id, thread=its, limit=1)))
+
+    def _signed(self, name: str) -> str:
+        """Return a thread's id, signed with this server's key."""
+        seal = hmac.new(self._key, name.encode(), "sha256").hexdigest()[:32]
+        return f"{name}.{seal}"
 
 
 def form_of(ask: Ask) -> dict[str, Any]:

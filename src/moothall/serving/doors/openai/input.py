@@ -114,7 +114,7 @@ def chat_completion(given: dict[str, Any]) -> Asked:
     tools = tools_of(given)
     return Asked(
         taken(given, "model", str),
-        asking(messages),
+        messages,
         *chosen(given, tools),
         schema_of(form, form.get("json_schema"), "response_format"),
         taken(given, "stream", bool, False),
@@ -124,19 +124,12 @@ def chat_completion(given: dict[str, Any]) -> Asked:
     )
 
 
-def asking(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages that ask for an answer; some clients end with one, or with instructions."""
-    last = messages[-1] if messages else {}
-    if last.get("role") in ("assistant", "system") and not last.get("tool_calls"):
-        return [*messages, {"role": "user", "content": _GO_ON}]
-    return messages
-
-
 def mended(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a conversation in which each call is followed by one result; name the results.
 
     Clients cut calls off, send a result twice or late, and lose the call of one: no model takes
-    that. A result without its call gets one, as the models of servers do.
+    that. A result without its call gets one, as the models of servers do. Some end with an answer,
+    or with instructions: the last message asks to go on.
     """
     made: list[dict[str, Any]] = []
     places: dict[str, list[int]] = {}  # of the results that are missing so far, the next one last
@@ -161,6 +154,8 @@ def mended(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             made.append({**message, "name": _LOST})
     if not made:
         raise Wrong("messages must not be empty", "messages")
+    if made[-1]["role"] in ("assistant", "system"):
+        made.append({"role": "user", "content": _GO_ON})
     return made
 
 

