@@ -173,6 +173,12 @@ def begin(accounts: Accounts, now: float) -> None:
             account.begun = now
 
 
+def rest(accounts: Accounts, now: float) -> None:
+    """Have the seconds of accounts stand still until they begin again."""
+    for account in accounts:
+        account.before, account.begun = account.elapsed(now), None
+
+
 def add(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
     """Take amounts from accounts, or give them back."""
     for kind in KINDS:

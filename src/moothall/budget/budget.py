@@ -336,6 +336,11 @@ class Budget:
             if type(account) is Account:  # processes share the others, and their clocks
                 (account.stand_still if still else account.go_on)(now)
 
+    def _rest(self) -> None:
+        """Have the seconds stand still until the next reservation: a run waits in its journal."""
+        if any(account.seconds is not None for account in self._accounts):
+            self._ledger.rest(self._accounts, self._now())
+
     def state_dict(self) -> dict[str, Any]:
         """Return what was spent, as JSON data; what is reserved counts as spent.
 

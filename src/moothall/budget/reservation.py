@@ -18,6 +18,7 @@ from moothall.budget.account import (
     begin,
     left,
     refuse_if_closed,
+    rest,
     take,
 )
 from moothall.budget.amounts import KINDS, MEASURED, NOTHING, Amounts, checked_amounts, in_words
@@ -151,6 +152,10 @@ class Ledger:
     def start(self, accounts: Accounts, now: float) -> None:
         """Start the seconds."""
         self.change(accounts, partial(begin, accounts, now))
+
+    def rest(self, accounts: Accounts, now: float) -> None:
+        """Have the seconds stand still until the next reservation or start."""
+        self.change(accounts, partial(rest, accounts, now))
 
     def check(self, accounts: Accounts, now: float) -> None:
         """Raise if nothing further may begin."""

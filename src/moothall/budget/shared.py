@@ -242,6 +242,7 @@ class SharedAccount(Account):
             if period != self.period:
                 self.period, self.begun = period, None
             self.last, self.aside = float(state.get("last", 0)), _aside(state.get("aside"))
+            self.before = float(state.get("before", 0.0))  # passed until it rested last
             if begun is None:
                 self.begun = None
             else:
@@ -274,14 +275,18 @@ class SharedAccount(Account):
 
     def state(self) -> dict[str, Any]:
         """Return the state for the books."""
-        if self._begun is not None:
+        if self.begun is None:
+            self._begun = None  # it rests
+        elif self._begun is not None:
             self._begun = {**self._begun, "passed": passed(self._begun)}
-        elif self.begun is not None:
+        else:
             boot, since = _since_boot()
             self._begun = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
         state: dict[str, Any] = {name: getattr(self, name) for name in COUNTS}
         state |= {"fault": self.fault, "begun": self._begun}
         state["stated"] = dict(zip(STATED, self._stated, strict=True))
+        if self.before:
+            state["before"] = self.before
         if self.low:
             state["low"] = self.low
         if self._held:

@@ -48,7 +48,7 @@ def stored(key: str, state: dict[str, Any], is_alive: IsAlive) -> StoredBudget:
     """Return a budget by its state in the books; DefinitionError if it was not written so."""
     account = _account(key, state)
     limits = state.get("stated", {}) | account._set
-    seconds = passed(account._begun) if account._begun else 0.0
+    seconds = account.before + (passed(account._begun) if account._begun else 0.0)
     return StoredBudget(
         name_of(key),
         left_of([limits.get(name) for name in STATED]),
