@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,17 @@ from typing import Any
 import pytest
 
 from cli import journal_programs
-from moothall import ACCESS_REQUESTED, Action, Journal, Later, ReActAgent, ScriptedModel, Waiting
+from journal.crash import crash
+from moothall import (
+    ACCESS_REQUESTED,
+    Action,
+    Context,
+    Journal,
+    Later,
+    ReActAgent,
+    ScriptedModel,
+    Waiting,
+)
 
 
 def moothall(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -97,3 +108,57 @@ def test_another_answer_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) ->
     assert (reason.returncode, "must be True, False, " in reason.stderr) == (2, True)
     changed = moothall("approvals", "permit", "a", "--args", "3", cwd=folder)
     assert (changed.returncode, "--args must be a JSON object" in changed.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("asks", ("approval", "question"))
+def test_waiting_approvals_and_runs_list_a_run_that_a_program_asks_about_itself(
+    tmp_path: Path, asks: str
+) -> None:
+    listed: dict[str, str] = {}
+
+    def ask(_: object) -> Any:
+        for command in (("waiting",), ("approvals",), ("runs", "--needs-me")):
+            listed[command[0]] = moothall(*command, cwd=tmp_path).stdout
+            more = json.loads(moothall(*command, "--json", cwd=tmp_path).stdout)
+            if command[0] != "runs":
+                assert [each["run"] for each in more["asking"]] == ["r"]
+        return True
+
+    class Person:
+        def approve(self, request: object) -> bool:
+            return bool(ask(request))
+
+        def answer(self, question: object) -> str:
+            return str(ask(question))
+
+    async def wonder(context: Context[Any]) -> str:
+        """Wonder."""
+        return await context.ask_person("Why?")
+
+    pay = Action("approval", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+    with Journal(tmp_path / "runs.db") as journal:
+        model = ScriptedModel([{"name": asks}, "Done."])
+        actions = [pay, Action("question", wonder)]
+        agent = ReActAgent("clerk", model, actions=actions, journal=journal, approver=Person())
+        assert agent.reply_sync("Go.", run_id="r").text == "Done."
+    assert listed["runs"].startswith("r\n")
+    for command in ("waiting", "approvals"):
+        assert f"clerk asks a person in process {os.getpid()} on " in listed[command]
+    assert moothall("waiting", cwd=tmp_path).stdout == "Nothing waits.\n"
+
+
+def test_waiting_lists_a_run_that_was_cut_off(tmp_path: Path) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = ReActAgent("clerk", ScriptedModel([{"name": "look"}, "Done."]), journal=journal)
+        agent.actions.register(
+            Action(
+                "look",
+                lambda: crash(journal.path, tmp_path / "crashed.db"),
+                "Look.",
+                idempotent=True,
+            )
+        )
+        agent.reply_sync("Go.", run_id="r")
+    waiting = moothall("waiting", "--journal", "crashed.db", cwd=tmp_path).stdout
+    assert waiting.startswith("r\n  clerk was cut off")
+    assert moothall("runs", "--needs-me", "--journal", "crashed.db", cwd=tmp_path).stdout[0] == "r"

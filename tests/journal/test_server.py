@@ -436,3 +436,38 @@ def test_session_that_is_ended_as_soon_as_it_begins_is_tried_again(
         with suppress(JournalError):  # the last one may be ended while it is used
             journal.runs()
         assert journal.runs() == []
+
+
+def test_server_journal_written_anew_for_longer_than_the_timeout_has_replies_wait(
+    fragile: Server, schema: str
+) -> None:
+    url, budgets = fragile.url(schema), []
+    with Journal(url, timeout=60) as journal, Journal(url, timeout=0.1) as service:
+        assert journal.compact()
+        with psycopg.connect(url) as other:  # a reader, for which the table's turn waits
+            other.execute("SELECT count(*) FROM runs")
+            with ThreadPoolExecutor(4) as pool:
+                compacted = pool.submit(journal.compact)
+                waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                while not _asked(url, f"{waits} AND query LIKE 'VACUUM%'"):
+                    pass
+                budgets = [Budget(tokens=10**6, journal=service, name="all"), None]
+                agents = [ReActAgent("a", ScriptedModel(["hi"]), journal=service) for _ in budgets]
+                replies = [
+                    pool.submit(agent.reply_sync, "x", run_id=f"r{n}", budget=budget)
+                    for n, (agent, budget) in enumerate(zip(agents, budgets, strict=True))
+                ]
+                found = pool.submit(service.runs)
+                threading.Event().wait(1)  # ten times the service's timeout
+                assert not any(each.done() for each in (compacted, found, *replies))
+                other.rollback()
+                assert compacted.result(60)
+                assert [each.result(60).stop_reason for each in replies] == ["done", "done"]
+                found.result(60)
+        assert [run.state for run in service.runs()] == ["done", "done"]
+
+
+def _asked(url: str, sql: str) -> int:
+    with psycopg.connect(url) as asking:
+        row = asking.execute(sql).fetchone()  # type: ignore[call-overload]
+    return int(row[0])

@@ -333,6 +333,16 @@ class Waits(DueRuns):
                 "UPDATE waits SET remind = ? WHERE run = ? AND key = ?", (remind, number, wait.key)
             )
 
+    def held(self) -> list[tuple[str, str, str]]:
+        """Return the runs for which a process asks a person itself: run, agent and process."""
+        query = (
+            "SELECT number, id, agent, holder FROM runs WHERE open AND waiting > 0 AND NOT deleted"
+        )
+        with self._file.reading() as db:
+            rows = db.execute(query).fetchall()
+        taken = set(self._runs.taken([row[0] for row in rows]))
+        return [(run, agent, holder) for number, run, agent, holder in rows if number in taken]
+
     def cut_off(self) -> tuple[int, int]:
         """Return how many runs are stopped, and how many are in doubt; nobody works on them."""
         with self._file.reading() as db:

@@ -137,6 +137,5 @@ class MemoryServer(PostgresPool[MemoryFileError], MemoryTables):
 
     def rewrite(self) -> bool:
         """Write the tables anew, without what was forgotten; others wait meanwhile."""
-        for table in _TABLES:
-            self.run_alone(f"VACUUM (FULL) {table}")
+        self.write_anew(_TABLES)
         return True

@@ -10,7 +10,7 @@ from moothall.actions import Action
 from moothall.actions.provenance import reading
 from moothall.actions.signature.schema import object_schema
 from moothall.foundation.errors import ConfigError, JournalError
-from moothall.foundation.text.pages import chosen, lines_of, matching, page
+from moothall.foundation.text.pages import chosen, lines_of, matching, matching_in, page
 
 READ: Final = "read_result"
 """The action by which a model reads a result again."""
@@ -27,8 +27,11 @@ _IN_JOURNAL: Final = 2000
 """A journal stores longer texts by their hashes in any case."""
 _ABOUT: Final = (
     "Read a result of an earlier call again, by its number: the beginning, or the lines that are "
-    "named, or those that match words. A line of more than 500 characters counts as several."
+    "named, or those that match words. Without a number, words are looked for in all results. A "
+    "line of more than 500 characters counts as several."
 )
+_SEARCHED_CHARS: Final = 4_000_000
+"""In how many characters words are looked for, the newest results first."""
 
 
 @dataclass(slots=True)
@@ -36,6 +39,7 @@ class _Result:
     name: str  # of the action
     text: str | None  # None if the journal has it, or if it is not kept any more
     hash: str | None
+    asked: str  # the arguments of the call
     sources: Sequence[str]  # where it comes from, if from outside
 
 
@@ -49,7 +53,10 @@ def cleared(message: dict[str, Any], first: int, last: int) -> dict[str, Any]:
     """Return a message with a line in the place of its result, and of those from `first` on."""
     many, it = f"Result {last} is", f"{READ}({last}) shows it"
     if first < last:
-        many, it = f"Results {first} to {last} are", f"{READ} shows one, by its number"
+        many, it = (
+            f"Results {first} to {last} are",
+            f"{READ} shows one, by its number, or finds words in all",
+        )
     line = f"[{many} not shown any more: {it}]"
     return {**message, "content": line, NUMBERED: [last, message[NUMBERED][1], first]}
 
@@ -75,11 +82,11 @@ class Results:
         self._results: dict[int, _Result] = {}
         self._size = 0
         schema = object_schema(
-            number={"type": "integer", "description": "the number of the result"},
+            number={"type": "integer", "description": "the number of one result"},
             lines={"type": "string", "description": 'which lines, such as "120-180"'},
             words={"type": "string", "description": "words to search the lines for"},
         )
-        schema["required"] = ["number"]
+        schema["required"] = []
         self.action: Action = Action._described(READ, self._read, _ABOUT, schema, idempotent=True)
         self.action._gives_back = False
 
@@ -97,6 +104,7 @@ class Results:
         sources: Sequence[str],
         is_whole: bool,
         keep: Callable[[bytes], str] | None,
+        asked: str = "",
     ) -> list[Any]:
         """Give a result the next number; return the mark of its message.
 
@@ -106,7 +114,7 @@ class Results:
         hash = None if is_whole else ""
         if keep is not None and (len(text) > _IN_JOURNAL or not is_whole):
             hash = keep(text.encode("utf-8", "surrogatepass"))
-        self._hold(self.last, _Result(name, None if hash else text, hash, sources))
+        self._hold(self.last, _Result(name, None if hash else text, hash, asked, sources))
         return [self.last, hash]
 
     def mark(self, number: Any) -> list[Any] | None:
@@ -114,15 +122,18 @@ class Results:
         found = self._results.get(number)
         return None if found is None else [number, found.hash]
 
-    def know(self, message: dict[str, Any], sources: Sequence[str]) -> None:
-        """Take a result from a message, as an earlier process has remembered it."""
+    def know(self, message: dict[str, Any], sources: Sequence[str], asked: str = "") -> None:
+        """Take a result from a message, as an earlier process has remembered it.
+
+        `asked` are the arguments of its call.
+        """
         number = number_of(message)
         if number is None or number in self._results:
             return
         hash, content = message[NUMBERED][1], message.get("content")
         has_text = hash is None and isinstance(content, str) and not is_cleared(message)
         text = content if has_text else None
-        self._hold(number, _Result(str(message.get("name", "")), text, hash, sources))
+        self._hold(number, _Result(str(message.get("name", "")), text, hash, asked, sources))
         self.last = max(self.last, number)
 
     def _hold(self, number: int, result: _Result) -> None:
@@ -136,7 +147,9 @@ class Results:
                     if self._size <= _MOST_CHARS:
                         break
 
-    def _read(self, number: int, lines: str = "", words: str = "") -> str:
+    def _read(self, number: int | None = None, lines: str = "", words: str = "") -> str:
+        if number is None:
+            return self._find(words)
         result = self._results.get(number)
         if result is None:
             there = f"they are 1 to {self.last}" if self.last else "there is none yet"
@@ -148,6 +161,27 @@ class Results:
         if words.strip():
             return matching(every, wanted, words, self.page)
         return page(every, wanted, self.page)
+
+    def _find(self, words: str) -> str:
+        if not words.strip():
+            raise ConfigError("give the number of a result, or words to look for in all results")
+        texts: list[tuple[str, list[str]]] = []
+        shown, left = list[_Result](), _SEARCHED_CHARS
+        for number in sorted(self._results, reverse=True):
+            result = self._results[number]
+            try:
+                text = self._text(number, result)
+            except ConfigError:  # it is not kept any more; its call may say what it was
+                text = ""
+            if (left := left - len(text)) < 0 and texts:
+                break
+            title = f"result {number}, {result.name} {result.asked}".rstrip()
+            texts.append((title, lines_of(text, self.page)))
+            shown.append(result)
+        made, places = matching_in(texts, words, self.page)
+        for place in places:
+            reading.add(shown[place].sources)
+        return made
 
     def _text(self, number: int, result: _Result) -> str:
         if result.text is not None:

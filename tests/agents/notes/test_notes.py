@@ -69,6 +69,20 @@ def test_a_note_is_replaced_and_forgotten(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.md")) == []
 
 
+def test_note_repeated_after_a_kill_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
+    def twice(text: str) -> list[str]:
+        return results(
+            keeper(Notes(tmp_path), note("size", text), note("size", text)).reply_sync("Go.")
+        )
+
+    assert twice("38") == ["noted: size", "noted: size"]
+    assert twice("39") == ["replaced: size", "replaced: size"]
+    (file,) = tmp_path.rglob("*.md")
+    before = file.read_text()
+    assert twice("39") == ["replaced: size", "replaced: size"]
+    assert file.read_text() == before
+
+
 def test_each_conversation_has_notes_of_its_own_unless_they_are_shared(tmp_path: Path) -> None:
     def by_user(context: Any) -> str:
         return f"user {context.deps}"

@@ -162,6 +162,32 @@ def test_what_cannot_be_read_is_said(how: dict[str, Any], said: str) -> None:
     assert reply.text == "done"
 
 
+@pytest.mark.parametrize("journalled", (False, True))
+def test_long_results_are_found_by_words_without_a_number_after_a_clearing(
+    tmp_path: Path, journalled: bool
+) -> None:
+    finds = [
+        Call("w1", "read_result", {"words": "line 77 of page 9:"}),
+        Call("w2", "read_result", {"words": '"n": 7}'}),
+        Call("w3", "read_result", {"words": "nowhere to be seen"}),
+        Call("w4", "read_result", {}),
+    ]
+    script = [*fetching(40), *finds, "done"]
+    model = Window(script)
+    journal = tmp_path / "runs.db" if journalled else None
+    agent = ReActAgent("a", model, actions=[fetch], max_iterations=60, journal=journal)
+    reply = agent.reply_sync("Read all.", run_id="r")
+    assert reply.stop_reason == "done"
+    assert any("not shown any more" in str(m["content"]) for m in model.prompts[-1])
+    whole, call, none, wrong = (step.result for step in reply.steps[-4:])
+    first = '[1 lines of results match]\nresult 9, fetch {"n": 9}:\n77: line 77 of page 9:'
+    assert whole["result"].startswith(first)
+    assert call["result"].startswith('[1 lines of results match]\nresult 7, fetch {"n": 7}:')
+    assert none["result"] == "[none of 40 results has any of these words]"
+    assert "give the number of a result, or words" in wrong["error"]
+    assert max(len(str(step.result)) for step in reply.steps[-4:]) < WINDOW // 4
+
+
 def test_an_action_of_the_program_keeps_the_name_read_result() -> None:
     def read_result(day: str) -> str:
         """Read the result of a match."""
@@ -306,8 +332,11 @@ def test_the_next_reply_in_another_process_reads_them_too(tmp_path: Path) -> Non
         )
 
     agent([*fetching(4), "done"]).reply_sync("go", thread="ada")
-    later = agent([*fetching(1, 5), reading(4, lines="700"), reading(5, lines="700"), "done"])
+    by_words = Call("w", "read_result", {"words": '{"n": 4}'})
+    reads = [by_words, reading(4, lines="700"), reading(5, lines="700")]
+    later = agent([*fetching(1, 5), *reads, "done"])
     reply = later.reply_sync("go on", thread="ada")
+    assert 'result 4, fetch {"n": 4}:' in result(reply, -3)
 
     assert page(4).splitlines()[699] in result(reply, -2)
     assert page(5).splitlines()[699] in result(reply, -1)

@@ -83,6 +83,55 @@ def test_a_message_parks_and_goes_on_once_another_process_has_permitted(
     live(company, work)
 
 
+ASKS = """
+import asyncio
+import os
+
+from moothall import ACCESS_REQUESTED, Action, CallbackApprover, ReActAgent, ScriptedModel
+
+
+async def decide(request):
+    while not os.path.exists(os.path.join(os.path.dirname(__file__), "permitted")):
+        await asyncio.sleep(0.02)
+    return True
+
+
+def helper(id):
+    script = [{"name": "pay"}, "Paid."]
+    pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+    approver = CallbackApprover(decide)
+    return ReActAgent(id, ScriptedModel(script), actions=[pay], approver=approver)
+
+
+def clerk(id):
+    script = [{"name": "helper", "args": {"text": "Pay."}}, "Done."]
+    return ReActAgent(id, ScriptedModel(script), actions=[helper("helper").as_action()])
+"""
+
+
+@pytest.mark.parametrize("made", ("helper", "clerk"))
+def test_metrics_count_the_calls_for_which_an_approver_of_an_agents_own_is_asked(
+    folder: Path, make_company: MakeCompany, made: str
+) -> None:
+    (folder / "program.py").write_text(ASKS)
+    text = f"journal: runs.db\nagents:\n  Clerk: {{ref: 'program.py:{made}'}}\n"
+    company = make_company(text)
+
+    def asking() -> float:
+        return value(company.metrics(), "moothall_asking", agent="Clerk")
+
+    async def work(me: Agent) -> None:
+        say = {"to": "Clerk", "action": {"name": "say", "args": {"content": "Pay."}}}
+        assert asking() == 0
+        pending = me.request(say, None)
+        await until(lambda: asking() == 1)
+        (folder / "permitted").touch()
+        await pending
+        assert asking() == 0
+
+    live(company, work)
+
+
 TELLS = """
 import os
 import threading

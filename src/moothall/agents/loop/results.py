@@ -146,6 +146,7 @@ async def answered(
         answer = await step.came(step.hash_of("question", *asked))
         if answer is None:
             with asking(step._record, "question", text=question.text):
+                await step._record.commit()
                 return await ask(replace(question, waits_in=step.run_id))
     except Stop:  # it is open
         later = Later()

@@ -30,6 +30,8 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 _ASK_S = 5.0
 _LEAST_CHARS = 200
 """How many characters of each result are shown even in a small context."""
+_ASKED_CHARS = 200
+"""How many characters of a call's arguments are kept with its result, to find it by them."""
 _ASSUMED = f"{ASSUMED_CONTEXT:,} tokens are assumed: state context_tokens="
 _ASKED: WeakSet[Any] = WeakSet()
 """The models whose servers have been asked how much they read."""
@@ -90,6 +92,10 @@ def result_chars(model: Any, most: int, results: int) -> int:
     return min(most, max(context // max(results, 4), _LEAST_CHARS))
 
 
+def _asked(args: Any) -> str:
+    return cut(json_text(args), _ASKED_CHARS) if args else ""
+
+
 class LongResults:
     """What the model of a run is shown of long results, each with a number to read it again by."""
 
@@ -110,9 +116,13 @@ class LongResults:
 
     def remember(self, messages: Iterable[dict[str, Any]], joined: list[str]) -> None:
         """Take the results in messages that are remembered from an earlier process."""
+        asked: dict[str, str] = {}
         for each in messages:
+            for call in each.get("tool_calls") or ():
+                asked[str(call.get("id"))] = _asked(call.get("args"))
             if NUMBERED in each:
-                self._results.know(each, sources_of(each))
+                its = asked.get(str(each.get("tool_call_id")), "")
+                self._results.know(each, sources_of(each), its)
                 self._offer(joined)
 
     def shown(
@@ -135,7 +145,8 @@ class LongResults:
                 sources = sources_of_result(call, self._thread.texts, result)
                 keep = None if self._record is None else self._record.keep
                 is_whole = len(content) <= limit
-                mark = self._results.add(call.name, content, sources, is_whole, keep)
+                about = (content, sources, is_whole, keep, _asked(call.args))
+                mark = self._results.add(call.name, *about)
                 if not is_whole:
                     content = excerpt(content, limit, f"result {mark[0]}, see {own.name}")
                     self._offer(joined)

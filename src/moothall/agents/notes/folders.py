@@ -58,11 +58,17 @@ class NoteFolder:
         return Folder(self._path)
 
     def write(self, name: str, text: str, sources: list[str], thread: str) -> bool:
-        """Write a note; return whether it replaces one."""
+        """Write a note; return whether it replaces one.
+
+        The same note once more, as after a kill, changes nothing and returns the same.
+        """
         folder = self._opened(new=True)
         assert folder is not None
-        known = self._is_there(name)
-        folder.write(f"{name}{SUFFIX}", note.written(text, sources, thread))
+        file, known = f"{name}{SUFFIX}", self._is_there(name)
+        made = note.written(text, sources, thread, known)
+        if known and note.is_same(before := folder.read(file), made):
+            return note.replaces(before)
+        folder.write(file, made)
         return known
 
     def read(self, name: str) -> Note | None:

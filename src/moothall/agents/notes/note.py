@@ -21,6 +21,7 @@ _NAME_CHARS: Final = 60
 _MARK: Final = "---"
 _FIELD: Final = re.compile(r"([a-z0-9]+): (.*)")
 _OUTSIDE: Final = "outside"
+_SAME: Final = ("from", "sources", "thread", "sha256")
 _SOURCE_CHARS: Final = 200
 _MOST_SOURCES: Final = 20
 _LINE_CHARS: Final = 80
@@ -79,16 +80,28 @@ def is_name(name: str) -> bool:
         return False
 
 
-def written(text: str, sources: Iterable[str], thread: str) -> str:
+def written(text: str, sources: Iterable[str], thread: str, replaces: bool = False) -> str:
     """Return the file of a note, with its head."""
     found = [cut(each, _SOURCE_CHARS) for each in sources][:_MOST_SOURCES]
     head: dict[str, Any] = {"from": _OUTSIDE if found else "own"}
     if found:
         head["sources"] = found
     head |= {"thread": thread, "written": datetime.now(UTC).isoformat(timespec="seconds")}
+    head |= {"replaces": True} if replaces else {}
     head["sha256"] = _hash(text)
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in head.items()]
     return "\n".join((_MARK, *lines, _MARK, "", text.strip(), ""))
+
+
+def is_same(data: str, other: str) -> bool:
+    """Return whether two files of notes have the same text from the same conversation."""
+    (head, text), (its, same) = _parts(data), _parts(other)
+    return text == same and all(head.get(each) == its.get(each) for each in _SAME)
+
+
+def replaces(data: str) -> bool:
+    """Return whether a note has replaced another one."""
+    return _parts(data)[0].get("replaces") is True
 
 
 def read(name: str, data: str, trusted: bool) -> Note:

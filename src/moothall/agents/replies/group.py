@@ -198,6 +198,8 @@ async def ask_member(
         its = Joined(agent, step=step if request.recorded is not None and is_person else None)
         until = asking(record, "person", text=str(agent.id)) if is_person else nullcontext()
         with within(READ, read), within(JOINED, its), until:
+            if is_person:
+                await record.commit()
             reply = await _request(agent, content, options, request, emit)
         if sources := union(read.read):  # kept with the reply, which is recorded
             reply = replace(reply, outside=(*reply.outside, *sources))

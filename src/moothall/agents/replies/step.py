@@ -107,15 +107,11 @@ class Step:
         given, decision = await self.came(wait), None
         if given is None:
             of = about or {}
-            record.run.wait(1)
-            try:
-                with asking(
-                    record, "approval", of.get("action", ""), of.get("args"), of.get("text", "")
-                ):
-                    await record.commit()  # keep all entries: a person may take long to answer
-                    decision = await ask()
-            finally:
-                record.run.wait(-1)
+            with asking(
+                record, "approval", of.get("action", ""), of.get("args"), of.get("text", "")
+            ):
+                await record.commit()  # keep all entries: a person may take long to answer
+                decision = await ask()
             if isinstance(decision, Later):
                 given = await self.wait(wait, "approval", decision, **(about or {}))
         note: dict[str, Any] = {"key": self._key, "fingerprint": fingerprint}
@@ -328,13 +324,21 @@ class _NullStep(Step):
 def asking(
     record: Any, kind: str, action: str = "", args: Any = None, text: str = ""
 ) -> Iterator[None]:
-    """Have the end of a run that is cancelled meanwhile say what it waited for."""
+    """Have a run say that it waits for a person, and its end what for, if it is cancelled.
+
+    The next commit writes it.
+    """
+    if record.run_id:
+        record.run.wait(1)
     try:
         yield
     except asyncio.CancelledError:
         if is_cancelled() and record.run_id:
             record.run.cut_off.append(in_words(kind, action, args, text))
         raise
+    finally:
+        if record.run_id:
+            record.run.wait(-1)
 
 
 _NOWHERE: Final = {"agent": "", "thread": None, "path": "", "step": ""}

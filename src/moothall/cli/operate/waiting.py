@@ -34,7 +34,8 @@ as_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: bool) -> None:
     """List what runs wait for, the longest first: approvals, questions, results, moments, doubts.
 
-    Each line has the key by which `moothall answer` answers it.
+    Each line has the key by which `moothall answer` answers it. Without --kind, it also lists runs
+    for which a program asks a person itself, who answers there, and runs that were cut off.
 
     \b
     Examples:
@@ -43,14 +44,39 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with opened(journal) as found, usage():
         waits = found.waiting(agent=agent, kind=kind)
+        asking = _asking(found, agent) if kind is None else []
+        stopped = [] if kind else [*found.runs(needs_person=True, state="stopped")]
+        stopped = [each for each in stopped if agent in (None, each.agent)]
     if as_json:
-        click.echo(json.dumps({"waiting": [each.to_json() for each in waits]}, indent=2))
+        more = {"asking": asking, "stopped": [each.id for each in stopped]}
+        about = {"waiting": [each.to_json() for each in waits], **more}
+        click.echo(json.dumps(about, indent=2))
         return
     for each in waits:
         click.echo(f"{escaped(each.run)}  {escaped(each.key)}")
         click.echo(f"  {escaped(each.agent)} waits for {each}")
-    if not waits:
+    _tell_asking(asking)
+    for run in stopped:
+        click.echo(
+            f"{escaped(run.id)}\n  {escaped(run.agent)} was cut off, since its process ended:"
+        )
+        click.echo(f"  its program, or `moothall resume {escaped(run.id)}`, goes on with it")
+    if not waits and not asking and not stopped:
         click.echo("Nothing waits.")
+
+
+def _asking(journal: Journal, agent: str | None) -> list[dict[str, str]]:
+    """Return the runs for which a program asks a person: no command can answer that."""
+    names = ("run", "agent", "process")
+    found = [dict(zip(names, each, strict=True)) for each in journal._waits_for.held()]
+    return [each for each in found if agent in (None, each["agent"])]
+
+
+def _tell_asking(asking: Sequence[dict[str, str]]) -> None:
+    for each in asking:
+        run, agent, process = map(escaped, each.values())
+        click.echo(f"{run}\n  {agent} asks a person in {process}: answer it there, by its")
+        click.echo("  approver, its card or its caller; the program shows it")
 
 
 @click.command()
@@ -108,14 +134,17 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
         return
     with opened(journal) as found:
         waits = found.waiting(kind=OF_A_PERSON)
+        asking = _asking(found, None)
     if as_json:
-        click.echo(json.dumps({"approvals": [each.to_json() for each in waits]}, indent=2))
+        about = {"approvals": [each.to_json() for each in waits], "asking": asking}
+        click.echo(json.dumps(about, indent=2))
         return
     for each in waits:
         key = each.key[:_SHOWN] if each.kind != "doubt" else each.key
         click.echo(f"{escaped(key)}  run {escaped(each.run)}, agent {escaped(each.agent)}")
         click.echo(f"  {each}")
-    if not waits:
+    _tell_asking(asking)
+    if not waits and not asking:
         click.echo("Nothing waits for a person.")
 
 

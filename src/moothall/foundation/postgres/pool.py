@@ -32,9 +32,16 @@ Lease: TypeAlias = tuple[int, int]
 
 _IDLE: Final = 4
 """How many idle connections are kept for the next calls."""
+_REWRITING: Final = 2
+"""The number of the lock of who writes tables anew: it takes as long as it takes."""
+# Who waits for that, waits without an end.
+_PATIENCE: Final = (
+    "SELECT set_config('lock_timeout', CASE WHEN pg_try_advisory_xact_lock_shared($1::int, "
+    f"{_REWRITING}) THEN current_setting('lock_timeout') ELSE '0' END, true)"
+)
 _LOCKS: Final = {
-    False: "SELECT pg_advisory_xact_lock($1::int, $2::int)",
-    True: "SELECT pg_advisory_xact_lock_shared($1::int, $2::int)",
+    False: f"{_PATIENCE}, pg_advisory_xact_lock($1::int, $2::int)",
+    True: f"{_PATIENCE}, pg_advisory_xact_lock_shared($1::int, $2::int)",
 }
 _MARK: Final = """
     INSERT INTO writers (session, last) VALUES ($1, $2)
@@ -108,6 +115,7 @@ class PostgresPool(Connections[E]):
         try:
             with pipelined(connection) as pipeline:
                 connection.execute(_READ)
+                connection.execute(_PATIENCE, (_signed(self._class),))
                 yield Transaction(connection, pipeline)
                 connection.execute("COMMIT")
                 pipeline.sync()
@@ -182,6 +190,19 @@ class PostgresPool(Connections[E]):
         self.check()
         with self._reader() as connection:
             connection.execute(sql)
+
+    def write_anew(self, tables: Sequence[str]) -> None:
+        """Write tables anew; who uses them waits meanwhile, however long it takes."""
+        self.check()
+        lock = (_signed(self._class), _REWRITING)
+        with self._reader() as connection:
+            connection.execute("SELECT pg_advisory_lock($1::int, $2::int)", lock)
+            try:
+                for table in tables:
+                    connection.execute(f"VACUUM (FULL) {table}")
+            finally:
+                if not connection.closed:
+                    connection.execute("SELECT pg_advisory_unlock($1::int, $2::int)", lock)
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """Return the rows of a statement's result."""

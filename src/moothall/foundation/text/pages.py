@@ -105,6 +105,35 @@ def matching(lines: Sequence[str], wanted: range, words: str, most: int) -> str:
     return "\n".join([f"[{are}{fit}]", *(taken[place] for place in sorted(taken))])
 
 
+def matching_in(
+    texts: Sequence[tuple[str, Sequence[str]]], words: str, most: int
+) -> tuple[str, list[int]]:
+    """Return the lines of several texts that match words, below the title of each text.
+
+    A title is matched, too. Also return the places of the texts that are shown.
+    """
+    lines = [line for title, each in texts for line in (title, *each)]
+    whose = [(n, at) for n, (_, each) in enumerate(texts) for at in range(len(each) + 1)]
+    every, taken = range(len(lines)), dict[int, dict[int, str]]()
+    found = _with(lines, every, words) or _ranked(lines, every, words)
+    if not found:
+        return f"[none of {len(texts)} results has any of these words]", []
+    count = 0
+    for place in found:
+        n, at = whose[place]
+        shown = f"{at}: {lines[place].rstrip()}" if at else ""
+        most -= len(shown) + 1 + (0 if n in taken else len(texts[n][0]) + 2)
+        if most < 0 and taken:
+            break
+        taken.setdefault(n, {})[at] = shown
+        count += 1
+    fit = "" if count == len(found) else f"; these are {count} of them"
+    made = [f"[{len(found)} lines of results match{fit}]"]
+    for n in sorted(taken):
+        made += [f"{texts[n][0]}:", *(taken[n][at] for at in sorted(taken[n]) if at)]
+    return "\n".join(made), sorted(taken)
+
+
 def _with(lines: Sequence[str], wanted: range, words: str) -> list[int]:
     """Return the places of the lines that have the whole text."""
     whole = " ".join(words.casefold().split())

@@ -216,8 +216,7 @@ class JournalServer(PostgresPool[JournalError], Store):
 
     def rewrite(self) -> bool:
         """Write the tables anew, without what was deleted; others wait meanwhile."""
-        for table in _TABLES:
-            self.run_alone(f"VACUUM (FULL) {table}")
+        self.write_anew(_TABLES)
         return True
 
     def copy_to(self, path: Path) -> None:

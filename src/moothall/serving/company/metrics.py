@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+from moothall.actions.approval.asking import asked_now
+from moothall.actions.message import REPLYING
+from moothall.agents.agent import CURRENT
 from moothall.budget.limits import RESERVED
 from moothall.foundation.errors import JournalError, MissingExtra
 from moothall.serving.company.supervisor import State, Supervised
@@ -135,17 +139,18 @@ class Metrics:
             restarts.add_metric((part.name,), part.restarts)
         yield from (states, deaths, restarts)
         names = {part.name for part in parts}
-        found = self._statistics()["agents"]
+        found, asked = self._statistics()["agents"], _asked_in_replies()
         for metric, about, key in (
             ("moothall_queue_depth", "Messages that wait for an agent here.", "waiting"),
             ("moothall_handling", "Messages that an agent handles.", "handling"),
-            ("moothall_asking", "Messages that wait for a person's approval.", "asking"),
+            ("moothall_asking", "What waits for a person whom this process asks.", "asking"),
         ):
             gauge = GaugeMetricFamily(metric, about, labels=("agent",))
             for id, each in found.items():
                 if id in names:
                     value = each[key]
-                    gauge.add_metric((id,), len(value) if isinstance(value, list) else value)
+                    value = len(value) if isinstance(value, list) else value
+                    gauge.add_metric((id,), value + (asked[id] if key == "asking" else 0))
             yield gauge
         with suppress(JournalError):  # it was lost since it was asked
             yield from self._of_budgets()
@@ -200,3 +205,17 @@ class Metrics:
                 if (value := getattr(rest, unit)) is not None:
                     left.add_metric((name, unit), float(value))
         yield from (spent, left, share)
+
+
+def _asked_in_replies() -> Counter[str]:
+    """Return for how many calls within replies a person is asked now, by the agent that replies.
+
+    Its space counts the messages for which a person is asked.
+    """
+    found: Counter[str] = Counter()
+    for context in asked_now():
+        agents = [each.agent for each in context.get(REPLYING, ()) if each.open]
+        handling = context.get(CURRENT)
+        if agents and (handling is None or any(each is handling.agent for each in agents)):
+            found[str(agents[0].id)] += 1
+    return found
