@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from moothall.actions.approval.asking import asked_now
 from moothall.actions.message import REPLYING
+from moothall.actions.provenance.reading import READ
 from moothall.agents.agent import CURRENT
 from moothall.budget.limits import RESERVED
 from moothall.foundation.errors import JournalError, MissingExtra
@@ -212,10 +213,11 @@ def _asked_in_replies() -> Counter[str]:
 
     Its space counts the messages for which a person is asked.
     """
-    found: Counter[str] = Counter()
+    found: dict[int, str] = {}
     for context in asked_now():
-        agents = [each.agent for each in context.get(REPLYING, ()) if each.open]
+        replies = [each for each in context.get(REPLYING, ()) if each.open]
         handling = context.get(CURRENT)
-        if agents and (handling is None or any(each is handling.agent for each in agents)):
-            found[str(agents[0].id)] += 1
-    return found
+        if replies and (handling is None or any(e.agent is handling.agent for e in replies)):
+            # An approver may be asked within another: the call is one.
+            found[id(context.get(READ) or replies[-1])] = str(replies[0].agent.id)
+    return Counter(found.values())
