@@ -241,7 +241,7 @@ async def test_an_agent_of_a_society_cannot_ask_the_others_in_its_step() -> None
         async def forward(self) -> None:
             await self.space.interview(1, "How are you?")
 
-    async with Society([Asks(1)]) as society:
+    async with Society([Asks(1), CitizenAgent(2)]) as society:
         row = await society.run(steps=1, progress=lambda row: None)
         assert row[0]["failures"] == 1
         assert "an agent cannot await a step" in society.failures[0][2]

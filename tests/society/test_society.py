@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import threading
 import time
 from pathlib import Path
@@ -241,12 +242,44 @@ async def test_failures_are_in_order_of_id_whatever_the_order_of_turns() -> None
         raise KeyError
 
     many = [living(raises, id=id) for id in (10, 2, "x", 1, "b")]
+    many.append(living(lambda me: None, id="y"))  # a first step in which all fail ends the run
     async with Society(many, engine=Shuffled(3)) as society:
         await society.run(steps=2)
         assert [id for _, id, _ in society.failures] == ["1", "2", "10", "b", "x"] * 2
         await society.run(steps=19)
         assert [step for step, _, _ in society.failures[:2]] == [1, 1]
         assert len(society.failures) == 100
+
+
+async def test_failures_of_one_mistake_are_told_once_with_its_line_and_then_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def misspelt(me: CitizenAgent) -> None:
+        if me.id != 1:
+            me.status[f"moood of {me.id}"] += 1
+
+    citizens = [living(misspelt, id=id) for id in range(1, 21)]
+    async with Society(citizens) as society:
+        await society.run(steps=8)
+        first = society.books.faults.found
+    assert len(caplog.messages) == 2
+    told, counted = caplog.messages
+    assert told.startswith("agent '2' lost its turn in step 0: KeyError: 'moood of 2' (")
+    assert re.search(r"test_society\.py, line \d+, in misspelt\)$", told)
+    assert counted.startswith("since step 0: 152 times KeyError: 'moood of 2'")
+    assert [(each.step, each.who, each.count) for each in first.values()] == [(0, "2", 152)]
+
+
+async def test_failures_of_all_citizens_in_the_first_step_end_the_run() -> None:
+    def torn(me: CitizenAgent) -> None:
+        raise KeyError(me.id)
+
+    said = r"all 3 citizens failed in the first step: step 0, 1: KeyError: 1 .*line \d+, in torn"
+    async with Society([living(torn, id=id) for id in (1, 2, 3)]) as society:
+        with pytest.raises(StateError, match=said):
+            await society.run(steps=9)
+        assert society.number == 1
+        assert len(await society.run(steps=1)) == 1  # whoever wants to goes on
 
 
 async def test_a_citizen_that_writes_its_own_money_or_place_is_put_right() -> None:

@@ -311,7 +311,8 @@ class Society(Experiments):
         Raises:
             ConfigError: an argument is wrong
             FileError: a table cannot be written; rows written before stay whole
-            StateError: an earlier step was interrupted, or money or places were inconsistent
+            StateError: all citizens failed in the first step; an earlier step was interrupted;
+                money or places were inconsistent
             RunMismatch: another society began the run
             RunHeld: another process or society works on the run
             JournalError: the journal cannot be used
@@ -410,6 +411,7 @@ class Society(Experiments):
                 return state.rows
         finally:
             self._state, self._asking.record = None, Asking.record
+            self.books.faults.tell_counts()
 
     def _from_record(
         self, record: Record[SocietyState], new: SocietyState, made: list[Intervention]
@@ -450,6 +452,8 @@ class Society(Experiments):
             while self.number < last:
                 async with self._between:
                     row = await self._step()
+                    if count > 1:
+                        self._check_first_step()
                     state.rows.append(row)
                     if tables is not None:
                         if tables.trajectories:  # of very many citizens it takes long

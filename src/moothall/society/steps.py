@@ -10,12 +10,12 @@ from typing import Any, Final, cast
 from moothall.agents.agent import Agent
 from moothall.foundation import tracing
 from moothall.foundation.errors import ConfigError, InvalidArguments, StateError
-from moothall.foundation.text import one_line
 from moothall.society.clock import Clock
 from moothall.society.columns.want_table import Say
 from moothall.society.kernel.asking import AskedModel, Asking
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import Books, Service, Wanted
+from moothall.society.kernel.faults import described
 from moothall.society.kernel.intervention import Changed, Intervention
 from moothall.society.kernel.perception import Perception, View
 from moothall.society.kernel.router import Interceptor, Sent, SocietyMailbox, SocietyRouter, Turn
@@ -78,8 +78,6 @@ class Steps(Space):
         self._come: list[SocietyMailbox] = []
         self._gone: list[str] = []
         self._turned: list[int] = []  # the rows that became agents after their turn
-        # What failed in this step: the sort key, who and what.
-        self._failed: list[tuple[tuple[Any, ...], str, str]] = []
 
     # -- one step ----------------------------------------------------------------------------------
 
@@ -104,7 +102,7 @@ class Steps(Space):
         self._make_ready()
         self._broken = f"step {self.number} was broken off"
         self._in_step = True
-        self._failed = []
+        self.books.faults.now.clear()
         self.fallbacks = 0
         self._asking.begin(self.number)
         try:
@@ -147,7 +145,8 @@ class Steps(Space):
     def _intervene_now(self) -> None:
         for each in self.interventions:
             failed = each.change(self) if each.falls_in(self.number, self.clock) else []
-            self._failed += [((), "intervention", why) for why in failed]
+            for why in failed:
+                self.books.faults.add((), "intervention", self.number, why)
             more = [f"{len(failed) - _SAID:,} others"] if len(failed) > _SAID else []
             for why in [*failed[:_SAID], *more]:  # of very many citizens, many cannot pay
                 logger.warning("intervention in step %d: %s", self.number, why)
@@ -192,14 +191,25 @@ class Steps(Space):
         mailbox.wants = mailbox.wants and []  # None: it is not in `router.wanting`
         if turn.late:
             error = TimeoutError(f"its turn waited longer than {self._turn_timeout_s} s")
-        notes = "; ".join(getattr(error, "__notes__", ()))
-        what = one_line(f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else ""), 1000)
-        self._fail(mailbox, what, "lost its turn")
+        what, place = described(error)
+        self._fail(mailbox, what, "lost its turn", place)
         logger.debug("agent %r, step %d", mailbox.id, self.number, exc_info=error)
 
-    def _fail(self, mailbox: SocietyMailbox, what: str, how: str = "failed") -> None:
-        self._failed.append((mailbox.rank, mailbox.id, what))
-        logger.warning("agent %r %s in step %d: %s", mailbox.id, how, self.number, what)
+    def _fail(
+        self, mailbox: SocietyMailbox, what: str, how: str = "failed", place: str = ""
+    ) -> None:
+        how = f"agent {mailbox.id!r} {how}"
+        self.books.faults.add(mailbox.rank, mailbox.id, self.number, what, how, place)
+
+    def _check_first_step(self) -> None:
+        """Raise StateError if all citizens have failed in the first step: none has lived."""
+        if self.number != 1 or self.population is not None:
+            return
+        failed = {who for _, who, _ in self.books.faults.now}
+        citizens = [each.id for each in self._citizens if each.lives]
+        if citizens and failed.issuperset(citizens):
+            faults = "; ".join(str(each) for each in [*self.books.faults.found.values()][:3])
+            raise StateError(f"all {len(citizens):,} citizens failed in the first step: {faults}")
 
     def _commit(
         self, heard: int, to_services: list[Sent], tables: dict[Any, Any]
@@ -236,12 +246,12 @@ class Steps(Space):
         if self.population is not None:
             heard += deliver_to_rows(self, sent, False, said)
         # In id order, independent of the order of turns.
-        self._failed.sort(key=lambda each: each[0])
-        failed = [(self.number, who, what) for _, who, what in self._failed]
+        books.faults.now.sort(key=lambda each: each[0])
+        failed = [(self.number, who, what) for _, who, what in books.faults.now]
         self.failures = [*self.failures, *failed][-_FAILURES:] if failed else self.failures
         if self.population is not None:
             change_rows(self)
-        row = self._measured(heard, len(self._failed))
+        row = self._measured(heard, len(failed))
         self.metrics.append(row)
         self.number += 1
         self.clock = self.clock.after()

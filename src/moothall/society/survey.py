@@ -10,8 +10,9 @@ from typing import Any, Final, NamedTuple
 from moothall.actions.signature.schema import object_schema
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import error_text, one_line
+from moothall.foundation.text import one_line
 from moothall.foundation.threads import is_async
+from moothall.society.kernel.faults import described
 from moothall.society.kernel.intervention import several
 from moothall.society.kernel.mind import jobless_of, people_of, recalled, recent_talks
 from moothall.society.kernel.perception import RULES, Perception, planned
@@ -157,7 +158,7 @@ class Question:
         try:
             value = self.by(respondent)
         except Exception as error:  # a rule that fails must not stop the others
-            return None, f"{self.id}: the rule failed: {error_text(error)}"
+            return None, f"{self.id}: the rule failed: {described(error)[0]}"
         fault = self.fault(value)
         return (None, f"the rule's answer: {fault}") if fault else (value, "")
 

@@ -7,14 +7,17 @@ cuts off the rows of the steps that it repeats. At the end the rows become Parqu
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final
+from urllib.parse import quote
 
 from moothall.foundation.errors import ConfigError, FileError, MissingExtra
 from moothall.foundation.files import written_whole
@@ -346,3 +349,17 @@ def write_whole(path: Path, write: Callable[[str], Any]) -> None:
     """Write a file beside its place, and move it there when it is whole and on the disk."""
     with writing_errors(path), written_whole(path) as beside:
         write(str(beside))
+
+
+def file_name(text: str, suffix: str) -> str:
+    """Return a text as the name of a file: another one for another text."""
+    name = re.sub(r"[^\w .=-]", lambda at: quote(at[0], safe=""), text)
+    if len(name) > 60:  # a file system may allow 255 bytes
+        name = f"{name[:50]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return name + suffix
+
+
+def trajectories_path(folder: Path, condition: str, seed: int, values: str) -> Path:
+    """Return the file of a cell's trajectories in a folder of results; `values` are JSON."""
+    name = file_name(f"{condition}, seed {seed}, {values}", ".parquet")
+    return folder / "trajectories" / name

@@ -199,7 +199,7 @@ class Guard:
             raise Refused(
                 403,
                 f"{host[:80]!r} is not a host of this studio: open it at 127.0.0.1, or start it "
-                "with --host",
+                "with --host, or for an address that is forwarded to it with --public-url",
             )
         # A studio that others can reach may be behind a proxy that speaks TLS.
         own = (f"http://{host}", f"https://{host}")[: 1 + self._hosts.anywhere]

@@ -264,6 +264,7 @@ def test_a_foreign_host_is_refused(port: Port, host: str) -> None:
         told = port.send(path, KNOWN, hosts=[host.format(port=port.number)])
         assert told.status == 403
         assert "is not a host of this studio" in told.text
+        assert "forwarded to it with --public-url" in told.text
 
 
 def test_the_hosts_of_loopback_are_its_own(port: Port) -> None:

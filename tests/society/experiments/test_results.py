@@ -10,13 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from moothall import ScriptedModel
 from moothall.foundation.errors import ConfigError, MissingExtra
-from moothall.society import Experiment, Results, Society
+from moothall.society import Experiment, Population, Results, Society
 from moothall.society.experiments.report import draw_metric
 from moothall.society.experiments.results import Interval
 
@@ -107,6 +108,27 @@ def test_values_differences_and_what_is_not_there() -> None:
     ):
         with pytest.raises(ConfigError, match=told):
             results.values(*given)
+
+
+@pytest.mark.parametrize("wrong", ((1,), [1], "few", 3, {"limit": 9}, {1: object()}))
+def test_results_wrong_parameters_are_told_with_those_that_there_are(wrong: Any) -> None:
+    def made(seed: int, limit: int) -> Population:
+        return Population(2)
+
+    def two(society: Society) -> float:
+        return 2.0
+
+    many = Experiment(
+        name="p",
+        society={"make": made},
+        parameters={"limit": [1, 2]},
+        metrics={"two": two},
+        workflow=[{"run": {"steps": 1}}],
+    )
+    results = many.run_sync(jobs=0, report=False)
+    assert results.values("two", parameters={"limit": np.int64(2)}) == {0: 2.0}
+    with pytest.raises(ConfigError, match=r'must be {"limit": 1} or {"limit": 2}, got '):
+        results.values("two", parameters=wrong)
 
 
 def test_the_report_is_one_page_that_asks_for_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import resource
 import select
 import signal
@@ -502,9 +503,10 @@ def test_failures_are_summed_over_cells_and_the_first_are_told(tmp_path: Path) -
     run(of_functions(two, {"step": 1}, seeds=3), jobs=0, out=tmp_path)
     totals = json.loads((tmp_path / "experiment.json").read_text())["totals"]
     assert (totals["failures"], totals["model_calls"]) == (6, 0)
-    assert [each.partition(":")[0] for each in totals["first_failures"]] == [
-        *("step 0, 1", "step 0, 2", "step 0, 1")
-    ]
+    assert [each.partition(":")[0] for each in totals["first_failures"]] == ["step 0, 1"] * 3
+    results = Results(tmp_path / "results.parquet")
+    assert (results.failures, results.first_failures) == (6, totals["first_failures"])
+    assert re.search(r"test_sweep\.py, line \d+, in forward\) \(2 times\)", repr(results))
 
 
 def test_why_a_rule_decided_for_a_model_is_in_the_totals_and_the_report(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 from moothall.foundation.errors import WeightsError
+from moothall.foundation.files import state_folder
 
 _HUB = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>[\w./-]+\.gguf)", re.ASCII)
 
@@ -107,7 +108,7 @@ def folder() -> Path:
     if home:
         return Path(home).expanduser() / "models"
     cache = os.environ.get("XDG_CACHE_HOME")
-    base = Path(cache) if cache and os.path.isabs(cache) else Path.home() / ".cache"
+    base = Path(cache) if cache and os.path.isabs(cache) else state_folder.home() / ".cache"
     return base / "moothall" / "models"
 
 

@@ -15,7 +15,6 @@ import select
 import shutil
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
@@ -27,20 +26,20 @@ from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from moothall.foundation.errors import ConfigError, FileError, MoothallError, StateError
-from moothall.foundation.text import error_text
 from moothall.journal import Journal
 from moothall.society.clock import seconds_of
 from moothall.society.experiments.models import TOWN, Source, function_of, importable
 from moothall.society.experiments.pictures import draw_map
-from moothall.society.experiments.results import ANSWERS, Measurements, Row, trajectories_path
+from moothall.society.experiments.results import ANSWERS, Measurements, Row
 from moothall.society.experiments.trajectory_file import TrajectoryFile
 from moothall.society.experiments.workflow import Item, Run, Surveyed, steps_of
+from moothall.society.kernel.faults import described
 from moothall.society.kernel.intervention import Intervention
 from moothall.society.metrics import METRICS
 from moothall.society.population.population import Population
 from moothall.society.society import Society
 from moothall.society.survey import Respondent, Survey
-from moothall.society.tables import write_whole
+from moothall.society.tables import trajectories_path, write_whole
 
 BY_RULE: Final = "by rule: "
 """How the totals begin that say how often a rule decided instead of a model, by who asked it."""
@@ -157,6 +156,7 @@ class _CellRun:
         coming: list[Intervention] = []  # made at the next step, so that no state has them yet
         async with self._make() as society, AsyncExitStack() as stack:
             self._record(society)
+            society.books.faults.told = False
             where = self._trajectories(society, condition)
             if where is not None:
                 stack.callback(where.close)
@@ -191,7 +191,7 @@ class _CellRun:
                 where.write()
             if self._cell.has_map and not start:
                 write_whole(self._part.with_suffix(".png"), functools.partial(draw_map, society))
-            lines = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
+            lines = [str(each) for each in society.books.faults.found.values()]
             self.totals["first_failures"] = (self.totals["first_failures"] + lines)[:3]
             if society._asking.unused:
                 self.totals["first_fallback"] = [society._asking.unused]
@@ -325,13 +325,6 @@ def kind_of(error: Exception) -> type[Exception]:
     return next((each for each in (ConfigError, FileError) if isinstance(error, each)), StateError)
 
 
-def _placed(error: Exception, folder: Path) -> str:
-    """Return an exception's text and where it was raised, in a file of the experiment if it can."""
-    frames = traceback.extract_tb(error.__traceback__)
-    at = ([each for each in frames if Path(each.filename).is_relative_to(folder)] or frames)[-1]
-    return f"{error_text(error, 1000)} ({Path(at.filename).name}, line {at.lineno}, in {at.name})"
-
-
 def main() -> None:
     """Run the cells on standard input, two lines each: the file of its part, and its JSON."""
     # Each runs in a process that is forked from this one, which has imported what cells need. Where
@@ -380,7 +373,7 @@ def _run_one(part: str, line: str, say: Callable[..., None], until: int) -> int:
     try:
         asyncio.run(cell.run(Path(json.loads(part)), lambda steps: say(lived=steps)))
     except Exception as error:  # reported to the parent process, which raises it
-        text = str(error) if isinstance(error, MoothallError) else _placed(error, cell.folder)
+        text = str(error) if isinstance(error, MoothallError) else described(error)[0]
         say(error=text, kind=kind_of(error).__name__)
         return 1
     return 0

@@ -24,8 +24,8 @@ from moothall.society.experiments.design import Design
 from moothall.society.experiments.models import function_of, importable, is_of_file
 from moothall.society.experiments.parts import Chart, Metric, Published
 from moothall.society.experiments.pictures import COLOURS, SHAPES, drawn, figure_of
-from moothall.society.experiments.results import Interval, Results, file_name
-from moothall.society.tables import write_whole
+from moothall.society.experiments.results import Interval, Results
+from moothall.society.tables import file_name, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

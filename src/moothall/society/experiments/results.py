@@ -6,24 +6,21 @@ Means and intervals are over seeds. A file is written whole or not at all.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import json
 import math
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote
 
 from moothall.foundation.arguments import none_of
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import counted, display, error_text, one_line
 from moothall.society.arrays import package
-from moothall.society.tables import arrow, write_whole, writing_errors
+from moothall.society.tables import arrow, trajectories_path, write_whole, writing_errors
 from moothall.society.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -82,6 +79,8 @@ class Results:
         grid: the combinations of swept parameters, as JSON
         metrics: the names of the metrics
         texts: answers in interviews, as (condition, parameters, seed, step, question, text)
+        failures: how often a citizen lost its turn, a service failed or a question had no answer
+        first_failures: the first mistakes, each with its step, citizen, file and line
 
     Raises:
         ConfigError: `path` is not such a file
@@ -94,11 +93,15 @@ class Results:
         _, parquet = arrow()
         names = ("condition", "parameters", "metric", "step", "seed", "value", "text")
         try:
-            columns = parquet.read_table(self.path).to_pydict()
+            with parquet.ParquetFile(self.path) as file:
+                columns, kept = file.read().to_pydict(), file.metadata.metadata or {}
+            totals = json.loads(kept.get(_TOTALS, "{}"))
             rows = zip(*(columns[each] for each in names), strict=True)
         except (OSError, ValueError, KeyError) as error:
             what = f"{self.path} has no results of an experiment: {error_text(error)}"
             raise ConfigError(what) from error
+        self.failures: int = totals.get("failures", 0)
+        self.first_failures: list[str] = totals.get("first_failures", [])
         self._values: dict[Key, dict[int, dict[int, float]]] = {}
         self.texts: list[tuple[str, str, int, int, str, str]] = []
         self._answers: list[tuple[str, str, int, int, str, str]] = []
@@ -117,7 +120,9 @@ class Results:
 
     def __repr__(self) -> str:
         seeds = {seed for of in self._values.values() for at in of.values() for seed in at}
-        sizes = counted(len(self.conditions), "condition"), counted(len(seeds), "seed")
+        sizes = [counted(len(self.conditions), "condition"), counted(len(seeds), "seed")]
+        if self.failures:
+            sizes.append(f"{self.failures:,} failures, the first in {self.first_failures[0]}")
         return f"Results({', '.join(sizes)}, metrics: {one_line(', '.join(self.metrics), 200)})"
 
     def _repr_html_(self) -> str:
@@ -216,9 +221,16 @@ class Results:
             if len(self.grid) > 1:
                 raise ConfigError(f"say which parameters, one of {', '.join(self.grid)}")
             return self.grid[0] if self.grid else ""
-        if isinstance(parameters, str):
-            return parameters
-        return json.dumps(dict(parameters), sort_keys=True)
+        if isinstance(parameters, Mapping):
+            parameters = json.dumps(
+                dict(parameters),
+                sort_keys=True,
+                default=lambda each: getattr(each, "item", each.__repr__)(),  # numbers of NumPy
+            )
+        if not isinstance(parameters, str) or (self.grid and parameters not in self.grid):
+            known = " or ".join(self.grid) or "left out"
+            raise ConfigError(f"parameters must be {known}, got {parameters!r:.200}")
+        return parameters
 
     def measured(self, metric: str) -> list[tuple[str, str]]:
         """Return the conditions and parameters for which a metric was measured, in order."""
@@ -287,12 +299,6 @@ class Results:
         one = self.values(metric, condition, step, parameters)
         two = self.values(metric, other, step, parameters)
         return Interval.of([one[seed] - two[seed] for seed in one if seed in two])
-
-
-def trajectories_path(folder: Path, condition: str, seed: int, values: str) -> Path:
-    """Return the file of a cell's trajectories in a folder of results; `values` are JSON."""
-    name = file_name(f"{condition}, seed {seed}, {values}", ".parquet")
-    return folder / "trajectories" / name
 
 
 def _short(value: float) -> str:
@@ -387,14 +393,7 @@ def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
                     sums[name] = sums[name] + value if name in sums else value
                 sums["first_failures"] = sums["first_failures"][:3]
                 sums["first_fallback"] = sums.get("first_fallback", [])[:1]
+            writer.add_key_value_metadata({_TOTALS: json.dumps(sums)})
 
     write_whole(path, write)
     return sums
-
-
-def file_name(text: str, suffix: str) -> str:
-    """Return a text as the name of a file: another one for another text."""
-    name = re.sub(r"[^\w .=-]", lambda at: quote(at[0], safe=""), text)
-    if len(name) > 60:  # a file system may allow 255 bytes
-        name = f"{name[:50]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    return name + suffix

@@ -31,8 +31,8 @@ from moothall.foundation.threads import side_by_side, to_its_end
 from moothall.society.experiments.cell import Cell, kind_of
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.models import code_of, in_words, is_of_file
-from moothall.society.experiments.results import file_name, join
-from moothall.society.tables import arrow, write_whole
+from moothall.society.experiments.results import join
+from moothall.society.tables import arrow, file_name, write_whole
 
 _MANIFEST: Final = "experiment.json"
 _PACKAGES: Final = ("moothall", "numpy", "scipy")

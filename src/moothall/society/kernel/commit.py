@@ -9,7 +9,6 @@ Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -18,12 +17,11 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, StateError
-from moothall.foundation.text import error_text, log_failure
+from moothall.foundation.text import error_text
 from moothall.society.clock import Clock
+from moothall.society.kernel.faults import Faults
 from moothall.society.kernel.intervention import has_values, set_values, unknown
 from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn
-
-logger: logging.Logger = logging.getLogger("moothall.society")
 
 
 class Wanted(NamedTuple):
@@ -112,6 +110,7 @@ class Books:
         self.city: Any = city
         self.services: dict[str, Service] = services
         self.step: int = 0
+        self.faults: Faults = Faults()
         self.seconds: int = 900
         self.clock: Clock = Clock()
         self.balances: dict[str, int] = {}
@@ -382,7 +381,7 @@ def settled(service: Service, books: Books, sender: str, want: Want) -> Answer:
             raise DefinitionError(f"settle must return an Answer, got {answer!r:.80}")
         return answer
     except Exception as error:
-        log_failure(logger, f"service {service.id!r} failed on {want} of {sender!r}", error)
+        books.faults.add_service(service.id, books.step, f"failed on {want}", error)
         return Answer(want, False, f"{service.id} failed: {error_text(error)}")
 
 
