@@ -251,6 +251,14 @@ def test_openai_item_by_an_id_of_none_is_refused(serve: Serve, tmp_path: Path) -
             responses.create(model="bot", input=[reference, said("x")])
 
 
+def test_openai_item_is_named_once_in_a_request(serve: Serve) -> None:
+    """Else a small request would stand for a very long one."""
+    responses = client(serve(asgi(bot()))).responses
+    made = responses.create(model="bot", input="hi")
+    with pytest.raises(openai.BadRequestError, match=r"input\[1\] .* send the item itself"):
+        responses.create(model="bot", input=[*named(made), *named(made), said("x")])
+
+
 def test_openai_reference_may_leave_its_type_out(serve: Serve) -> None:
     responses = client(serve(asgi(bot()))).responses
     made = responses.create(model="bot", input="hi")

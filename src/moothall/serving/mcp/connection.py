@@ -394,8 +394,8 @@ class Connection:
             request.timer.cancel()
             asked = request.ask(params)
             try:
-                to = asked, request.answer.get_loop()
-                asking = request.context.run(asyncio.run_coroutine_threadsafe, *to)
+                run, loop = asyncio.run_coroutine_threadsafe, request.answer.get_loop()
+                asking = request.context.run(run, asked, loop)
                 request.asking = asyncio.wrap_future(asking)
                 answer = await request.asking
             except RuntimeError:  # the caller's loop has ended

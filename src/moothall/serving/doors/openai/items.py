@@ -71,7 +71,10 @@ def messages_of_items(given: list[Any]) -> list[dict[str, Any]]:
             elif kind == "function_call_output":
                 raise Wrong(f"{where} must have a call_id", where)
         elif kind == "item_reference" and not str(item.get("id")).startswith("rs_"):
-            raise Wrong(f"{where} names an item of another response: send the item itself", where)
+            text = (
+                "names an item of no response of yours, or one named before: send the item itself"
+            )
+            raise Wrong(f"{where} {text}", where)
         # All else, such as reasoning or a search that a provider made, no other model can use.
     if not made:
         raise Wrong("input must have an item", "input")

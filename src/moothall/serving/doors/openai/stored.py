@@ -116,7 +116,7 @@ class StoredResponses:
                 with suppress(Wrong):  # the door refuses what is not found
                     items = [*self._found(id, caller)["output"], *self._items(id, caller)]
                     known |= {each["id"]: each for each in items}
-            made.append(known.get(found[0], item) if found else item)
+            made.append(known.pop(found[0], item) if found else item)  # once
         return made
 
     def _deleted(self, id: str, caller: str) -> None:
