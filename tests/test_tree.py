@@ -356,7 +356,6 @@ FLOORS = {
         "pool",
         "reading",
         "citations",
-        "relevance",
         "calling",
         "folder",
         "page",

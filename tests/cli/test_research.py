@@ -80,7 +80,7 @@ def test_the_report_is_printed_and_what_happens_is_shown_beside_it(folder: Path)
     assert done.returncode == 0, done.stderr
     report = done.stdout
     assert report.startswith(
-        f"# Report\n\n## {PORT}\n\n- “The alpha protocol uses port 4711.” [^1^]"
+        f"# Report\n\n## {PORT}\n\n### Alpha\n\n- “The alpha protocol uses port 4711.” [^1^]"
     )
     assert "Nothing relevant was found for “How are noodles cooked?”." in report
     assert re.search(

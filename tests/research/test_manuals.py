@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from tests.research.quotes import shows
 
 from moothall.foundation.errors import UnreadableDocument
 from moothall.research import Researcher, search_folder
@@ -179,5 +180,5 @@ def test_folder_with_manual_pages_answers_by_its_options(tmp_path: Path) -> None
     report = Researcher(
         "r", None, ["With how many knots does tern fly?"], [search], 1
     ).report_sync()
-    assert report.citations[0].sentence.startswith("“-k, --knots=N … Fly with N knots; the")
+    assert shows(report.citations[0].sentence, "“-k, --knots=N … Fly with N knots; the")
     assert report.citations[0].passage.url.endswith("/tern.8.gz#options")

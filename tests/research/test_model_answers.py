@@ -280,9 +280,9 @@ def test_a_small_model_answers_above_what_rules_quote_and_they_plan_and_evaluate
     ]
     assert not re.search("do not say|red|flies", report.markdown)
     by_rules = Researcher("r", None, question, [search], 1).report_sync()
-    wanted = re.findall("^- “(Alpha.*?)”", by_rules.markdown, re.MULTILINE)
-    assert "has the number 1" in wanted[1]
-    assert re.findall("^- “(Alpha.*?)”", quotes, re.MULTILINE) == wanted
+    wanted = re.findall("^- “(.*?)”", by_rules.markdown, re.MULTILINE)
+    assert any("has the number 1" in each for each in wanted)
+    assert re.findall("^- “(.*?)”", quotes, re.MULTILINE) == wanted
     assert [each.expertise for each in report.objectives] == [
         each.expertise for each in by_rules.objectives
     ]

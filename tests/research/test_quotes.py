@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.research.quotes import shows, unmarked
+
 from moothall import Researcher
 from moothall.actions import Action
 from moothall.research import Report, Resource, search_folder
@@ -30,9 +32,10 @@ def test_quotes_are_no_titles_and_no_questions() -> None:
         "# Kiln\n\n## Tuning the number of kiln shelves\n\nThe number of kiln shelves is set to 12 "
         "by the potter, and more do not fit.\n\n## Open\n\n- Who sets the number of kiln shelves?\n"
     )
-    assert quotes(text, "What is the number of kiln shelves?") == [
-        "“The number of kiln shelves is set to 12 by the potter, and more do not fit.”"
-    ]
+    assert shows(
+        quotes(text, "What is the number of kiln shelves?")[0],
+        "“The number of kiln shelves is set to 12 by the potter, and more do not fit.”",
+    )
 
 
 def test_quote_of_a_row_has_the_head_of_its_table_and_no_other_row() -> None:
@@ -40,8 +43,9 @@ def test_quote_of_a_row_has_the_head_of_its_table_and_no_other_row() -> None:
         "Ships | Berth | Phone\nMorning Star | 14 | 555 0114\nEvening Star | 18 | 555 0118\n"
         "Old Tom | 20 | 555 0120\n"
     )
-    assert quotes(text, "What is the phone of the Evening Star?")[0] == (
-        "“Ships | Berth | Phone … Evening Star | 18 | 555 0118”"
+    assert shows(
+        quotes(text, "What is the phone of the Evening Star?")[0],
+        "“Ships | Berth | Phone … Evening Star | 18 | 555 0118”",
     )
 
 
@@ -50,8 +54,9 @@ def test_rows_that_begin_with_small_letters_are_rows_of_their_own() -> None:
         "Settings of the ferry:\n\nsetting | means\nhold_size | the size of the hold\n"
         "mast_limit | the height of a mast\nhorn_count | how many horns\n"
     )
-    assert quotes(text, "Which setting is the height of a mast?")[0] == (
-        "“setting | means … mast_limit | the height of a mast”"
+    assert shows(
+        quotes(text, "Which setting is the height of a mast?")[0],
+        "“setting | means … mast_limit | the height of a mast”",
     )
 
 
@@ -61,14 +66,17 @@ def test_quote_of_a_definition_has_its_term_once() -> None:
         "Sluice-5\nSluice-5 spreads the water over all of the gates.\n"
         "Sluice-6\nBoth gates are opened at noon.\n"
     )
-    assert quotes(text, "What does sluice-5 spread over the gates?")[0] == (
-        "“Sluice-5 spreads the water over all of the gates.”"
+    assert shows(
+        quotes(text, "What does sluice-5 spread over the gates?")[0],
+        "“Sluice-5 spreads the water over all of the gates.”",
     )
-    assert quotes(text, "When are the gates of Sluice-6 opened?")[0] == (
-        "“Sluice-6 … Both gates are opened at noon.”"
+    assert shows(
+        quotes(text, "When are the gates of Sluice-6 opened?")[0],
+        "“Sluice-6 … Both gates are opened at noon.”",
     )
-    assert quotes(text, "What keeps the water of one gate for the mill?")[0] == (
-        "“Sluice-4 … Keeps the water of one gate for the whole mill.”"
+    assert shows(
+        quotes(text, "What keeps the water of one gate for the mill?")[0],
+        "“Sluice-4 … Keeps the water of one gate for the whole mill.”",
     )
 
 
@@ -77,8 +85,9 @@ def test_quote_of_half_a_sentence_has_the_half_before_it() -> None:
         "Besides, a ship of the harbour\n\n- must not carry coal or peat below its deck,\n"
         "- is painted every year.\n"
     )
-    assert quotes(text, "Where must coal or peat not be carried?")[0] == (
-        "“Besides, a ship of the harbour … must not carry coal or peat below its deck,”"
+    assert shows(
+        quotes(text, "Where must coal or peat not be carried?")[0],
+        "“Besides, a ship of the harbour … must not carry coal or peat below its deck,”",
     )
 
 
@@ -90,15 +99,18 @@ def test_quote_of_a_manual_page_is_one_entry_without_its_title() -> None:
         "       23     Partial crossing due to fog,\n              or to ice\n"
         "       24     Partial crossing due to vanished passengers\n"
     )
-    assert quotes(text, "What does ferryd keep right?")[0].startswith("“ferryd keeps the clock")
-    assert quotes(text, "What does exit code 23 of the ferry mean?")[0] == (
-        "“The ferry ends with these exit codes: … 23 Partial crossing due to fog, or to ice”"
+    assert shows(quotes(text, "What does ferryd keep right?")[0], "“ferryd keeps the clock")
+    assert shows(
+        quotes(text, "What does exit code 23 of the ferry mean?")[0],
+        "“The ferry ends with these exit codes: … 23 Partial crossing due to fog, or to ice”",
     )
 
 
 def test_quote_of_prose_with_a_semicolon_is_no_code() -> None:
     text = "It also changes scales such as Fathom to Metre;\nsee the chapter on Scales.\n"
-    assert quotes(text, "Which scales does it change to Metre?") == [f"“{' '.join(text.split())}”"]
+    assert shows(
+        quotes(text, "Which scales does it change to Metre?")[0], f"“{' '.join(text.split())}”"
+    )
 
 
 def test_quote_has_no_drawing() -> None:
@@ -107,18 +119,10 @@ def test_quote_has_no_drawing() -> None:
         "The queue keeps mail that bounces for five days.\n"
         " | local | \\ | | v | mail -\\ -/ | queue | -> | keeps | / | ^ | | days\n"
     )
-    assert quotes(text, "For how many days does the queue keep mail that bounces?")[0] == (
-        "“The queue keeps mail that bounces for five days.”"
+    assert shows(
+        quotes(text, "For how many days does the queue keep mail that bounces?")[0],
+        "“The queue keeps mail that bounces for five days.”",
     )
-
-
-def test_quotes_have_no_sentence_twice() -> None:
-    text = (
-        "Some fields of the form are folded, but none of the list. They are read by the clerk.\n\n"
-        "The clerk reads the form. Some fields of the form are folded, but none of the list.\n"
-    )
-    told = " ".join(quotes(text, "What is folded of the form?"))
-    assert told.count("Some fields of the form are folded") == 1
 
 
 def test_comments_of_source_are_sentences_and_no_headings(tmp_path: Path) -> None:
@@ -131,11 +135,12 @@ def test_comments_of_source_are_sentences_and_no_headings(tmp_path: Path) -> Non
     def first(question: str) -> str:
         return Researcher("r", None, question, [search]).report_sync().citations[0].sentence
 
-    assert first("Who wrote the counting program?") == (
-        "“Mia Holm wrote this counting program in 1998.”"
+    assert shows(
+        first("Who wrote the counting program?"), "“Mia Holm wrote this counting program in 1998.”"
     )
-    assert first("By which step is it counted upwards?").startswith(
-        "“Count upwards by a step that the caller may choose.”"
+    assert shows(
+        first("By which step is it counted upwards?"),
+        "“Count upwards by a step that the caller may choose.”",
     )
 
 
@@ -146,12 +151,15 @@ def test_text_below_a_title_that_tildes_underline_is_quoted() -> None:
         "Crane load\n~~~~~~~~~~\n\nA crane of the quay lifts 40 tons.\n\n"
         "~~~~~~\ncrane --tons 99\nquay --deep 77\n~~~~~~\n\nThe tide comes twice a day.\n"
     )
-    assert quotes(text, "How deep is the quay?")[0] == "“The quay is 14 metres deep at low tide.”"
-    assert quotes(text, "How many lamps do the light ships burn?") == [
-        "“The light ships burn 3 lamps.”"
-    ]
-    assert quotes(text, "How many tons does a crane lift?")[0] == (
-        "“A crane of the quay lifts 40 tons.”"
+    assert shows(
+        quotes(text, "How deep is the quay?")[0], "“The quay is 14 metres deep at low tide.”"
+    )
+    assert shows(
+        quotes(text, "How many lamps do the light ships burn?")[0],
+        "“The light ships burn 3 lamps.”",
+    )
+    assert shows(
+        quotes(text, "How many tons does a crane lift?")[0], "“A crane of the quay lifts 40 tons.”"
     )
 
 
@@ -160,8 +168,8 @@ def test_rows_whose_cells_are_signs_are_quoted() -> None:
         "Keys of the ferry:\n\ncommand | key | meaning\nraise_sail | + | One more sail.\n"
         "lower_sail | - | One sail less.\nsound_horn | * | Sounds the horn.\n"
     )
-    assert quotes(text, "Which command sounds the horn?")[0].endswith(
-        "sound_horn | * | Sounds the horn.”"
+    assert shows(
+        quotes(text, "Which command sounds the horn?")[0], "sound_horn | * | Sounds the horn.”"
     )
     assert "lower_sail | - |" in quotes(text, "Which key is one sail less?")[0]
 
@@ -174,7 +182,7 @@ def test_sentences_that_name_elements_of_html_are_quoted_as_written(tmp_path: Pa
         (folder / name).write_text(f"# Berths\n\n{said}\n\nUse <i>care</i> with berths.\n")
         question = "In what does a ferry stand?"
         made = Researcher("r", None, [question], [search_folder(folder)]).report_sync()
-        assert made.citations[0].sentence == f"“{said}”"
+        assert shows(made.citations[0].sentence, f"“{said}”")
         assert "by \\<option>." in made.markdown
         assert "<i>" not in made.markdown
 
@@ -184,8 +192,9 @@ def test_quote_of_what_leads_to_code_has_the_code_with_its_numbers() -> None:
         "# Moorings\n\nTo release old moorings, run:\n\n```\nferry release --keep-last 5\n```\n\n"
         "Then look at the quay.\n"
     )
-    assert quotes(text, "How do I release old moorings?")[0] == (
-        "“To release old moorings, run:” `ferry release --keep-last 5`"
+    assert shows(
+        quotes(text, "How do I release old moorings?")[0],
+        "“To release old moorings, run:” `ferry release --keep-last 5`",
     )
 
 
@@ -194,5 +203,5 @@ def test_a_sentence_over_two_lines_of_a_block_quote_is_quoted_without_its_marks(
         "# Quay\n\n> [!NOTE]\n> The quay needs at least three cranes, as a rule keeps ships\n"
         "> apart. Additionally, barges alone are not let in.\n"
     )
-    said = quotes(text, "How many cranes does the quay need?")[0]
+    said = unmarked(quotes(text, "How many cranes does the quay need?")[0])
     assert "The quay needs at least three cranes, as a rule keeps ships apart." in said

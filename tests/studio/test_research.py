@@ -237,7 +237,7 @@ def test_a_run_of_another_process_is_shown(
     page = open_page("Research")
     expect(page.get_by_text("No research yet.")).to_be_visible()
     out, html = folder.parent / "report.md", folder.parent / "report.html"
-    order = ("Which port and key does alpha use?", "--folder", folder, "--iterations", "1")
+    order = ("Which port and key does alpha need?", "--folder", folder, "--iterations", "1")
     files = ("--out", out, "--html", html)
     journal = ("--journal", studio.journal.path)
     program = [sys.executable, "-m", "moothall", "research", *order, *files, *journal]

@@ -9,8 +9,8 @@ from moothall.actions import action
 from moothall.agents.block import Block
 from moothall.foundation.errors import DefinitionError
 from moothall.foundation.threads import refuse_on_loop
+from moothall.research.extractive.index import Question
 from moothall.research.findings import Findings, Passage, ResearchTask, Resource, Section
-from moothall.research.relevance import Index
 from moothall.research.report import Report
 from moothall.research.researcher import Researcher
 
@@ -96,7 +96,7 @@ class _Leave(Block):
 
 
 def _best(passages: list[Passage], query: str) -> list[Passage]:
-    ranked = [each.passage for each in Index(passages).search(query)]
+    ranked = [each.passage for each in Question(query, passages).best()]
     return list(dict.fromkeys([*ranked, *passages]))[:_SHOWN]
 
 

@@ -12,9 +12,9 @@ from moothall.foundation.text import counted, one_line, shorten
 from moothall.foundation.threads import side_by_side
 from moothall.models.ask import Unusable
 from moothall.research import prompts, rules
+from moothall.research.extractive.index import Question, nearest
 from moothall.research.findings import Heading, Narrative, Passage
 from moothall.research.owner import plans
-from moothall.research.relevance import Index
 from moothall.research.writing.answers import outline_in, written_in
 from moothall.research.writing.sections import as_section, joined, split, with_sections
 
@@ -217,9 +217,12 @@ def _shares(outline: list[Heading], passages: list[Numbered]) -> list[list[Numbe
 
     What says nothing about any goes to the one that has least.
     """
-    index = Index(passage for _, passage in passages)
+    known = [*dict.fromkeys(passage for _, passage in passages)]
     scores: list[dict[Passage, float]] = [
-        {found.passage: found.share for found in index.search(f"{each.heading} {each.about}")}
+        {
+            found.passage: found.share
+            for found in Question(f"{each.heading} {each.about}", known).best()
+        }
         for each in outline
     ]
     shares: list[list[Numbered]] = [[] for _ in outline]
@@ -238,7 +241,7 @@ def _ranked(researcher: Workbench) -> list[Numbered]:
     """Return the passages of this iteration with their numbers, the most relevant first."""
     fresh = researcher.fresh_passages()
     topics = [each.topic for each in (*researcher.objectives, *researcher.generated)]
-    best = Index(fresh).best(topics)
+    best = nearest(fresh, topics)
     ranked = sorted(fresh, key=lambda each: -best.get(each, 0.0))
     return [(researcher.number_of(each), each) for each in ranked]
 

@@ -20,10 +20,10 @@ from moothall.foundation.text import counted, display, one_line
 from moothall.journal.stop_reason import StopReason, in_words
 from moothall.models.protocol import Usage
 from moothall.models.wrappers.prices import Prices
-from moothall.research.findings import Citation, Objective, Progress, Resource
+from moothall.research.extractive.index import RELEVANT, Question
+from moothall.research.findings import Citation, Objective, Passage, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.reading.documents import kind_of
-from moothall.research.relevance import RELEVANT, Index
 from moothall.research.writing.safe_markdown import safe_markdown, visible
 from moothall.research.writing.verbatim import as_text, verbatim
 
@@ -208,10 +208,10 @@ def made(
         narrative = marked(narrative)
     stop: StopReason = progress.stop or "max_iterations"
     topics = [each.topic for each in progress.objectives]
-    index = Index(passage for each in known if each.visited for passage in passages_of(each))
+    read = [*dict.fromkeys(p for each in known if each.visited for p in passages_of(each))]
     # What a model has understood, and cites, may be in other words or another language.
     rest = [o.topic for o in progress.objectives if not citations or o.expertise < 0.5]
-    empty = [t for t in rest if not any(each.share >= RELEVANT for each in index.search(t))]
+    empty = [topic for topic in rest if not Question(topic, read).is_touched()]
     title = progress.title or (topics[0] if len(topics) == 1 else "Report")
     parts = [f"# {as_text(title)}", narrative.strip()]
     if parts[1].startswith("# "):  # a model's own title
@@ -230,7 +230,8 @@ def made(
     if extractive and stop in QUIET and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
         told.extend(
-            f"No answer to “{as_text(topic)}” was found in what was read.{_nearest(index, topic)}"
+            f"No answer to “{as_text(topic)}”: it was not found in what was read."
+            f"{_nearest(read, topic)}"
             for topic in topics
             if topic not in empty
             and (not written or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
@@ -263,10 +264,10 @@ def made(
     )
 
 
-def _nearest(index: Index, topic: str) -> str:
+def _nearest(read: list[Passage], topic: str) -> str:
     """Return where to look for an answer that the rules may have missed, in a sentence."""
     near: dict[str, str] = {}
-    found = index.search(topic, 5 * _PLACES)
+    found = Question(topic, read).best(5 * _PLACES)
     found.sort(key=lambda each: kind_of(each.passage.url.partition("#")[0]) in ("source", "python"))
     for each in found:
         if each.share >= RELEVANT and len(near) < _PLACES:
@@ -377,7 +378,7 @@ def _foot(
     if extractive:
         lines.append(
             "This report is extractive: no model wrote it."
-            + " It quotes the sentences that most likely answer each objective, the best first."
+            + " It shows what has most words of each objective, by page, the best first."
             * bool(citations)
         )
     if citations and not (extractive or progress.estimated):

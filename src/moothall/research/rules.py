@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, combinations, islice, zip_longest
+from math import log
 from typing import TYPE_CHECKING, Final
 
 from moothall.actions import Action
 from moothall.foundation.text import one_line
-from moothall.foundation.text.terms import subject, terms, terms_of, words
+from moothall.foundation.text.terms import terms, terms_of, words
 from moothall.research.calling import taking
-from moothall.research.extractive.answering import answer
+from moothall.research.extractive.index import Question, titled
+from moothall.research.extractive.ranker import SURE, Answer, answer
 from moothall.research.findings import (
     Findings,
     Narrative,
@@ -21,13 +23,13 @@ from moothall.research.findings import (
     is_place,
 )
 from moothall.research.pool import ResourcePool, passages_of
-from moothall.research.relevance import Index, titled
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
-_SURE: Final = 0.97  # a likelihood that counts as certain: the rules never give more than 0.98
-_SOURCES: Final = 3  # an objective with this many resources is well covered
+MAYBE: Final = "The answer may be here:"
+"""What stands above quotes that have some of a question's words and not most."""
+_UNSURE: Final = 0.8  # the highest expertise without a sure answer
 _WITHOUT: Final = 3  # parts of a topic, each without one word, that are searched for at first
 _NEAREST: Final = 10  # passages that a later search takes further words from
 _FEEDBACK: Final = 3  # such words of one search
@@ -36,10 +38,10 @@ _KEPT: Final = 3  # words of the topic beside them
 
 def plan(researcher: Workbench) -> list[ResearchTask]:
     """Return searches where little is known and reading where more is; objectives take turns."""
-    index = Index(researcher.known_passages())
+    known = researcher.known_passages()
     all = sorted((*researcher.objectives, *researcher.generated), key=lambda each: each.expertise)
     each_wants = [
-        _for_objective(researcher, each, index)
+        _for_objective(researcher, each, known)
         for each in all
         if each.expertise < researcher.target
     ]
@@ -53,12 +55,12 @@ def plan(researcher: Workbench) -> list[ResearchTask]:
 
 
 def _for_objective(
-    researcher: Workbench, objective: Objective, index: Index
+    researcher: Workbench, objective: Objective, known: list[Passage]
 ) -> Iterator[ResearchTask]:
     """Yield tasks that would help with an objective, the most useful first."""
     searches = (
         ResearchTask(tool, {name: query}, f"{why}: {objective.topic}", objective=objective.topic)
-        for query, why in _queries(objective, index)
+        for query, why in _queries(objective, known)
         for tool, name in taking(researcher.tools, "query")
     )
     readings = (
@@ -75,24 +77,26 @@ def _for_objective(
     yield from searches
 
 
-def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
+def _queries(objective: Objective, known: list[Passage]) -> Iterator[tuple[str, str]]:
     """Yield queries with reasons: the topic, then parts of it, as one odd word may dominate."""
     topic = objective.topic
     yield topic, "search"
-    said = [word for word in words(subject(topic)) if terms(word)]
-    weights = {word: max(map(index.weight, terms(word))) for word in said}
+    asked = Question(topic, known)
+    weights: dict[str, float] = {}  # of each word, as written
+    for term, word in asked.written.items():
+        weights[word] = max(weights.get(word, 0.0), asked.weights[term])
     if len(weights) < 3:
         return
-    if not index.passages:
+    if not known:
         for part in islice(combinations(weights, len(weights) - 1), _WITHOUT):
             yield " ".join(part), "search without one of its words"
         return
-    found = [each.passage for each in index.search(topic, _NEAREST)]
-    gap = index.missing(topic, found)
+    found = [each.passage for each in asked.best(_NEAREST)]
+    gap = asked.missing(found)
     if 1 < len(gap) < len(weights):
         yield " ".join(gap), "search for the gap"
     rarest = sorted(weights, key=lambda word: -weights[word])[:_KEPT]
-    others = _other_words(index, topic, found)
+    others = _other_words(asked, known, found)
     for further in (others[:_FEEDBACK], others[_FEEDBACK : 2 * _FEEDBACK]):
         if further:
             yield " ".join((*rarest, *further)), "search with words of what is nearest"
@@ -101,19 +105,20 @@ def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
             yield " ".join((*rarest[:1], heading)), "search by the heading of what is nearest"
 
 
-def _other_words(index: Index, topic: str, nearest: list[Passage]) -> list[str]:
+def _other_words(asked: Question, known: list[Passage], nearest: list[Passage]) -> list[str]:
     """Return words, not of the topic, that the nearest passages have in common and few others."""
-    own = {*terms(topic)}
     counts: Counter[str] = Counter()
-    written: dict[str, str] = {}
     for place, each in enumerate(nearest):
-        for word in dict.fromkeys(words(each.text)):
-            term = terms_of(word)[-1:]
-            if term and word.isalpha() and len(word) > 2 and term[0] not in own:
-                written.setdefault(term[0], word)
-                counts[term[0]] += _NEAREST - place
-    worth = {term: count * index.weight(term) for term, count in counts.items()}
-    return [written[term] for term in sorted(worth, key=lambda term: -worth[term])]
+        for word in dict.fromkeys(map(str.lower, words(each.text))):
+            if word.isalpha() and len(word) > 2 and not asked.in_word(word):
+                counts[word] += _NEAREST - place
+    said = Counter(word for each in known for word in {*map(str.lower, words(each.text))})
+    worth = {
+        word: count * log(1 + len(known) / said[word])
+        for word, count in counts.items()
+        if terms_of(word, asked.language)
+    }
+    return sorted(worth, key=lambda word: -worth[word])
 
 
 def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
@@ -124,16 +129,31 @@ def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
 
 
 def narrate(researcher: Workbench) -> Narrative:
-    """Return the sentences that answer each objective, quoted and cited, the best first."""
+    """Return the sentences that answer each objective, quoted and cited, grouped by page.
+
+    The best comes first. Where the rule is not sure, the report says that they may answer it.
+    """
     parts = []
     several = len(researcher.objectives) + len(researcher.generated) > 1  # one is the title
     for objective in (*researcher.objectives, *researcher.generated):
         found = answer(_passages_for(researcher, objective), objective.topic)
         if found.is_found:
-            headed = f"## {one_line(objective.topic, 200)}\n\n" if several else ""
-            cited = [f"- {e.shown} [^{researcher.number_of(e.passage)}^]" for e in found.quotes]
-            parts.append(headed + "\n".join(cited))
+            headed = [f"## {one_line(objective.topic, 200)}"] if several else []
+            unsure = [] if found.is_sure else [MAYBE]
+            parts.append("\n\n".join((*headed, *unsure, *_by_page(researcher, found))))
     return researcher.checked("\n\n".join(parts), by_rules=True)
+
+
+def _by_page(researcher: Workbench, found: Answer) -> Iterator[str]:
+    """Yield each page's title with the quotes of it, the page with the best quote first."""
+    pages: dict[str, list[str]] = {}
+    for each in found.quotes:
+        title = one_line(titled(each.passage).partition(" – ")[0], 120)
+        quotes = pages.setdefault(title or one_line(each.passage.url.partition("#")[0], 120), [])
+        quotes.append(f"- {each.shown} [^{researcher.number_of(each.passage)}^]")
+    for title, quotes in pages.items():
+        yield f"### {title}"
+        yield "\n".join(quotes)
 
 
 def _passages_for(researcher: Workbench, objective: Objective) -> tuple[Passage, ...]:
@@ -162,19 +182,18 @@ def quoted(researcher: Workbench, passages: list[Passage], topics: list[str]) ->
 
 
 def evaluate(researcher: Workbench) -> Findings:
-    """Rate objectives by how likely what is quoted answers them, and by its sources."""
+    """Rate objectives by how much of each its best quotes have."""
     remarks = []
     researcher.progress.estimated = True
     for objective in (*researcher.objectives, *researcher.generated):
         found = answer(_passages_for(researcher, objective), objective.topic)
-        pages = {each.passage.url.partition("#")[0] for each in found.quotes}
-        sources = min(len(pages), len({each.passage.sha256 for each in found.quotes}))
-        share = 0.7 + 0.3 * min(sources / _SOURCES, 1.0)
-        objective.expertise = round(min(found.probability / _SURE, 1.0) * share, 2)
+        sure = 1.0 if found.is_sure else min(found.share / SURE, _UNSURE)
+        objective.expertise = round(sure, 2) if found.is_found else 0.0
+        topic = f"“{one_line(objective.topic, 200)}”"
+        lacking = f": no source has {', '.join(found.missing[:5])}" if found.missing else ""
         if not found.is_found:
-            lacking = f": no source has {', '.join(found.missing[:5])}" if found.missing else ""
-            remarks.append(f"no answer to “{objective.topic}” was found{lacking}")
-        elif found.missing:
-            remarks.append(f"no source of “{objective.topic}” has {', '.join(found.missing[:5])}")
-    remark = "; ".join(remarks) or "every objective is answered"
+            remarks.append(f"not found: {topic}{lacking}")
+        elif not found.is_sure:
+            remarks.append(f"the answer to {topic} may be among the quotes{lacking}")
+    remark = "; ".join(remarks) or "each quote has most words of its objective"
     return Findings(researcher.narrative.markdown, remark, list(researcher.generated))

@@ -23,6 +23,7 @@ from moothall.foundation.text import log_failure, shorten
 from moothall.models.ask import TRIES, Messages, Unusable, ask_json
 from moothall.models.protocol import Usage, stated_usage
 from moothall.research.calling import call_of, result_of
+from moothall.research.extractive.index import nearest
 from moothall.research.findings import (
     Findings,
     Narrative,
@@ -34,7 +35,6 @@ from moothall.research.findings import (
     Resource,
 )
 from moothall.research.pool import ResourcePool, normalized, passages_of
-from moothall.research.relevance import Index
 from moothall.research.writing.footnote_forms import with_footnotes
 from moothall.research.writing.safe_markdown import safe_markdown
 from moothall.research.writing.sections import whole_sentences
@@ -218,7 +218,7 @@ class Workbench:
             for each in self.resources.get_unvisited()
             if each.url not in tried
         }
-        best = Index(unread).best(topics)
+        best = nearest(unread, topics)
         # Those that have none of the words come last, in the order in which they were found.
         return [unread[each] for each in sorted(unread, key=lambda e: -best.get(e, 0.0))][:limit]
 

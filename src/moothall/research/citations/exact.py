@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from moothall.research.citations.checks import fault, verbatim
@@ -9,6 +10,7 @@ from moothall.research.citations.compared import Passage, passage_of, sentence_o
 from moothall.research.findings import Support
 
 _LONGEST: Final = 20_000  # characters of a sentence
+_MARKED: Final = re.compile(r"(?<=[“ ])\*\*(\S.*?)\*\*(?=[” ])")
 _WINDOW: Final = 3  # sentences
 
 
@@ -29,7 +31,8 @@ def _rests_on(sentence: str, there: Passage) -> tuple[float, tuple[int, int]]:
 
     These are at most three neighbouring sentences, as few as have the most.
     """
-    wanted = sentence_of(sentence).terms
+    marked = _MARKED.search(sentence)  # of a quote, the sentence that answers
+    wanted = sentence_of(marked[1] if marked else sentence).terms
     best, place = -1, (0, 0)
     for size in range(1, _WINDOW + 1):
         for at in range(len(there.sentences) - size + 1):

@@ -93,7 +93,7 @@ def check(
         at = end
         notes = [*_NOTE.finditer(sentence)]
         if not notes:
-            uncited += not _is_heading(text, start, end)
+            uncited += not (by_rules or _is_heading(text, start, end))
             made.append(sentence)
             continue
         bare = " ".join(re.sub(r"\n[ \t]*>(?!>>)", " ", _NOTE.sub("", sentence)).split())

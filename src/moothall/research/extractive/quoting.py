@@ -1,4 +1,4 @@
-"""Quote what was chosen: with what leads to it, its code and list, in one line, without markup."""
+"""Quote a sentence: marked within some hundred characters of its passage, without markup."""
 
 from __future__ import annotations
 
@@ -6,67 +6,137 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from moothall.foundation.text.terms import terms
-from moothall.research.citations import fault
-from moothall.research.extractive.asked import Asked
-from moothall.research.extractive.facts import Candidate
+from moothall.research.citations.checks import verbatim
+from moothall.research.extractive.index import Question
 from moothall.research.extractive.units import Unit
-from moothall.research.extractive.windows import LONGEST
 from moothall.research.findings import Passage
 from moothall.research.writing.safe_markdown import has_html
 
+SHOWN: Final = 500  # characters that a quote has, if its neighbours are so long
+LONGEST: Final = 600
+_AROUND: Final = ("prose", "item", "term")  # what may stand around a sentence
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
 # The next line of a comment, or of what a block quote or a mail quotes.
+_WHOLE: Final = re.compile(r".*(?=[\s\uff0c\uff1b\uff1a\u3001])", re.DOTALL)  # words or clauses
 _COMMENTED: Final = re.compile(r"\n[ \t]*(?:#[ \t]+|(?:>[ \t]?)+)")
-_WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
+_FENCE: Final = re.compile(r"^[ \t]*(?:`{3,}|~{3,}).*\n?", re.MULTILINE)
 _DRAWN: Final = re.compile(r"(?:\s[^\w\s…,'\"]{1,3}(?=\s)){3}")  # signs without a word
 _CELL_DRAWN: Final = re.compile(r"[\\/^<>+=~_│┌└├─-]*[\\/^<>+=~_│┌└├─]")  # `-` is no drawing
 _DRAWN_CELLS: Final = 3
 _LINKED: Final = re.compile(r"```|\]\(|!\[|\[\^")
 _PAGES: Final = re.compile(r"(?: - .*){4}|(?: · .*){2}")  # a list of them
+_SIGNS: Final = str.maketrans("“”„", '"""')
+_STRONG: Final = re.compile(r"\*{2,3}(?=\S)|(?<=\S)\*{2,3}")
+_MARKDOWN: Final = re.compile(r"\.(?:md|markdown|ipynb)(?:#|$)", re.IGNORECASE)
 
 
 class Quote(NamedTuple):
     """What is quoted for an answer."""
 
     passage: Passage
-    text: str  # in one line
-    code: str  # code that follows the text; empty for none
-
-    @property
-    def shown(self) -> str:
-        """The quote as Markdown."""
-        return " ".join(
-            filter(None, (self.text and f"“{self.text}”", self.code and f"`{self.code}`"))
-        )
+    span: tuple[int, int]  # where it is in the passage
+    shown: str  # as Markdown, with the sentence marked
 
 
-def quoted(candidate: Candidate, asked: Asked) -> Quote | None:
-    """Return a candidate's quote; shorter if not all can be quoted, None if nothing can."""
-    for quote in _quotes(candidate, asked):
-        if fault(quote.shown, quote.passage.text) is None:
-            return quote
+def quoted(
+    asked: Question,
+    passage: Passage,
+    split: tuple[Unit, ...],
+    place: int,
+    taken: list[tuple[int, int]],
+) -> Quote | None:
+    """Return the quote of a sentence with what stands around it; None if it cannot be quoted.
+
+    What is `taken` of the passage, by other quotes, is not shown again.
+    """
+    for first, last in _windows(split, place):
+        if any(split[first].start < end and start < split[last].end for start, end in taken):
+            continue
+        shown = _shown(asked, passage, split, place, first, last)
+        if shown is not None and verbatim(shown, passage.text, passage.title):
+            return Quote(passage, (split[first].start, split[last].end), shown)
     return None
 
 
-def _quotes(candidate: Candidate, asked: Asked) -> Iterator[Quote]:
-    """Yield what could be quoted, the best first."""
-    passage, text, unit = candidate.passage, candidate.passage.text, candidate.unit
-    lead = " ".join(text[slice(*candidate.lead)].split()) if candidate.lead else ""
-    if unit.kind == "code" and (code := _code(text, unit)):
-        if lead.endswith(":") and not _is_marked(lead):
-            yield Quote(passage, lead, code)
-        yield Quote(passage, "", code)
-    start, end = candidate.window
-    for first, last in dict.fromkeys(((start, end), (unit.start, unit.end))):
-        said = shortened(text[first:last], asked.weights)
-        for each in (f"{lead} … {said}", said) if lead else (said,):
-            # A page's links, images and HTML must not become the report's.
-            if _is_marked(each):
-                continue
-            if candidate.follows and last == end:
-                yield from _with_what_follows(candidate, each)
-            yield Quote(passage, each, "")
+def _windows(split: tuple[Unit, ...], place: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and last unit of what may be shown, the longest first."""
+    first = last = place
+    made = [(first, last)]
+    while split[place].kind != "row":
+        # What follows says more than what stands before.
+        after, before = split[last + 1 : last + 2], split[max(first - 1, 0) : first]
+        has_grown = False
+        if after and _goes_on(split[last], after[0]) and after[0].end - split[first].start <= SHOWN:
+            last, has_grown = last + 1, True
+        is_text = bool(before) and before[0].kind in _AROUND
+        if is_text and split[last].end - before[0].start <= SHOWN:
+            first, has_grown = first - 1, True
+        if not has_grown:
+            break
+        made.append((first, last))
+    yield from reversed(made)
+
+
+def _goes_on(unit: Unit, after: Unit) -> bool:
+    """Return whether what stands after a unit is shown with it: text, or the code it leads to."""
+    return after.kind in _AROUND or (after.kind == "code" and unit.kind in _AROUND)
+
+
+def _shown(
+    asked: Question,
+    passage: Passage,
+    split: tuple[Unit, ...],
+    place: int,
+    first: int,
+    last: int,
+) -> str | None:
+    text, unit = passage.text, split[place]
+    before, own, after = (
+        _line(text[start:end], passage.url)
+        for start, end in (
+            (split[first].start, unit.start),
+            (unit.start, unit.end),
+            (unit.end, split[last].end),
+        )
+    )
+    own = _shortened(own, asked)
+    above = unit.lead
+    for head in reversed(split[1:place]):  # of an option, if the title does not have it
+        if head.kind == "head" and text[head.start : head.end] not in passage.title:
+            above = above or (head.start, head.end)
+            break
+    if above and above[1] <= split[first].start:
+        lead = _line(text[slice(*above)], passage.url)
+        if len(lead) + len(before) + len(own) + len(after) <= LONGEST:
+            before = f"{lead} … {before}"
+    whole = " ".join(filter(None, (before, own, after)))
+    if not own or _is_marked(whole) or asked.is_all(whole):
+        return None
+    if "**" not in whole and "`" not in own and (before or after):
+        own = f"**{own}**"
+    return f"“{' '.join(filter(None, (before, own, after)))}”"
+
+
+def _line(text: str, url: str) -> str:
+    """Return a text in one line, without the signs of lines and of what is strong."""
+    text = _FENCE.sub(" … ", _COMMENTED.sub("\n", text)).translate(_SIGNS)
+    if _MARKDOWN.search(url):
+        text = _STRONG.sub("", text)
+    return " ".join(text.split())
+
+
+def _shortened(sentence: str, asked: Question) -> str:
+    """Return a sentence; of a very long one, its clauses with most words of the question."""
+    if len(sentence) <= LONGEST:
+        return sentence
+    starts = {0, *(found.end() for found in _CLAUSE.finditer(sentence))}
+    # Of text without marks, such as a transcript, the words in the middle of a clause.
+    starts |= {sentence.find(" ", at) + 1 for at in range(200, len(sentence), 200)}
+    cuts = {at: sentence[at : at + SHOWN] for at in starts}
+    at = max(cuts, key=lambda at: (asked.share(asked.terms_in(cuts[at])), at == 0, -at))
+    is_end = at + len(cuts[at]) == len(sentence)
+    whole = cuts[at] if is_end else (_WHOLE.match(cuts[at]) or [cuts[at]])[0]
+    return f"{'… ' * (at > 0)}{whole}{' …' * (not is_end)}"
 
 
 def _is_marked(text: str) -> bool:
@@ -75,44 +145,3 @@ def _is_marked(text: str) -> bool:
     drawn = sum(bool(_CELL_DRAWN.fullmatch(each.strip())) for each in cells) >= _DRAWN_CELLS
     drawn = drawn or any(_DRAWN.search(f" {each} ") for each in cells)
     return bool(drawn or _LINKED.search(text) or _PAGES.search(text) or has_html(text))
-
-
-def _with_what_follows(candidate: Candidate, said: str) -> Iterator[Quote]:
-    """Yield a quote with the code or the list that it leads to."""
-    passage, follows = candidate.passage, candidate.follows
-    if follows[0].kind != "code":
-        items = ""
-        for before, each in zip((None, *follows), follows, strict=False):
-            between = passage.text[before.end : each.start] if before else ""
-            left_out = any(map(str.isalnum, between))
-            items += f"{' … ' if left_out else between}{passage.text[each.start : each.end]}"
-        if not (_LINKED.search(items) or has_html(items)):
-            yield Quote(passage, f"{said} … {' '.join(items.split())}", "")
-    elif code := _code(passage.text, follows[0]):
-        yield Quote(passage, said, code)
-
-
-def _code(text: str, unit: Unit) -> str:
-    """Return code in one line; empty if it cannot stand between backticks."""
-    code = " ".join(text[unit.start : unit.end].split())
-    return code if len(code) <= LONGEST and "`" not in code else ""
-
-
-def shortened(sentence: str, wanted: dict[str, float]) -> str:
-    """Return a sentence in one line; of a long one, the clauses or lines that say most."""
-    sentence = _COMMENTED.sub("\n", sentence)
-    if len(sentence) > LONGEST:
-        starts = [0, *(found.end() for found in _CLAUSE.finditer(sentence))]
-        # Of text without marks, such as a transcript, the words in the middle of a clause.
-        amid = (sentence.find(" ", at) + 1 for at in range(200, len(sentence), 200))
-        cuts = {at: sentence[at : at + LONGEST] for at in (*starts, *amid)}
-        at = max(cuts, key=lambda at: (_worth(wanted, cuts[at]), at in starts, at == 0, at))
-        to_end = at + len(cuts[at]) == len(sentence)
-        whole = None if to_end else _WHOLE.match(cuts[at])
-        sentence = f"{'… ' * (at > 0)}{whole[0] if whole else cuts[at]}{' …' * (not to_end)}"
-    return " ".join(sentence.split())
-
-
-def _worth(wanted: dict[str, float], text: str) -> float:
-    there = {*terms(text)}
-    return sum(weight for term, weight in wanted.items() if term in there)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 from sqlite3 import Connection
 from typing import Final
 
 from moothall.foundation.sqlite.fulltext import any_of, distinct, query_words
-from moothall.foundation.text.terms import is_stop_word, language_of, other_spelling, subject
+from moothall.foundation.text.terms import is_stop_word, language_of, other_spelling
 
 QUERY_WORDS: Final = 32
 """How many different words of a question are used; more would add nothing."""
@@ -25,29 +24,9 @@ Scoring it takes 10 ms or more.
 """
 
 
-_DEFINES_WEIGHT: Final = 2.0  # of `a purge is`, if the question is what a purge is
-_DEFINES: Final = ("is a", "is an", "is the", "are", "means")
-_WHAT: Final = re.compile(
-    r"\W*what(?:['’]s| is| are) (?:an? |the )?"
-    r"(?P<about>\S+(?: (?!of|in|on|for|used|the)\S+){0,2})\W*",
-    re.IGNORECASE,
-)
-_WHO: Final = re.compile(
-    r"\W*who (?:wrote|made|created|(?:design|develop|found|invent|start)ed) (?:the )?"
-    r"(?P<about>\S+(?: \S+)?)\W*",
-    re.IGNORECASE,
-)
-_MADE: Final = ("written", "developed", "created", "designed", "started", "founded", "made")
-_WHEN: Final = re.compile(
-    r"\W*when (?P<was>was|were) (?P<about>\S+(?: \S+){0,3}?)(?: first| originally)? "
-    r"(?P<verb>\w+)\W*",
-    re.IGNORECASE,
-)
-
-
 def ranked(db: Connection, query: str, most: int) -> list[int]:
     """Return the numbers of the passages that fit a question best, best first."""
-    said = list(query_words(subject(query[:_QUERY_CHARS])))
+    said = list(query_words(query[:_QUERY_CHARS]))
     given = [word.lower() for word in said]
     language = language_of(said)
     words = [word.lower() for word in said if not is_stop_word(word, language)] or given
@@ -78,22 +57,7 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
         for number, score in _scored(db, match):
             if number in scores:
                 scores[number] += _PAIR_WEIGHT * score
-    match = any_of(_as_said(query))
-    for number, score in _scored(db, match) if match else ():
-        scores[number] = scores.get(number, 0.0) + _DEFINES_WEIGHT * score
     return sorted(scores, key=lambda number: (scores[number], number))[:most]
-
-
-def _as_said(query: str) -> list[str]:
-    """Return how a text would say what a question asks: `a purge is a`, `Tern was created`."""
-    what, when, who = (each.fullmatch(query) for each in (_WHAT, _WHEN, _WHO))
-    found = what or when or who
-    about = " ".join(query_words(found["about"])).lower() if found else ""
-    if what and about:
-        return [f"{about} {verb}" for verb in _DEFINES]
-    if who and about:
-        return [f"{about} {was} {made}" for was in ("was", "has been") for made in _MADE]
-    return [f"{about} {when['was']} {when['verb']}".lower()] if when and about else []
 
 
 def _of_all(db: Connection, words: list[str]) -> list[tuple[int, float]]:

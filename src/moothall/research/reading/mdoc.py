@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from moothall.foundation.text.terms import listed
 from moothall.research.reading.roff import BREAK, Lines, Page, paired
 
 _CLOSING: Final = frozenset((".", ",", ":", ";", ")", "]", "?", "!"))
@@ -12,10 +11,11 @@ _PAIRS: Final = paired("Op [] Pq () Dq “” Qq \"\" Sq '' Ql '' Aq <> Bq [] Br
 _OPENS: Final = paired("Oo [ Po ( Do “ Qo \" So ' Ao < Bo [ Bro {")
 _CLOSES: Final = paired("Oc ] Pc ) Dc ” Qc \" Sc ' Ac > Bc ] Brc }")
 _SYSTEMS: Final = paired("Ux UNIX Bx BSD At AT&T Nx NetBSD Fx FreeBSD Ox OpenBSD Dx DragonFly")
-_PLAIN: Final = listed(
+_PLAIN_TEXT: Final = (
     "Ar Cm Ic Pa Va Vt Ev Em Sy Li Dv Er Fa Ft Cd Ad Ms Tn Sx Lk Mt An No St Fr Xo Xc Eq Bf Ef Nm "
     "Fl Xr Fn Ns Ap Pf Ta In Fo Fc"
 )
+_PLAIN: Final = frozenset(_PLAIN_TEXT.split())
 _LONGEST_TERM: Final = 2000
 _CALLED: Final = _PLAIN | {*_PAIRS, *_OPENS, *_CLOSES, *_SYSTEMS}
 

@@ -31,9 +31,15 @@ def verbatim(narrative: str, citations: list[Citation]) -> str:
     marked = {f"[^{c.number}^]" for c in citations if _OF_MARKDOWN.search(c.passage.url)}
     lines = narrative.split("\n")
     for at, line in enumerate(lines):
-        if line.startswith("## "):
-            lines[at] = f"## {as_text(line[3:])}"
+        if line.startswith(("## ", "### ")):
+            marks, _, title = line.partition(" ")
+            lines[at] = f"{marks} {as_text(title)}"
             continue
         changed = _CHANGED_OF_MARKDOWN if line.rpartition(" ")[2] in marked else _CHANGED
-        lines[at] = changed.sub(lambda found: found[1] or f"\\{found[3]}", line)
+        said = line.split("**")
+        # The sentence that is marked in its quote; other stars are the source's.
+        is_marked = len(said) == 3 and said[0][-1:] in "“ " and said[2][:1] in "” "
+        parts = said if is_marked else [line]
+        parts = [changed.sub(lambda found: found[1] or f"\\{found[3]}", each) for each in parts]
+        lines[at] = "**".join(parts)
     return "\n".join(lines)

@@ -1,0 +1,183 @@
+"""Passages compared with a question by its words: how rare each is, and who has it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from math import sqrt
+from typing import Final, NamedTuple
+
+from moothall.foundation.text.ranking import Ranking
+from moothall.foundation.text.scripts import UNSPACED
+from moothall.foundation.text.terms import (
+    degree_of,
+    irregular,
+    language_of,
+    terms_of,
+    words,
+)
+from moothall.research.findings import Passage
+
+RELEVANT: Final = 0.25
+"""A passage with less than this share of a question's words, by weight, says nothing about it."""
+_BEYOND: Final = 300  # imagined passages beside the known ones, which were searched for
+_NAME: Final = 2  # the weight of a name, against 1 for another word
+_DEGREE: Final = 0.5  # the same of a word such as `long` after `how`
+_UNKNOWN: Final = 1.5  # the same of a word that nothing has: it binds
+_TITLE: Final = 2  # the weight of a word of the title, against 1 for the text
+_UNSPACED: Final = re.compile(f"[{UNSPACED}]")
+_PARTS: Final = re.compile(r"[^\W_]+")
+_CASES: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_BEGINS: Final = 2  # letters that a word has in common with its stem
+
+
+_NAMED: Final = re.compile(r".*[^\W_].*[\d._:/-]|[\d-].*|.+[A-ZÀ-ÖØ-Þ]", re.DOTALL)
+
+
+def _is_name(word: str, is_first: bool) -> bool:
+    """Return whether a word of a question names something: `Exim`, `3.11`, `max_size`."""
+    return bool(_NAMED.match(word)) or (word[:1].isupper() and not is_first)
+
+
+class Found(NamedTuple):
+    """A passage that has words of a question."""
+
+    passage: Passage
+    score: float  # how well it fits, by BM25
+    share: float  # of the question's words, by weight; 0 if it has one of several, no name
+
+
+class Question:
+    """A question's words, as stems of its language, with their weights in an index."""
+
+    def __init__(self, text: str, passages: Sequence[Passage]) -> None:
+        said = words(text)
+        self._said = words(text.casefold())
+        self.language: str = language_of(said)
+        self.written: dict[str, str] = {}
+        """Each term, and the word that it is of."""
+        for word in said:
+            for term in terms_of(word, self.language):
+                self.written.setdefault(term, word)
+        self._begins = {each[:_BEGINS] for word in said for each in _parts(word)}
+        self._begins |= {each[:_BEGINS] for each in self.written}
+        bases = irregular(self.language)
+        self._begins |= {
+            form[:_BEGINS] for form, of in bases.items() if of[:_BEGINS] in self._begins
+        }
+        self._of: dict[str, tuple[str, ...]] = {}
+        texts = [self._counted(each) for each in passages]
+        self._ranking = Ranking(texts, _BEYOND)
+        first = next(iter(self.written.values()), "")
+        degree = degree_of(self.language)
+        after = {two for one, two in pairwise(said) if degree and one.casefold() == degree}
+        self._degrees = {term for term, word in self.written.items() if word in after}
+        self.weights: dict[str, float] = {
+            term: sqrt(self._ranking.weight(term))
+            * (_DEGREE if term in self._degrees else self._factor(term, word, word == first))
+            for term, word in self.written.items()
+        }
+        self.is_unspaced: bool = sum(map(bool, map(_UNSPACED.match, self.written))) > len(said)
+        self.total: float = sum(self.weights.values()) or 1.0
+        self._passages = passages
+
+    def _factor(self, term: str, word: str, is_first: bool) -> float:
+        # Pairs of characters cross the borders of words, so some are always unknown.
+        known = 1 if self._ranking.among[term] or _UNSPACED.match(term) else _UNKNOWN
+        return known * (_NAME if _is_name(word, is_first) else 1)
+
+    def in_word(self, word: str) -> tuple[str, ...]:
+        """Return the question's terms that a word of a text has."""
+        known = self._of.get(word)
+        if known is None:
+            known = ()
+            # Most words of a text begin like no word of the question: these need no stem.
+            if any(not p.isascii() or p[:_BEGINS] in self._begins for p in _parts(word)):
+                every = terms_of(word, self.language)
+                known = tuple(term for term in every if term in self.written)
+            self._of[word] = known
+        return known
+
+    def terms_in(self, text: str) -> frozenset[str]:
+        """Return the question's terms that a text has."""
+        return frozenset(term for word in words_in(text) for term in self.in_word(word))
+
+    def in_order(self, text: str) -> list[str]:
+        """Return the question's terms that a text has, in its order; empty for other words."""
+        return [term for word in words_in(text) for term in self.in_word(word) or ("",)]
+
+    def is_in(self, text: str) -> bool:
+        """Return whether a text has the question itself, word for word."""
+        said = f" {' '.join(words_in(text.casefold()))} "
+        return len(self._said) > 1 and f" {' '.join(self._said)} " in said
+
+    def is_all(self, text: str) -> bool:
+        """Return whether a text has no words but the question's."""
+        said = words_in(text)
+        return all(self.in_word(word) and not _UNSPACED.match(word) for word in said)
+
+    def share(self, there: Iterable[str]) -> float:
+        """Return the share of the question's words, by weight, that some terms are."""
+        return sum(self.weights[each] for each in there) / self.total
+
+    def likely(self, there: Collection[str]) -> float:
+        """Return the same share; 0 for one word of several that is no name: WHO, max_size."""
+        if len(there) == 1 < len(self.weights) - len(self._degrees):
+            (term,) = there
+            if not _NAMED.match(self.written[term]):
+                return 0.0
+        return self.share(there)
+
+    def best(self, limit: int | None = None) -> list[Found]:
+        """Return the passages that have any of the words, the best first."""
+        found = []
+        for place, score, there in self._ranking.best(self.weights)[:limit]:
+            found.append(Found(self._passages[place], score, self.likely(there)))
+        return found
+
+    def is_touched(self) -> bool:
+        """Return whether any passage says something about the question."""
+        return any(each.share >= RELEVANT for each in self.best())
+
+    def missing(self, among: Iterable[Passage]) -> list[str]:
+        """Return the words, as written, of which none of some passages has a term."""
+        there = {term for each in among for term in self._counted(each)}
+        lacks: dict[str, bool] = {}
+        for term, word in self.written.items():
+            lacks[word] = lacks.get(word, True) and term not in there
+        return [word for word, is_missing in lacks.items() if is_missing]
+
+    def _counted(self, passage: Passage) -> Counter[str]:
+        counts = Counter(self.in_order(passage.text))
+        for term in self.in_order(titled(passage)):
+            counts[term] += _TITLE
+        return counts
+
+
+def nearest(passages: Iterable[Passage], queries: Iterable[str]) -> dict[Passage, float]:
+    """Return the passages that have any word of some texts, each with its highest score."""
+    known = [*dict.fromkeys(passages)]
+    best: dict[Passage, float] = {}
+    for found in (found for query in queries for found in Question(query, known).best()):
+        best[found.passage] = max(best.get(found.passage, 0.0), found.score)
+    return best
+
+
+def titled(passage: Passage) -> str:
+    """Return a passage's title; empty for an action, whose title repeats the query."""
+    return "" if passage.url.startswith("action:") else passage.title
+
+
+@lru_cache(maxsize=1 << 14)
+def words_in(text: str) -> tuple[str, ...]:
+    """Return the words of a text, read once."""
+    return tuple(words(text))
+
+
+@lru_cache(maxsize=1 << 16)
+def _parts(word: str) -> tuple[str, ...]:
+    """Return the parts of a compound word in small letters, such as `body` of `bodyLimit`."""
+    return tuple(_PARTS.findall(_CASES.sub(" ", word).casefold()))

@@ -1,0 +1,179 @@
+"""Rank the sentences of passages for a question, and judge whether they answer it.
+
+One weighted sum: the question's words in and around a sentence, weighed by how rare they are, words
+that stand together, the heading, and the passage's rank. One rule refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from moothall.research.extractive.index import Question, titled
+from moothall.research.extractive.quoting import Quote, quoted
+from moothall.research.extractive.units import Unit, units
+from moothall.research.findings import Passage
+
+QUOTES: Final = 8  # of an answer, at most
+_PASSAGES: Final = 40  # the best, whose sentences are looked at
+_OF_PAGE: Final = 4  # quotes of one page, at most
+_CUT: Final = 0.6  # what scores less than this share of the best is left out
+# How much a word of the question counts, by where it is.
+_OWN, _LEAD, _NEAR, _ABOVE, _TITLE, _PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
+FOUND: Final = 0.5  # the share of the question's words from which on it counts as answered
+SURE: Final = 0.65  # the same, from which on no “may” is said
+_ALONE: Final = 0.8  # what the share of the best quote counts alone
+_PAIRS: Final = 1.4  # of pairs of characters, an answer has fewer than of words
+_BEST: Final = 3  # quotes of which the share is the mean
+# What entries in a list of literature have, in any language.
+_REFERENCE: Final = re.compile(
+    r"\bdoi\b|\bet al\b|\bpp?\.\s?\d|\bvol\.|\(\d{4}[a-z]?\)|\b[A-Z]\.(?:,|\s[&(])|\bisbn\b|\d\(\d",
+    re.IGNORECASE,
+)
+# How much each fact of a sentence counts, found on the questions of the splits `develop`,
+# `kinds-develop` and `definitions` of benchmarks/data/answers.jsonl.
+WEIGHTS: Final[dict[str, float]] = {
+    "cover": 4.0,
+    "passage": 1.4,
+    "heading": 1.6,
+    "short": 0.6,
+    "code": -0.2,
+    "term": -0.5,
+    "heads": -0.6,
+    "asks": -1.0,
+    "repeats": -2.0,
+    "reference": -1.5,
+}
+
+
+_NOTHING: Final[frozenset[str]] = frozenset()
+_SHORT: Final = 8  # words of a sentence that is not short
+
+
+class Candidate(NamedTuple):
+    """A sentence that could answer, and what is known of it."""
+
+    passage: Passage
+    split: tuple[Unit, ...]  # of the passage
+    place: int  # among them
+    facts: dict[str, float]
+    there: frozenset[str]  # the question's terms in it, beside it and above it
+
+    @property
+    def score(self) -> float:
+        """How well it answers, against other sentences."""
+        return sum(WEIGHTS[name] * value for name, value in self.facts.items())
+
+
+def candidates(asked: Question) -> Iterator[Candidate]:
+    """Yield the sentences of the best passages that have a word of the question in or near them."""
+    found = asked.best(_PASSAGES)
+    for passage, score, _ in found:
+        yield from _of_passage(asked, passage, score / found[0].score)
+
+
+def _of_passage(asked: Question, passage: Passage, rank: float) -> Iterator[Candidate]:
+    text = passage.text
+    page, _, heading = titled(passage).rpartition(" – ")
+    heading = heading if page else ""
+    split = units(text, heading)
+    said = [asked.in_order(text[each.start : each.end]) for each in split]
+    has = [frozenset(filter(None, each)) for each in said]
+    above, title = asked.terms_in(heading), asked.terms_in(titled(passage))
+    every = title.union(*has)
+    for place, unit in enumerate(split):
+        if unit.kind == "head":
+            above |= has[place]
+        lead = asked.terms_in(text[slice(*unit.lead)]) if unit.lead else _NOTHING
+        near = _NOTHING.union(*has[max(place - 1, 0) : place + 2])
+        if unit.kind == "head" or not (near or lead):
+            continue
+        levels = (
+            *((has[place], _OWN), (lead, _LEAD), (near, _NEAR)),
+            *((above, _ABOVE), (title, _TITLE), (every, _PASSAGE)),
+        )
+        cover = sum(
+            weight * next((of for terms, of in levels if term in terms), 0.0)
+            for term, weight in asked.weights.items()
+        )
+        sentence = text[unit.start : unit.end]
+        is_heads = unit.kind == "row" and unit.lead is None
+        facts = {
+            "cover": cover / asked.total,
+            "passage": rank,
+            "heading": asked.share(above),
+            "short": min(len(said[place]), _SHORT) / _SHORT,
+            "code": float(unit.kind == "code"),
+            "term": float(unit.kind == "term"),
+            "heads": float(is_heads and any(e.kind == "row" for e in split[place + 1 : place + 2])),
+            "asks": float(sentence[-1:] in "?\uff1f؟"),
+            "repeats": float(asked.is_in(sentence)),
+            "reference": float(len(_REFERENCE.findall(sentence)) > 1),
+        }
+        there = near | lead | above | title
+        yield Candidate(passage, split, place, facts, there)
+
+
+class Answer(NamedTuple):
+    """What was found for a question, the best first."""
+
+    quotes: list[Quote]
+    share: float  # of the question's words that the best quotes have, with what stands above them
+    missing: list[str]  # words of the question, as written, that no passage of the quotes has
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the question counts as answered, perhaps."""
+        return bool(self.quotes) and self.share >= FOUND
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether nothing speaks against it."""
+        return self.is_found and self.share >= SURE
+
+
+@lru_cache(maxsize=32)
+def answer(passages: tuple[Passage, ...], question: str) -> Answer:
+    """Return what answers a question in some passages."""
+    asked = Question(question, [*dict.fromkeys(passages)])
+    made = chosen(asked, candidates(asked))
+    quotes = [quote for _, quote in made]
+    shares = sorted(
+        asked.likely(each.there | asked.terms_in(of.passage.text[slice(*of.span)]))
+        for each, of in made
+    )[-_BEST:]
+    # Several that have as much say more than one of which each word may be chance.
+    share = max(sum(shares) / len(shares), _ALONE * shares[-1]) if shares else 0.0
+    share *= _PAIRS if asked.is_unspaced else 1.0
+    return Answer(quotes, share, asked.missing(each.passage for each in quotes))
+
+
+def chosen(asked: Question, found: Iterable[Candidate]) -> list[tuple[Candidate, Quote]]:
+    """Return the sentences that are quoted, the best first."""
+    ranked = sorted(found, key=lambda each: -each.score)
+    made: list[tuple[Candidate, Quote]] = []
+    of: Counter[str] = Counter()
+    for each in ranked:
+        if len(made) == QUOTES or each.score < _CUT * ranked[0].score:
+            break
+        page = each.passage.url.partition("#")[0]
+        unit = each.split[each.place]
+        if of[page] == _OF_PAGE or any(_is_shown(each.passage, unit, quote) for _, quote in made):
+            continue
+        taken = [quote.span for _, quote in made if quote.passage == each.passage]
+        quote = quoted(asked, each.passage, each.split, each.place, taken)
+        if quote is not None:
+            made.append((each, quote))
+            of[page] += 1
+    return made
+
+
+def _is_shown(passage: Passage, unit: Unit, quote: Quote) -> bool:
+    """Return whether a quote shows a sentence."""
+    start, end = quote.span
+    if passage == quote.passage:
+        return start <= unit.start and unit.end <= end
+    return passage.text[unit.start : unit.end] in quote.passage.text[start:end]
