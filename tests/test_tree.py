@@ -175,6 +175,7 @@ FLOORS = {
         "values",
         "wait_rows",
         "store",
+        "wait_answers",
         "holding",
         "due",
         "journal_file",

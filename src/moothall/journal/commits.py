@@ -136,16 +136,17 @@ class OpenRun:
             found = self._kept.get(hash, self._unnamed.get(hash))
         return self.file.kept(hash) if found is None else found
 
-    def answer(self, key: str) -> Answer | bool:
-        """Return what came of a wait, by its row in the file; else whether it is asked there."""
+    def answer(self, key: str, path: str, step: str) -> Answer | bool:
+        """Return what came of a call's wait, by its row in the file; else whether it is asked."""
         with self.file.reading() as db:
             row = db.execute(
-                "SELECT value, decided_by, answered, until, taken FROM waits "
-                "WHERE run = ? AND key = ?",
-                (self.number, key),
+                "SELECT value, decided_by, answered, until, taken, sources FROM waits "
+                "WHERE run = ? AND key = ? AND path = ? AND step = ?",
+                (self.number, key, path, step),
             ).fetchone()
         if row is not None and row[0] is not None:
-            return Answer(json.loads(row[0]), *row[1:3])
+            sources = () if row[5] is None else tuple(json.loads(row[5]))
+            return Answer(json.loads(row[0]), row[1], row[2], sources=sources)
         if row is not None and row[3] is not None and time.time() >= row[3]:
             return Answer(None, at=row[3], expired=True)
         return row is not None and not row[4]

@@ -201,7 +201,8 @@ class Wait:
 
     Attributes:
         run: the id of the run
-        key: the key by which it is answered; the key of an approval is its hash
+        key: the key by which it is answered; the key of an approval is its hash, that of a result
+            its name, or a key of its own once several calls of the run have asked under that name
         kind: `approval`, `question` (to a person), `result` (from outside), `moment`, or `doubt`:
             a call whose outcome is unknown
         agent: the id of the run's agent
@@ -221,6 +222,7 @@ class Wait:
         call: the id of the call in the messages; empty for none
         asks_caller: whether a door also asks the caller who began the run
         remind: how often somebody is reminded, in seconds; None for never
+        name: the key that the action gave its `Later`; empty for what is no result
     """
 
     run: str
@@ -243,6 +245,7 @@ class Wait:
     call: str = ""
     asks_caller: bool = False
     remind: float | None = None
+    name: str = ""
 
     @property
     def ahead(self) -> bool:
@@ -267,7 +270,7 @@ def stamp(at: float) -> str:
 
 def waits_for(wait: Wait) -> str:
     """Return what is waited for, in words."""
-    return in_words(wait.kind, wait.action, wait.args, wait.text, wait.key)
+    return in_words(wait.kind, wait.action, wait.args, wait.text, wait.name or wait.key)
 
 
 def in_words(kind: str, action: str = "", args: Any = None, text: str = "", key: str = "") -> str:
@@ -302,6 +305,7 @@ def wait_of(data: dict[str, Any], **about: Any) -> Wait:
         call=data.get("call", ""),
         asks_caller=data.get("of_caller", False),
         remind=data.get("remind"),
+        name=data.get("name", data["wait"] if data["kind"] == "result" else ""),
         **about,
     )
 

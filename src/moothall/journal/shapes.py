@@ -77,7 +77,14 @@ _ABOUT: Final = {
     "once?": list,
 }
 _CHARGED: Final = (None, {"tokens": int, "usd": _cost, "model_calls": int})
-_STEP_DATA: Final = {"key": str, "about?": _ABOUT, "charged?": _CHARGED, "reserved?": _CHARGED}
+_STEP_DATA: Final = {
+    "key": str,
+    "about?": _ABOUT,
+    "charged?": _CHARGED,
+    "reserved?": _CHARGED,
+    "allowed?": [str],
+    "always?": bool,
+}
 _MESSAGE: Final = {"role": str}
 
 _KINDS: Final[dict[str, Shape]] = {
@@ -90,7 +97,14 @@ _KINDS: Final[dict[str, Shape]] = {
     "started": {**_STEP_DATA, "part?": str, "agent?": str, "asks?": bool},
     "ended": {**_STEP_DATA, "kept?": (str, None)},
     "failed": {**_STEP_DATA, "error": str},
-    "permitted": {"key": str, "fingerprint": str, "proposed?": str, "args?": dict, "was?": dict},
+    "permitted": {
+        "key": str,
+        "fingerprint": str,
+        "proposed?": str,
+        "args?": dict,
+        "was?": dict,
+        "always?": bool,
+    },
     "waits": {
         "key": str,
         "wait": str,
@@ -101,8 +115,16 @@ _KINDS: Final[dict[str, Shape]] = {
         "who?": [str],
         "until?": (float, None),
         "remind?": (float, None),
+        "name?": str,
+        "read?": [str],
     },
-    "answered": {"key": str, "wait": str, "by?": (str, None), "expired?": bool},
+    "answered": {
+        "key": str,
+        "wait": str,
+        "by?": (str, None),
+        "expired?": bool,
+        "sources?": [str],
+    },
     "decided": {"key": str, "decision": ("done", RESUME, *WAYS).__contains__},
     "state": {"state": dict, "appended": _lists, "earlier?": _hashes},
     "over": {"reason": str, "detail?": (str, None)},

@@ -33,7 +33,7 @@ class Tally:
     def count(self, path: str, kind: str, data: dict[str, Any]) -> None:
         """Count an entry."""
         if kind == "started":
-            if "action" in about_in(data):
+            if "action" in about_in(data) and "again" not in data:
                 self.actions += 1
         elif kind in ("ended", "failed"):
             if "model" in about_in(data) and (spent := spent_in(kind, data)):

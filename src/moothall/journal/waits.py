@@ -8,12 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from moothall.actions.approval.later import is_of_moothall
 from moothall.foundation.arguments import check_text
 from moothall.foundation.database import Database
-from moothall.foundation.errors import NotPermitted, StateError
+from moothall.foundation.errors import StateError
 from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.text import cut, escaped
 from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doubt, state_of
 from moothall.journal.entry import RESUME, Wait, kinds_of, stamp, wait_of, waits_for
 from moothall.journal.opening import TELLING, Runs
@@ -21,24 +19,18 @@ from moothall.journal.stop_reason import ENDED, cut_off
 from moothall.journal.store.due import DueRuns
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text
-from moothall.journal.store.wait_rows import (
-    DOUBT,
-    as_answer,
-    doubt_key,
-    end_rows,
-    in_order,
-    tell_doubt,
-)
+from moothall.journal.store.wait_answers import give
+from moothall.journal.store.wait_rows import DOUBT, Answer, doubt_key, end_rows, tell_doubt
 
 OF_A_PERSON: Final = ("approval", "question", "doubt")
 """The kinds that a person answers."""
 
-_MOST_EARLY: Final = 100
-"""So many answers of a run are kept before they are asked for."""
-_SHOWN: Final = 200
 _OPEN: Final = "NOT taken AND value IS NULL AND place > 0"
 _COLUMNS: Final = (
-    "r.id, w.key, w.kind, w.agent, w.thread, w.path, w.step, w.place, w.since, w.until, "
+    # Its key is its name, unless other calls of the run have asked under this name, too.
+    "r.id, CASE WHEN w.name <> '' AND NOT EXISTS (SELECT 1 FROM waits o WHERE o.run = w.run "
+    "AND o.name = w.name AND o.key <> w.key) THEN w.name ELSE w.key END, w.kind, w.agent, "
+    "w.thread, w.path, w.step, w.place, w.since, w.until, "
     "w.value, w.decided_by, w.answered"
 )
 
@@ -136,7 +128,7 @@ class Waits(DueRuns):
                 if not about:
                     continue
             yield wait_of(
-                {"wait": key, "kind": kind} | about | {"until": until},
+                {"kind": kind, "name": ""} | about | {"wait": key, "until": until},
                 run=run,
                 agent=agent,
                 thread=thread or None,
@@ -150,74 +142,22 @@ class Waits(DueRuns):
 
     # -- answering ---------------------------------------------------------------------------------
 
-    def answer(self, run_id: str, key: str, value: Any, by: str | None) -> None:
-        """Keep the answer to a wait, once; the same answer again changes nothing."""
+    def answer(
+        self, run_id: str, key: str, value: Any, by: str | None, sources: tuple[str, ...] = ()
+    ) -> None:
+        """Keep the answer to a wait, once; the same answer again changes nothing.
+
+        `sources` are what it comes from, if from outside. A key is that of a wait, or a name under
+        which one call waits.
+        """
         check_text("key=", key)
         check_text("by=", by, optional=True)
         if key.startswith(f"{DOUBT}:"):
             self._answer_doubt(run_id, key, value, by)
             return
-        now = time.time()
         with self._file.writing() as db:
             number = self._file.number(db, run_id)
-            row = db.execute(
-                "SELECT kind, place, until, value, decided_by, answered, taken FROM waits "
-                "WHERE run = ? AND key = ?",
-                (number, key),
-            ).fetchone()
-            if row is None:
-                self._keep_early(
-                    db, number, run_id, key, (as_answer("result", key, value), by, now)
-                )
-                return
-            kind, place, until, before, its, at, taken = row
-            text = as_answer(kind or "result", key, value)
-            if before is not None:
-                if in_order(before) == in_order(text):
-                    return
-                said = "" if its is None else f" by {escaped(its)}"
-                raise StateError(
-                    f"run {run_id!r}: {key!r} was answered{said} at {stamp(at)} with "
-                    f"{cut(before, _SHOWN)}, and not with {cut(text, _SHOWN)}: the first answer "
-                    "counts"
-                )
-            if taken or (until is not None and kind != "moment" and now >= until):
-                over = "the run has gone on" if until is None else f"it was over at {stamp(until)}"
-                raise StateError(f"run {run_id!r}: {key!r} cannot be answered any more: {over}")
-            who = tuple(self._file.data_at(db, place).get("who", ()))
-            if who and by not in who:
-                raise NotPermitted(
-                    f"run {run_id!r}: {key!r} may be answered by {' or '.join(map(escaped, who))}, "
-                    f"and not by {'somebody without a name' if by is None else escaped(by)}"
-                )
-            db.execute(
-                "UPDATE waits SET value = ?, decided_by = ?, answered = ?, due = ? "
-                "WHERE run = ? AND key = ?",
-                (text, by, now, now, number, key),
-            )
-
-    def _keep_early(
-        self, db: Database, number: int, run_id: str, key: str, row: tuple[str, str | None, float]
-    ) -> None:
-        """Keep an answer to a `Later` that has not come yet."""
-        if is_of_moothall(key):
-            raise StateError(
-                f"run {run_id!r} waits for nothing under the key {key!r}; `moothall waiting` lists "
-                "what waits"
-            )
-        state = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()[0]
-        if state is not None and state not in ("waiting", "in_doubt"):
-            raise StateError(f"run {run_id!r} is over ({state}): {key!r} cannot be answered")
-        early = "SELECT count(*) FROM waits WHERE run = ? AND place = 0 AND value IS NOT NULL"
-        if db.execute(early, (number,)).fetchone()[0] >= _MOST_EARLY:
-            raise StateError(
-                f"run {run_id!r} has {_MOST_EARLY} answers already that it has not asked for"
-            )
-        db.execute(
-            "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, value, "
-            "decided_by, answered) VALUES (?, ?, '', '', '', '', '', 0, ?, ?, ?, ?)",
-            (number, key, row[2], *row),
-        )
+            give(self._file, db, (number, run_id), key, value, Answer(None, by, sources=sources))
 
     def _answer_doubt(self, run_id: str, key: str, value: Any, by: str | None) -> None:
         """Decide about a call in doubt, once."""
@@ -329,9 +269,9 @@ class Waits(DueRuns):
             if wait.kind == DOUBT:
                 tell_doubt(db, number, wait, remind)
                 return
-            db.execute(
-                "UPDATE waits SET remind = ? WHERE run = ? AND key = ?", (remind, number, wait.key)
-            )
+            query = "UPDATE waits SET remind = ? WHERE run = ? AND path = ? AND step = ? AND "
+            whose = (remind, number, wait.path, wait.step, wait.key, wait.key)
+            db.execute(f"{query}(key = ? OR name = ?)", whose)
 
     def held(self) -> list[tuple[str, str, str]]:
         """Return the runs for which a process asks a person itself: run, agent and process."""

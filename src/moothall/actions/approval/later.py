@@ -18,8 +18,9 @@ Moment: TypeAlias = float | timedelta | datetime
 
 _NO_DEFAULT: Final[Any] = object()
 _LONGEST_S: Final = 1e10
-_OF_MOOTHALL: Final = re.compile("[0-9a-f]{64}|doubt:.*|moment-[0-9a-f]{16}", re.DOTALL)
-"""The forms of moothall's own keys: of approvals and questions, of calls in doubt, of moments."""
+_OF_MOOTHALL: Final = re.compile("[0-9a-f]{64}|doubt:.*|(moment|wait)-[0-9a-f]{16}", re.DOTALL)
+"""The forms of moothall's own keys: of approvals and questions, of calls in doubt, of moments, and
+of a result, beside the name that the action gives it."""
 
 
 class Later(BaseException):
@@ -33,7 +34,8 @@ class Later(BaseException):
     It is a `BaseException`, so `except Exception` in an action does not catch it.
 
     Args:
-        key: the name of the result, unique in its run
+        key: the name of the result, best unique in its run: of what several calls wait for under
+            one name, each is answered by the key of its own that `journal.waiting` lists
         until: when the wait is over: seconds or a timedelta from now on, or a datetime
         default: the result if none has come by then; without a default, that is an error
         remind: how often somebody is reminded: seconds or a timedelta; None never

@@ -22,7 +22,8 @@ class Marks:
         sources: what it comes from, if from outside, or what its writer had read
         always: values from outside that a person permitted for the thread
         said: what a person answered to the questions of the action
-        fault: whether the call was not executed, since its arguments were wrong
+        fault: whether its content is neither read nor the program's: the call was not executed,
+            since its arguments were wrong, or a person has stated its result (then `said` has it)
         own: values of a result from outside that are the program's
         wrote: the parameters by which the action was given something from outside, which it may
             have kept

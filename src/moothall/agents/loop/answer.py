@@ -155,7 +155,9 @@ class RequestedCall:
     key: str = ""  # that of its step in the run's record; empty without one
     fault: str | None = None  # what is wrong with the call
     repaired: str = ""  # what of its arguments was spelled otherwise
-    begun: bool = False  # whether its execution has begun
+    begun: bool = False  # whether its execution has begun, in this process
+    resumed: bool = False  # whether it had begun before its run was resumed
+    stated: bool = False  # whether a person has stated its result
     result: dict[str, Any] | None = None  # the environment's, once it has ended
     origins: Origins = field(default_factory=dict)  # of its arguments, by parameter
     from_outside: tuple[tuple[str, str], ...] = ()  # its guarded values that are from outside
@@ -182,10 +184,11 @@ class RequestedCall:
 
     def provenance(self, sources: list[str]) -> dict[str, Any]:
         """Return what a record keeps of where its values, and its result, come from."""
-        if not (self.origins or self.read or self.always or self.said or sources):
+        if not (self.origins or self.read or self.always or self.said or sources or self.stated):
             return {}
         kept = {"origins": self.origins, "derived": self.derived, "said": self.said}
-        kept |= {"sources": sources}
+        unbegun = not (self.begun or self.resumed)
+        kept |= {"sources": sources, "stated": self.stated, "unbegun": unbegun}
         return {name: each for name, each in {**kept, "always": self.always}.items() if each}
 
     def restore(self, kept: Any) -> None:
@@ -195,6 +198,7 @@ class RequestedCall:
             self.derived = kept.get("derived", False)
             self.read, self.always = tuple(kept.get("sources", ())), tuple(kept.get("always", ()))
             self.said = tuple(kept.get("said", ()))
+            self.stated, self.resumed = kept.get("stated", False), not kept.get("unbegun", False)
 
 
 @dataclass(slots=True)

@@ -80,13 +80,17 @@ class Calls(Executing):
     async def within(self, budget: Budget) -> None:
         """Execute the calls within a budget's actions and seconds."""
         steps = [ActionStep(self, place) for place in range(len(self.wanted))]
-        ended = [self.record is not None and self.record.has_ended(each.key) for each in steps]
+        past = [None if self.record is None else self.record.find(each.key) for each in steps]
+        new = [
+            each is None or not each.is_charged(step.action._asks is not None)
+            for each, step in zip(past, steps, strict=True)
+        ]
         try:
-            held = await budget.in_turn(partial(budget.reserve, actions=ended.count(False)))
+            held = await budget.in_turn(partial(budget.reserve, actions=new.count(True)))
         except BudgetExceeded as error:
             refused = {"tool_executed": False, "error": f"not executed: {error}"}
             for place, step in enumerate(steps):
-                if ended[place]:
+                if (before := past[place]) is not None and before.is_over:
                     await self._run(place)
                 else:
                     self._end_as(step, {**refused}, self.keeps_refused)
@@ -103,7 +107,8 @@ class Calls(Executing):
             raise Stop.at_limit(late) from error
         finally:
             reset(token)
-            held._ledger.settle(held, (0, 0, 0, sum(call.begun for call in self.wanted)))
+            begun = sum(call.begun for call, is_new in zip(self.wanted, new, strict=True) if is_new)
+            held._ledger.settle(held, (0, 0, 0, begun))
 
     @property
     def in_doubt(self) -> bool:

@@ -1,9 +1,11 @@
 """What stands around a step of the loop, in one order: a call of the model, a call of an action.
 
 A concern is `around(step, call)`, where `await call()` goes on to the next one. What is off is not
-in the chain. A recorded result passes no hook and no block again; arguments that a hook or a block
-changed are traced, guarded and permitted as they then are; what waits for a permission has not
-begun. The actions of one answer are reserved together, around all its calls (`Calls.within`).
+in the chain. A recorded result passes no hook and no block again. One that comes later (to a
+`Later`, or by a person's decision) has the place of the call, and passes all that is around it, but
+what stands before an execution: hooks, guard and approval had their say. Arguments that a hook or a
+block changed are traced, guarded and permitted as they then are; what waits for a permission has
+not begun. The actions of one answer are reserved together, around all its calls (`Calls.within`).
 """
 
 from __future__ import annotations
@@ -78,21 +80,26 @@ def around_action(step: ActionStep, call: Call) -> Call:
     """Return a call of an action with what stands around it: here from the inside out."""
     agent, request = step._of.agent, step._of.request
     record, emit, traces = request.recorded, request.emit, tracing.active
+    past = None if record is None else record.find(step.key)
     hooks, blocks = agent._hooks, agent.blocks
     blocks = blocks and [each for each in blocks if hasattr(each, "around_action")]
     before = hooks and hooks.get("pre_acting")
     late = before or blocks  # who may change the arguments, and what the thread has read
     guarded = request.state.texts is not None
-    if record is not None:
-        call = partial(_begun, step, call)
-        if record.has_ended(step.key):
+    # Its result stands or comes from elsewhere; an agent that waited is asked again.
+    if past is not None and past.is_over and not (past.later and step.action._asks is not None):
+        call, before = step.come, None
+        if past.state == "ended":
             traces = emit = None
-    if late or guarded or step.action.access_policy != ACCESS_PERMITTED:
-        call = partial(_permitted, step, call)
-    if before:
-        call = partial(_unless_refused, step, call)
-    if emit is not None:
-        call = partial(_told_start, step, call)
+    else:
+        if record is not None:
+            call = partial(_begun, step, call)
+        if late or guarded or step.action.access_policy != ACCESS_PERMITTED:
+            call = partial(_permitted, step, call)
+        if before:
+            call = partial(_unless_refused, step, call)
+        if emit is not None:
+            call = partial(_told_start, step, call)
     if late or guarded:
         call = partial(_origins, step, call)
     if record is not None:
@@ -231,8 +238,7 @@ async def _executed_once(step: ActionStep, call: Call) -> Any:
         of=Codec(step.dump, step.load),
         outcome="repeat" if step.may_repeat else "ask",
         beside=len(step._of.wanted) > 1,
-        decided=step.decided,
-        came=step.came,
+        goes_on=True,
         anew=step.action._asks is not None,
         **step.about,
     )
@@ -323,7 +329,9 @@ async def _permitted(step: ActionStep, call: Call) -> Any:
 
 async def _begun(step: ActionStep, call: Call) -> Any:
     assert step._record is not None
-    await step._record.begins(step._call.args)
+    wanted = step._call
+    assert wanted.action is not None
+    await step._record.begins(wanted.args, resumes=wanted.action._asks is not None)
     return await call()
 
 

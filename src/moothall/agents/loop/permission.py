@@ -151,6 +151,8 @@ async def permits(
         if permitted is True and texts is not None:
             request.allowed += keys
             texts.always.update(call.always)
+            if step is not None and keys:
+                step.tell(allowed=[*keys])
         if permitted is False and asked and agent._approver() is None:
             return Refused(f"{note_of(asked[:1])}; nobody can be asked, without an approver")
         return permitted
@@ -179,13 +181,19 @@ def rewrite(call: RequestedCall, args: dict[str, Any], texts: Texts | None) -> d
     kwargs = action.check(copy_json(args))
     call.was, call.args, call.kwargs = call.args, args, kwargs
     for name, value in args.items():
-        for said in _written(call.was.get(name), value):
-            call.hear(said)
-            if texts is not None:
-                texts.add(said, "user")
+        hear(call, texts, call.was.get(name), value)
     if texts is not None:
         trace(call, texts)
     return call.was
+
+
+def hear(call: RequestedCall, texts: Texts | None, before: Any, after: Any) -> None:
+    """Take what a person wrote in a value as the user's."""
+    for said in _written(before, after):
+        if said not in call.said:
+            call.hear(said)
+        if texts is not None:
+            texts.add(said, "user")
 
 
 def _written(before: Any, after: Any) -> Iterator[str]:

@@ -185,17 +185,24 @@ def trace(call: RequestedCall, texts: Texts) -> None:
         known[name] = [*origins]
     call.origins, call.from_outside = known, tuple(from_outside)
     if call.derived:
-        outside = [name for name, each in known.items() if any(o.kind == "outside" for o in each)]
-        # A guarded value is executed only once a person has permitted it: then it is known.
-        asked = outside if guarded is None else guarded
-        call.foreign = {name: call.args[name] for name in outside if name not in asked}
+        note_foreign(call)
 
 
-def begins(call: RequestedCall, texts: Texts) -> None:
+def note_foreign(call: RequestedCall) -> None:
+    """Note which arguments of a call are partly from outside, by their origins."""
+    assert call.action is not None
+    guarded, found = call.action.guarded, call.origins.items()
+    outside = [name for name, each in found if any(o.kind == "outside" for o in each)]
+    # A guarded value is executed only once a person has permitted it: then it is known.
+    asked = outside if guarded is None else guarded
+    call.foreign = {name: call.args[name] for name in outside if name not in asked}
+
+
+def begins(call: RequestedCall, texts: Texts | None) -> None:
     """Note the values from outside of a call that is executed now: a result may give them back."""
     action = call.action
     assert action is not None
-    if not (action.outside and action.idempotent):  # else it reads
+    if texts is not None and not (action.outside and action.idempotent):  # else it reads
         texts.wrote(call.foreign, _changes(action))
         texts.place(call.foreign)
 
@@ -280,21 +287,22 @@ def marks_of_result(call: RequestedCall, thread: Thread, request: ReplyRequest) 
     """Return the marks of a call's result."""
     is_outside = call.action is not None and call.action.outside
     result = (call.result or {}).get("result")
-    is_new = thread.texts is None and not (is_outside or call.read or call.said)
+    is_new = thread.texts is None and not (is_outside or call.read or call.said or call.stated)
     if is_new and not isinstance(result, _PARTED):  # the fastest way
         return None
     sources = sources_of_result(call, thread.texts, call.result or {})
     own: list[Any] = []
     if sources:
-        if call.action is not None and call.begun and call.action.own:
+        if call.action is not None and (call.begun or call.resumed) and call.action.own:
             own = own_values(result, call.action.own)
         if thread.texts is None:  # the next prompt fills it
             thread.texts, thread.looked = Texts(request.on_behalf), None
             thread.texts.note(sources)
     wrote: list[str] = []
-    if call.begun and call.foreign and not (is_outside and call.action and call.action.idempotent):
+    has_begun = (call.begun or call.resumed) and call.foreign
+    if has_begun and not (is_outside and call.action and call.action.idempotent):
         wrote = [*call.foreign]
-    return Marks(sources, call.always, call.said, own=own, wrote=wrote)
+    return Marks(sources, call.always, call.said, call.stated, own, wrote)
 
 
 def marks_of_fault(call: RequestedCall, thread: Thread) -> Marks:
@@ -336,7 +344,10 @@ def sources_of_result(
     call: RequestedCall, texts: Texts | None, result: dict[str, Any]
 ) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
-    is_outside = call.action is not None and call.action.outside and call.begun
+    if call.stated:
+        return []
+    is_outside = call.action is not None and call.action.outside
+    is_outside = is_outside and (call.begun or call.resumed)
     found = [source_of(call)] if is_outside else []
     found += [*call.read, *_recalled(result.get("result"))]
     may_give_back = call.action is None or call.action._gives_back or "error" in result

@@ -91,33 +91,41 @@ def _noted(value: Any) -> Any:
 def about_call(call: RequestedCall) -> dict[str, Any]:
     """Return what the journal keeps of a call that waits."""
     about: dict[str, Any] = {"action": call.name, "args": call.args, "call": call.id}
-    return {**about, "origins": as_json(call.origins)} if call.origins else about
+    if call.origins:
+        about["origins"] = as_json(call.origins)
+    if call.read:
+        about["read"] = [*call.read]
+    return about
 
 
 async def result_of(later: Later, call: RequestedCall, step: Step | None) -> dict[str, Any]:
     """Return the result of a call that comes later; raise Stop for its run to wait."""
-    kind = "result"
+    kind, name = "result", later.key or ""
     if step is None:
         text = f'"{call.name}" gives its result later, which needs an agent with a journal='
         return failed(ConfigError(text))
     if later.question is not None:
         raise await step.ask(later, **about_call(call))
     if later.key is not None:
-        key = later.key
+        asks_agent = call.action is not None and call.action._asks is not None
+        key = name if asks_agent else step.key_of(name)  # of an agent, the run that it answers in
     elif later.until is not None:
         kind, key = "moment", f"moment-{step.hash_of('moment')[:16]}"
     else:
         return failed(ConfigError(f'"{call.name}" returned Later() without a key or until='))
     came = await step.came(key)
     if came is None:
-        came = await step.wait(key, kind, later, **about_call(call))
-    return as_result(key, came)
+        about = about_call(call)
+        if key != name and kind == "result":
+            about["name"] = name
+        came = await step.wait(key, kind, later, **about)
+    return as_result(name or key, came)
 
 
-def as_result(key: str, answer: Answer) -> dict[str, Any]:
+def as_result(name: str, answer: Answer) -> dict[str, Any]:
     """Return what came as the result of its call."""
     if answer.expired:
-        return {"tool_executed": True, "error": f"no result {key!r}: {answer.late}"}
+        return {"tool_executed": True, "error": f"no result {name!r}: {answer.late}"}
     return {"tool_executed": True, "result": answer.value}
 
 

@@ -276,8 +276,12 @@ class Run:
         if record.state is not None:
             self.state, self.request.allowed = record.state, record.state.allowed
             self.thread.defers, self.thread.joined = self.state.defers, (*self.state.joined,)
-            self.long.remember(self.state.stored(), self.state.joined)
-            look(self.thread, self.request, self.state.stored(), self.showing.named)
+            known = self.state.stored()
+            if self.thread.looked is None:  # its earlier replies count, too
+                known = [*messages_of(self.memory, self.id, None)[0], *known]
+            self.long.remember(known, self.state.joined)
+            self.showing.begin()  # what it looks at may be results of the loop's own actions
+            look(self.thread, self.request, known, self.showing.named)
             self._ids |= call_ids(record.state.messages)
             self._saved = self._remembered = len(record.state.messages)
         if self.emit is not None:

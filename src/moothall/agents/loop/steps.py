@@ -6,8 +6,10 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from moothall.actions.provenance import union
 from moothall.agents.loop.parts import context_of
-from moothall.agents.loop.provenance import sources_of_result
+from moothall.agents.loop.permission import hear
+from moothall.agents.loop.provenance import begins, note_foreign, sources_of_result
 from moothall.agents.loop.results import as_result, error_of
 from moothall.agents.replies.events import CallEnded
 from moothall.agents.replies.hooks import expect_messages
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.agents.replies.step import Past, Step
     from moothall.budget import Budget
-    from moothall.journal.store.wait_rows import Answer
     from moothall.models.protocol import Model
 
 
@@ -176,6 +177,9 @@ class ActionStep:
     def change(self, args: dict[str, Any], was: dict[str, Any] | None = None) -> None:
         """Replace the arguments; `was` are the model's, if a person changed them."""
         self._call.was = was
+        if was is not None:
+            for name, value in args.items():
+                hear(self._call, self._of.request.state.texts, was.get(name), value)
         if args != self._call.args:
             self._call.args = copy_json(args)
             self._call.kwargs = self.action.check(self._call.args)
@@ -240,22 +244,47 @@ class ActionStep:
         self.change(data["args"], data.get("was"))
         result = dict(data["result"])
         self._refused = result if data.get("refused") else None
-        self._call.restore(data.get("provenance"))
+        call, record = self._call, self._of.record
+        past = None if record is None else record.find(self.key)
+        call.restore(data.get("provenance"))
+        if call.derived and call.resumed:
+            note_foreign(call)
+        if past is not None:
+            self._go_on(past)
         return result
 
-    def decided(self, past: Past) -> dict[str, Any]:
-        """Return the result that a person decided."""
-        if isinstance(past.args, dict):
-            self.change(past.args, past.was)
-        if past.decision == "done":
+    async def come(self) -> dict[str, Any]:
+        """Return what came of a call that began before: to its `Later`, or a person's decision."""
+        assert self._record is not None
+        past, call, texts = self._record.past, self._call, self._of.request.state.texts
+        call.resumed = True
+        self._go_on(past)
+        if past.is_decided:
+            call.stated = past.decision == "done" or self.action.outside
+            if past.decision == "skip":
+                return {"tool_executed": False, "error": _SKIPPED}
+            hear(call, texts, None, past.value)
             return {"tool_executed": True, "result": past.value}
-        return {"tool_executed": False, "error": _SKIPPED}
+        for key, each in past.asked.items():
+            answer = past.answers.get(key)
+            if answer is not None and each["kind"] == "question":  # before it returned `Later`
+                hear(call, texts, None, answer.value)
+        asked = past.asked[past.later or ""]
+        answer = past.answers[asked["wait"]]
+        call.read = tuple(union((*call.read, *asked.get("read", ()), *answer.sources)))
+        return as_result(asked.get("name", asked["wait"]), answer)
 
-    def came(self, past: Past, answer: Answer) -> dict[str, Any]:
-        """Return what came of a result that it has waited for."""
-        if isinstance(past.args, dict):
-            self.change(past.args, past.was)
-        return as_result(past.later or "", answer)
+    def _go_on(self, past: Past) -> None:
+        """Note what its execution and its permission have changed before the run was cut off."""
+        call, request = self._call, self._of.request
+        texts = request.state.texts
+        if call.foreign:
+            begins(call, texts)
+        request.allowed += [each for each in past.allowed if each not in request.allowed]
+        if past.always:
+            call.always = tuple(past.allowed)
+        if call.always and texts is not None:
+            texts.always.update(call.always)
 
 
 _SCALARS = frozenset((str, int, float, bool, type(None)))

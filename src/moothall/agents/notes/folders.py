@@ -36,10 +36,13 @@ def _part(part: str) -> str:
 
 
 class NoteFolder:
-    """The notes of one key."""
+    """The notes of one key; `reader` is the conversation that reads what others share."""
 
-    def __init__(self, root: Path, key: str | None, trusted: bool) -> None:
+    def __init__(
+        self, root: Path, key: str | None, trusted: bool, reader: str | None = None
+    ) -> None:
         self._root = root
+        self._reader = reader
         self._path = root if key is None else folder_of(root, key)
         self._trusted = trusted
 
@@ -76,7 +79,7 @@ class NoteFolder:
         folder = self._opened()
         if folder is None or not self._is_there(name):
             return None
-        return note.read(name, folder.read(f"{name}{SUFFIX}"), self._trusted)
+        return note.read(name, folder.read(f"{name}{SUFFIX}"), self._trusted, self._reader)
 
     def forget(self, name: str) -> bool:
         """Delete a note; return whether there was one."""

@@ -36,12 +36,14 @@ class Note:
         text: its text
         sources: where the text comes from, if from outside; empty if not
         thread: the conversation in which it was written; None if its head does not say it
+        own: whether the agent wrote it, in any conversation, without anything from outside
     """
 
     name: str
     text: str
     sources: tuple[str, ...] = ()
     thread: str | None = None
+    own: bool = True
 
     @property
     def line(self) -> str:
@@ -104,8 +106,11 @@ def replaces(data: str) -> bool:
     return _parts(data)[0].get("replaces") is True
 
 
-def read(name: str, data: str, trusted: bool) -> Note:
-    """Return the note in a file; without a head that fits its text, the text is from outside."""
+def read(name: str, data: str, trusted: bool, reader: str | None = None) -> Note:
+    """Return the note in a file; without a head that fits its text, the text is from outside.
+
+    So it is of another conversation than that of the `reader`, whose user said none of it.
+    """
     head, text = _parts(data)
     sources = head.get("sources")
     said = [each for each in sources if isinstance(each, str)] if isinstance(sources, list) else []
@@ -113,13 +118,16 @@ def read(name: str, data: str, trusted: bool) -> Note:
     is_outside = head.get("from") == _OUTSIDE
     if not is_outside and not trusted:
         is_outside = head.get("from") != "own" or head.get("sha256") != _hash(text)
+    of_another = reader not in (None, thread) and not trusted
     if not is_outside:
-        from_outside: tuple[str, ...] = ()
+        made = f"note {name} of another conversation"
+        from_outside: tuple[str, ...] = (made,) if of_another else ()
     elif said:
         from_outside = tuple(f"{each} (note {name})" for each in said[:_MOST_SOURCES])
     else:
         from_outside = (f"note {name}",)
-    return Note(name, text, from_outside, thread if isinstance(thread, str) else None)
+    of = thread if isinstance(thread, str) else None
+    return Note(name, text, from_outside, of, not is_outside)
 
 
 def _hash(text: str) -> str:

@@ -41,14 +41,16 @@ class Notes(Block):
     were written last, one a line. They are Markdown files, which people and git can read.
 
     A note keeps where its text comes from. One that was written after something was read from
-    outside is from outside in every later conversation (docs/provenance.md).
+    outside is from outside in every later conversation; so is one of another conversation, whose
+    user may be somebody else, where all share one folder (docs/provenance.md).
 
     Args:
         folder: where the notes are; it is made with the first one
         by: who shares them: `thread`, a folder for each conversation; `shared`, one for all; or a
             function of the `Context` that returns the name of the folder, such as the id of a user
-        trusted: whether a note that the agent did not write, or that was changed since, counts as
-            the program's; else it counts as from outside, since nobody knows who wrote it
+        trusted: whether a note counts as the program's that the agent did not write, that was
+            changed since, or that another conversation shares; else it counts as from outside,
+            since nobody knows who wrote it
 
     Raises:
         ConfigError: an argument is not valid
@@ -110,18 +112,21 @@ class Notes(Block):
         ]
         # Of a note from outside only the name is shown: nobody else writes into the prompt.
         outside: list[tuple[str, str]] = []
+        others: list[tuple[str, str]] = []
         left, shown = _MAX_INDEX, 0
         for each in folder.notes():
-            line = f"- {each.name}" if each.sources else f"- {each.name}: {each.line}"
+            line = f"- {each.name}: {each.line}" if each.own else f"- {each.name}"
             if (left := left - len(line.encode()) - 1) < 0:
                 break
             shown += 1
             if each.sources:
-                outside.append((each.sources[0], line))
+                (others if each.own else outside).append((each.sources[0], line))
             else:
                 said.append(line)
         if outside:
             outside.insert(0, ("notes", "Notes that were written after reading from outside:"))
+        if others:
+            outside += [("notes", "Notes of other conversations:"), *others]
         if (more := len(folder.names()) - shown) > 0:
             said.insert(
                 2, f"The newest of them are listed; {counted(more, 'more note')} can be found."
@@ -131,13 +136,14 @@ class Notes(Block):
     # -- the actions -------------------------------------------------------------------------------
 
     def _of(self, context: Context[Any]) -> NoteFolder:
-        return NoteFolder(Path(self.folder), self._key(context), self.trusted)
+        reader = _thread_of(context) if self.by == "shared" else None
+        return NoteFolder(Path(self.folder), self._key(context), self.trusted, reader)
 
     def _key(self, context: Context[Any]) -> str | None:
         if self.by == "shared":
             return None
         if not callable(self.by):
-            return kept_thread(context.thread) or OWN_THREAD
+            return _thread_of(context)
         key: Any = self.by(context)
         if not isinstance(key, str) or not key:
             raise ConfigError(f"Notes: by= must return a text, got {key!r:.80}")
@@ -157,8 +163,7 @@ class Notes(Block):
             raise FileError(
                 f"the text of a note has at most {MAX_CHARS:,} characters, got {len(text):,}"
             )
-        thread = kept_thread(context.thread) or OWN_THREAD
-        sources = sources_here(context.agent)
+        sources, thread = sources_here(context.agent), _thread_of(context)
         replaced = self._of(context).write(name, readable(text), sources, thread)
         return f"{'replaced' if replaced else 'noted'}: {name}"
 
@@ -201,6 +206,10 @@ class Notes(Block):
         """
         name = checked_name(name)
         return f"forgotten: {name}" if self._of(context).forget(name) else f"no note {name!r}"
+
+
+def _thread_of(context: Context[Any]) -> str:
+    return kept_thread(context.thread) or OWN_THREAD
 
 
 def _excerpt(note: Note, weights: dict[str, float]) -> str:

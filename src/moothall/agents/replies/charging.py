@@ -76,7 +76,7 @@ def spending(entries: Iterable[Entry]) -> Spending:
                 spent.add(reserved.pop(data["key"]).get("reserved"))
             if "model" in about:
                 reserved[data["key"]] = data
-            elif "action" in about:
+            elif "action" in about and "again" not in data:
                 spent.actions += 1
         elif entry.kind == "ended" and data["key"].endswith(KEPT_MARK):
             goes_on.add(data["key"].removesuffix(KEPT_MARK))

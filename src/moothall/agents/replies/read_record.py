@@ -121,6 +121,7 @@ class ReadRecord(Generic[S]):
         if kind == "permitted":
             past.permitted, past.proposed = data["fingerprint"], data.get("proposed")
             past.changed, past.was = data.get("args"), data.get("was")
+            past.always = data.get("always", False)
             past.state = past.state or kind
             return
         if kind == "decided":
@@ -135,10 +136,11 @@ class ReadRecord(Generic[S]):
             return
         if kind == ANSWERED:
             about = (data.get("value"), data.get("by"), at, data.get("expired", False))
-            past.answers[data["wait"]] = Answer(*about)
+            past.answers[data["wait"]] = Answer(*about, tuple(data.get("sources", ())))
             return
         past.state = kind
         past.about = data.get("about", past.about)
+        past.allowed = data.get("allowed", past.allowed)
         if kind == "started":
             past.args, past.asks = data.get("args"), data.get("asks", False)
             past.decision = None

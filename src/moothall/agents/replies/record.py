@@ -35,7 +35,6 @@ from moothall.foundation.threads import is_closing
 if TYPE_CHECKING:
     from moothall.journal import Journal, Part
     from moothall.journal.commits import OpenRun
-    from moothall.journal.store.wait_rows import Answer
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -92,7 +91,7 @@ class Record(ReadRecord[S]):
         outcome: Literal["repeat", "ask"] = "repeat",
         beside: bool = False,
         decided: Callable[[Past], T] | None = None,
-        came: Callable[[Past, Answer], T] | None = None,
+        goes_on: bool = False,
         anew: bool = False,
         **about: Any,
     ) -> T:
@@ -111,8 +110,8 @@ class Record(ReadRecord[S]):
             beside: whether other steps run at the same time: one commit then covers all that begin
             decided: makes the result from a person's decision `skip` or `done`; without it, `done`
                 returns the value, and `skip` raises InDoubt
-            came: makes the result from what a `Later` that the call returned has come to; without
-                it, that is the result
+            goes_on: whether the call itself takes what a `Later` that it returned has come to, and
+                what a person decided, from `Step.past`; else that is the result
             anew: whether it is called although it waits: it may have its result from elsewhere
             **about: what else to record, as JSON data; `action` is the name that a person sees
 
@@ -135,14 +134,16 @@ class Record(ReadRecord[S]):
         if outcome == "ask":
             note["asks"] = True
         step = Step(self, key, note, past, beside)
-        if past.state == "started" and past.asks and past.decision != "repeat":
-            made = self._decided(past, decided, of)
-            step.end("ended", {"result": codec.dump(made), "decided": past.decision})
-            return made
+        if past.state == "started" and past.is_decided:
+            step.tell(decided=past.decision)
+            if past.decision is None or not goes_on:
+                made = self._decided(past, decided, of)
+                step.end("ended", {"result": codec.dump(made)})
+                return made
         if past.waits is not None and not anew:
             answer = await step.came(past.waits)  # raises until there is an answer
-            if past.later is not None and answer is not None:
-                result = codec.load(answer.value) if came is None else came(past, answer)
+            if past.later is not None and answer is not None and not goes_on:
+                result: T = codec.load(answer.value)
                 step.end("ended", {"result": codec.dump(result)})
                 return result
         self.open += 1

@@ -203,7 +203,7 @@ class RecordedAgent(ConversationalAgent):
             reply = await tracing.within(work, "reply", self, request)
             if part is not None and part.past:
                 asking = [e.request.run_id for e in REPLYING.get() if e.request and e.open]
-                await answer_asker(self._journal, record, reply, asking)
+                await answer_asker(self._journal, record, reply, asking, request.state.texts)
             budget = getattr(self, "budget", None) if request.budget is None else request.budget
             if reply.stop_reason == "waiting" and budget is not None and request.record is None:
                 budget._rest()

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
+from moothall.actions.provenance import union
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.state import dumped
 from moothall.foundation.errors import JournalError, MoothallError, NoSuchRun, StateError
@@ -21,6 +22,7 @@ from moothall.journal.stop_reason import ANSWERED, ENDED, cut_off, why_ended
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
+    from moothall.actions.provenance import Texts
     from moothall.agents.replies.read_record import ReadRecord
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest
@@ -170,11 +172,16 @@ def answers_in(agent: Any, caller: ReplyRequest | None) -> bool:
 
 
 async def answer_asker(
-    journal: Journal | None, record: Record[Any], reply: Reply, under_way: Iterable[str]
+    journal: Journal | None,
+    record: Record[Any],
+    reply: Reply,
+    under_way: Iterable[str],
+    texts: Texts | None,
 ) -> None:
     """Answer the run whose action waits for a resumed run, once that has ended.
 
-    One of those `under_way` has asked again, and gets the reply itself.
+    One of those `under_way` has asked again, and gets the reply itself. `texts` are those of its
+    thread: the answer comes from what that has read from outside.
     """
     asker = (record.begun or {}).get("asked_for")
     if journal is None or not isinstance(asker, str) or reply.stop_reason not in ENDED:
@@ -185,7 +192,9 @@ async def answer_asker(
     if reply.stop_reason not in ANSWERED:
         text = f"it has no answer: {reply.detail or reply.stop_reason}"
     with suppress(StateError, NoSuchRun):  # it was answered before, has ended or was deleted
-        await asyncio.to_thread(journal.answer, asker, record.run_id, text)
+        sources = (*reply.outside, *(() if texts is None else texts.sources))
+        give = journal._waits_for.answer
+        await asyncio.to_thread(give, asker, record.run_id, text, None, (*union(sources),))
 
 
 def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:

@@ -38,6 +38,8 @@ class Past:
     result: Any = None  # its result, as JSON data
     error: str = ""  # why it failed
     permitted: str | None = None  # the fingerprint of the permitted request
+    always: bool = False  # whether it was permitted for the whole thread
+    allowed: list[str] = field(default_factory=list)  # the values from outside that this permitted
     proposed: str | None = None  # that of the request as it was made, if a person changed it
     changed: dict[str, Any] | None = None  # the arguments with which it was permitted then
     was: dict[str, Any] | None = None  # the arguments that these replace
@@ -62,6 +64,21 @@ class Past:
         """Return the key of the result or moment that it waits for; None if it waits for none."""
         last = self.waits
         return last if last and self.asked[last]["kind"] in ("result", "moment") else None
+
+    def is_charged(self, resumes: bool) -> bool:
+        """Return whether its call is charged already; `resumes`: one that was cut off goes on."""
+        has_begun = self.args is not None and (resumes or self.state == WAITS)
+        return has_begun or self.is_over
+
+    @property
+    def is_decided(self) -> bool:
+        """Return whether it had begun and not ended, and is not to be called again."""
+        return self.state == "started" and self.asks and self.decision != "repeat"
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether its call is not made again: it has ended, or its result comes later."""
+        return self.state == "ended" or self.is_decided or self.later is not None
 
 
 class Step:
@@ -99,7 +116,7 @@ class Step:
         """
         past = self.past
         if past.permitted == fingerprint:
-            return True
+            return Always() if past.always else True
         if past.proposed == fingerprint and past.changed is not None and change is not None:
             change(past.changed)
             return True
@@ -125,7 +142,7 @@ class Step:
             note |= {"args": decision.args, "was": was}
             decision = True
         if decision is True or isinstance(decision, Always):
-            self._tell("permitted", note)
+            self._tell("permitted", note if decision is True else {**note, "always": True})
             await record.commit()
         return decision
 
@@ -140,6 +157,13 @@ class Step:
         """Return the hash of what this call of this run asks: two equal calls ask twice."""
         exact = json.dumps([self._record.run_id, self._record.path, self._key, *asked])
         return hashlib.sha256(exact.encode()).hexdigest()
+
+    def key_of(self, name: str) -> str:
+        """Return the key of what this call waits for under a name; another call has another."""
+        if name in self.past.asked:  # as versions before had it
+            return name
+        exact = json.dumps([self._record.path, self._key, name])
+        return f"wait-{hashlib.sha256(exact.encode()).hexdigest()[:16]}"
 
     async def came(self, wait: str) -> Answer | None:
         """Return what came of a wait; None if nothing was asked; raise Stop if it goes on."""
@@ -181,6 +205,11 @@ class Step:
         record, wait = self._record, asked["wait"]
         found = await self._row(wait)
         if found is False:  # a copy of the run that asked, or one that was cancelled, asks again
+            if asked["kind"] == "result" and "name" not in asked:  # another call has its key now
+                self.past.asked.pop(wait)
+                asked, wait = {**asked, "name": wait}, self.key_of(wait)
+                asked["wait"] = wait
+                self.past.asked[wait] = asked
             self._tell(WAITS, asked)
             await record.commit()
             found = await self._row(wait)
@@ -191,6 +220,8 @@ class Step:
         given: dict[str, Any] = {"expired": True} if found.expired else {"value": found.value}
         if found.by is not None:
             given["by"] = found.by
+        if found.sources:
+            given["sources"] = [*found.sources]
         self._tell(ANSWERED, {"key": self._key, "wait": wait, **given})
         await record.commit()
         self.past.answers[wait] = found
@@ -222,25 +253,34 @@ class Step:
 
     async def _row(self, wait: str) -> Answer | bool:
         run: OpenRun = self._record.run
+        asked = (wait, self._record.path, self._key)
         if not run.file.waits:
-            return run.answer(wait)
-        return await WORKERS.run(asyncio.get_running_loop(), run.answer, wait)
+            return run.answer(*asked)
+        return await WORKERS.run(asyncio.get_running_loop(), run.answer, *asked)
 
     def _waiting(self, asked: dict[str, Any]) -> Wait:
         since = asked.get("since") or time.time()
         return wait_of(asked, run=self._record.run_id, since=since, **_NOWHERE)
 
-    async def begins(self, args: Any = None, reserved: Mapping[str, Any] | None = None) -> None:
+    async def begins(
+        self,
+        args: Any = None,
+        reserved: Mapping[str, Any] | None = None,
+        resumes: bool = False,
+    ) -> None:
         """Note that the effect begins now; return when that is in the file.
 
         Call it after hooks, permission and reservation, so that a waiting step is not in doubt.
-        `reserved` is what the effect may spend at most, charged if it has no recorded end.
+        `reserved` is what the effect may spend at most, charged if it has no recorded end;
+        `resumes`: whether one that was cut off goes on, and is no second call.
         """
         data = dict(self._note)
         if args is not None:
             data["args"] = args
         if reserved is not None:
             data["reserved"] = dict(reserved)
+        if self.past.args is not None and self.past.is_charged(resumes):
+            data["again"] = True
         self.begun = True
         record = self._record
         if self.past.state == "started" and record.find(f"{self._key}{KEPT_MARK}") is not None:
@@ -303,7 +343,7 @@ class _NullStep(Step):
     async def came(self, wait: str) -> Answer | None:
         return None
 
-    async def begins(self, args: Any = None, reserved: Mapping[str, Any] | None = None) -> None:
+    async def begins(self, *about: Any, **more: Any) -> None:
         return None
 
     def charge(self, charged: Callable[[], Mapping[str, Any]]) -> None:

@@ -60,6 +60,14 @@ _OPEN_RUNS: Final = (
     "CREATE INDEX open_runs ON runs (number) WHERE open",
 )
 
+# `name`: under which an action asked for a result; several of its calls may have the same.
+# `sources`: what an answer comes from, if the agent that gave it has read from outside.
+_WAITS_BY_NAME: Final = (
+    "ALTER TABLE waits ADD COLUMN name TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE waits ADD COLUMN sources TEXT",
+    "UPDATE waits SET name = key WHERE kind IN ('', 'result')",
+)
+
 MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
     (),
     (),
@@ -155,6 +163,7 @@ MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
         *WAITS_INDEXES,
     ),
     ("ALTER TABLE runs ADD COLUMN open INTEGER NOT NULL DEFAULT 1", *_OPEN_RUNS),
+    _WAITS_BY_NAME,
 )
 
 # The same tables in PostgreSQL, where a range of threads is one of bytes. Only appended.
@@ -233,4 +242,5 @@ SERVER_MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         *WAITS_INDEXES,
     ),
     ("ALTER TABLE runs ADD COLUMN open BOOLEAN NOT NULL DEFAULT TRUE", *_OPEN_RUNS),
+    _WAITS_BY_NAME,
 )

@@ -33,13 +33,17 @@ _WHOSE: Final = (
     "(SELECT coalesce(thread, '') FROM runs WHERE number = ?)"
 )
 _ASK: Final = (
-    "INSERT INTO waits (run, key, kind, path, step, place, since, until, remind, due, agent, "
-    f"thread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_WHOSE}) "
+    "INSERT INTO waits (run, key, name, kind, path, step, place, since, until, remind, due, agent, "
+    f"thread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_WHOSE}) "
     # An answer that was kept for it is there already.
     "ON CONFLICT (run, key) DO UPDATE SET kind = excluded.kind, path = excluded.path, "
-    "step = excluded.step, place = excluded.place, since = excluded.since, "
+    "name = excluded.name, step = excluded.step, place = excluded.place, since = excluded.since, "
     "until = excluded.until, remind = excluded.remind, taken = FALSE, "
     "due = CASE WHEN waits.value IS NULL THEN excluded.due ELSE excluded.since END"
+)
+_TAKE_EARLY: Final = (
+    "UPDATE waits SET key = ? WHERE run = ? AND key = ? AND place = 0 "
+    "AND NOT EXISTS (SELECT 1 FROM waits o WHERE o.run = ? AND o.key = ?)"
 )
 _DECIDE: Final = (
     "INSERT INTO waits (run, key, kind, path, step, place, since, due, value, decided_by, "
@@ -76,6 +80,7 @@ class Answer(NamedTuple):
     by: str | None = None
     at: float | None = None
     expired: bool = False
+    sources: tuple[str, ...] = ()  # what it comes from, if from outside
 
     @property
     def late(self) -> str:
@@ -95,13 +100,17 @@ def write_rows(db: Database, run: int, before: int, noted: Iterable[Noted], over
     for nth, path, kind, data, at in noted:
         place, step = run << 32 | (before + nth + 1), str(data.get("key"))
         if kind == WAITS:
-            until = data.get("until")
+            until, key = data.get("until"), data["wait"]
+            # Entries of versions before 8 have no name: there, the key was that.
+            name = data.get("name", key if data["kind"] == "result" else "")
             if who := data.get("who"):  # an answer that somebody else gave before does not count
                 other = f"(decided_by IS NULL OR decided_by NOT IN ({', '.join('?' * len(who))}))"
                 early = f"DELETE FROM waits WHERE run = ? AND key = ? AND place = 0 AND {other}"
-                db.execute(early, (run, data["wait"], *who))
+                db.execute(early, (run, name, *who))
+            if name != key:
+                db.execute(_TAKE_EARLY, (key, run, name, run, key))
             since = now if at is None else at
-            asked = (run, data["wait"], data["kind"], path, step, place, since, until)
+            asked = (run, key, name, data["kind"], path, step, place, since, until)
             db.execute(_ASK, (*asked, _UNTOLD, until, run, run))
         elif kind == ANSWERED:
             db.execute(

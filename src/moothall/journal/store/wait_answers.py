@@ -1,0 +1,109 @@
+"""Answers to what runs wait for, each given to one call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from moothall.actions.approval.later import is_of_moothall
+from moothall.foundation.database import Database
+from moothall.foundation.errors import NotPermitted, StateError
+from moothall.foundation.text import cut, escaped
+from moothall.journal.entry import call_line, stamp
+from moothall.journal.store.store import Store
+from moothall.journal.store.values import as_text
+from moothall.journal.store.wait_rows import Answer, as_answer, in_order
+
+_MOST_EARLY: Final = 100
+"""So many answers of a run are kept before they are asked for."""
+_SHOWN: Final = 200
+
+
+def give(
+    file: Store, db: Database, run: tuple[int, str], key: str, value: Any, answer: Answer
+) -> None:
+    """Keep the answer to a wait, once; the same answer again changes nothing.
+
+    `run` is its number and id; `key` that of a wait, or a name under which one call waits;
+    `answer` says who gives the value, and where it is from.
+    """
+    number, run_id = run
+    by, now = answer.by, time.time()
+    rows = db.execute(
+        "SELECT key, kind, place, until, value, decided_by, answered, taken FROM waits "
+        "WHERE run = ? AND (key = ? OR name = ?) ORDER BY since, key",
+        (number, key, key),
+    ).fetchall()
+    text = as_answer((rows[0][1] if rows else "") or "result", key, value)
+    if not rows:
+        _keep_early(db, run, key, (text, by, now))
+        return
+    # Of several calls that have asked under one name, the key of its own says which it is for.
+    again = any(row[4] is not None and in_order(row[4]) == in_order(text) for row in rows)
+    waiting = [row for row in rows if row[4] is None and not (row[7] or _is_late(row, now))]
+    if len(waiting) > 1 or (waiting and again):
+        calls = (f"{row[0]} of {_call(file, db, row[2])}" for row in waiting)
+        raise StateError(
+            f"run {run_id!r}: several calls have asked for {key!r}, and an answer is given to one "
+            f"of them: answer by the key of the call that it is for: {', or '.join(calls)}"
+        )
+    own, _, place, until, before, its, at, _ = waiting[0] if waiting else rows[-1]
+    if before is not None:
+        if again:
+            return
+        said = "" if its is None else f" by {escaped(its)}"
+        raise StateError(
+            f"run {run_id!r}: {key!r} was answered{said} at {stamp(at)} with "
+            f"{cut(before, _SHOWN)}, and not with {cut(text, _SHOWN)}: the first answer counts"
+        )
+    if not waiting:
+        over = "the run has gone on" if until is None else f"it was over at {stamp(until)}"
+        raise StateError(f"run {run_id!r}: {key!r} cannot be answered any more: {over}")
+    who = tuple(file.data_at(db, place).get("who", ()))
+    if who and by not in who:
+        raise NotPermitted(
+            f"run {run_id!r}: {key!r} may be answered by {' or '.join(map(escaped, who))}, "
+            f"and not by {'somebody without a name' if by is None else escaped(by)}"
+        )
+    sources = as_text([*answer.sources]) if answer.sources else None
+    db.execute(
+        "UPDATE waits SET value = ?, decided_by = ?, answered = ?, due = ?, sources = ? "
+        "WHERE run = ? AND key = ?",
+        (text, by, now, now, sources, number, own),
+    )
+
+
+def _is_late(row: Sequence[Any], now: float) -> bool:
+    _, kind, _, until, *_ = row
+    return until is not None and kind != "moment" and bool(now >= until)
+
+
+def _call(file: Store, db: Database, place: int) -> str:
+    about = file.data_at(db, place)
+    return cut(call_line(about.get("action", ""), about.get("args")), _SHOWN)
+
+
+def _keep_early(
+    db: Database, run: tuple[int, str], key: str, row: tuple[str, str | None, float]
+) -> None:
+    """Keep an answer to a `Later` that has not come yet."""
+    number, run_id = run
+    if is_of_moothall(key):
+        raise StateError(
+            f"run {run_id!r} waits for nothing under the key {key!r}; `moothall waiting` lists "
+            "what waits"
+        )
+    state = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()[0]
+    if state is not None and state not in ("waiting", "in_doubt"):
+        raise StateError(f"run {run_id!r} is over ({state}): {key!r} cannot be answered")
+    early = "SELECT count(*) FROM waits WHERE run = ? AND place = 0 AND value IS NOT NULL"
+    if db.execute(early, (number,)).fetchone()[0] >= _MOST_EARLY:
+        raise StateError(
+            f"run {run_id!r} has {_MOST_EARLY} answers already that it has not asked for"
+        )
+    db.execute(
+        "INSERT INTO waits (run, key, name, kind, agent, thread, path, step, place, since, value, "
+        "decided_by, answered) VALUES (?, ?, ?, '', '', '', '', '', 0, ?, ?, ?, ?)",
+        (number, key, key, row[2], *row),
+    )
