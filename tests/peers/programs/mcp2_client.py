@@ -28,7 +28,7 @@ def begin(way, streamed):
             assert not result.is_error, result
             return result.structured_content["result"], result.meta
 
-            return call
+        return call
 
     return say_and_order(connect, sessions=way == "sessions")
 
