@@ -138,6 +138,24 @@ def test_footnote_definitions_and_lists_of_sources_of_any_form_are_left_out() ->
     assert "evil" not in report_of(text).markdown
 
 
+@pytest.mark.parametrize("head", ("### References", "**Sources:**", "Bibliography\n------------"))
+@pytest.mark.parametrize(
+    "entries",
+    (
+        "[1] Encyclopaedia of Ports, 2020\n[2] Almanac",
+        "[1] Encyclopaedia of Ports, 2020",
+        "\\[1\\] Encyclopaedia of Ports\n\n\\[2\\] Almanac",
+        "1. Encyclopaedia of Ports (2020)",
+        "- [Encyclopaedia of Ports](http://evil.test/x)",
+    ),
+)
+def test_report_list_of_sources_that_a_model_made_is_dropped(head: str, entries: str) -> None:
+    report = report_of(f"{PORT} [1].\n\n{head}\n\n{entries}\n")
+    assert "Encyclopaedia" not in report.markdown
+    assert "[no source]" not in report.markdown
+    assert len(report.citations) == 1
+
+
 def test_a_sentence_without_a_source_is_marked_and_only_once() -> None:
     said = f"{PORT} [1]. Harbours are old (Müller 2021). The sea is wide. [no source] As follows:"
     report = report_of(f"# Ports\n\n{said}\n\n| port | sea |\n| --- | --- |\n| alpha | north |")

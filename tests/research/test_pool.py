@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moothall import Call, ModelReply, ReActAgent, ScriptedModel
+from moothall.foundation.errors import InvalidArguments
 from moothall.research import Passage, Resource, ResourcePool, Section
 from moothall.research.pool import LONGEST, passages_of
 
@@ -174,3 +175,12 @@ def test_a_long_block_of_code_hides_nothing_that_follows_it() -> None:
     text = f"Before.\n\n```python\n{code}\n```\n\nAfter."
     passages = [each.text for each in passages_of(Resource("http://a.test/", content=text))]
     assert passages[-1] == "After."
+
+
+@pytest.mark.parametrize("url", ("", " ", "#part", "\n"))
+def test_pool_resource_without_an_address_is_refused(url: str) -> None:
+    pool = ResourcePool()
+    with pytest.raises(InvalidArguments, match="url must not be empty"):
+        pool.add(Resource(url))
+    with pytest.raises(InvalidArguments, match="url must not be empty"):
+        pool.add(url)

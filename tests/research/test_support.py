@@ -160,3 +160,41 @@ Then check the repository."""
 )
 def test_support_reads_the_code_of_a_passage(sentence: str, label: str) -> None:
     assert support(sentence, RESTIC).label == label
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage"),
+    (
+        ("The ferry costs CHF 64 million.", "The ferry costs 64 million Swiss francs."),
+        ("The ferry costs 64 million Swiss francs.", "The ferry costs CHF 64 million."),
+        ("The ferry costs 12 Swedish crowns.", "The ferry costs 12 kronor."),
+        ("The ferry costs 5 zlotys.", "The ferry costs PLN 5."),
+        ("The ferry costs 12 Canadian dollars.", "The ferry costs CAD 12."),
+        ("The card has 4 GB.", "The card has 4096 MB."),
+        ("The card has 2,048 kB.", "The card has 2 MB."),
+        ("It opened in mid-2021.", "It was opened in June 2021."),
+        ("More than 4,000 people came.", "4,050 people came."),
+        ("Fewer than ten people came.", "Seven people came."),
+        ("Mehr als 4000 Menschen kamen.", "Es kamen 4050 Menschen."),
+    ),
+)
+def test_support_values_in_other_words_and_units_are_the_same(sentence: str, passage: str) -> None:
+    assert support(sentence, passage).label == "not checked"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage"),
+    (
+        ("The ferry costs 64 million euros.", "The ferry costs 64 million Swiss francs."),
+        ("The ferry costs 12 Canadian dollars.", "The ferry costs 12 US dollars."),
+        ("The ferry costs 12 Swedish kronor.", "The ferry costs 12 Danish kroner."),
+        ("The card has 4 GB.", "The card has 5096 MB."),
+        ("It opened in mid-2021.", "It was opened in 2019."),
+        ("More than 4,000 people came.", "3,050 people came."),
+        ("At most ten people came.", "Twelve people came."),
+        ("At most ten people came.", "Two people came."),
+        ("It is more than 4 metres long.", "It is 5 seconds long."),
+    ),
+)
+def test_support_other_values_of_a_kind_are_lacking(sentence: str, passage: str) -> None:
+    assert support(sentence, passage).label == "unsupported"

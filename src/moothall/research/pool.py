@@ -103,6 +103,8 @@ class ResourcePool:
             if not isinstance(text, str) and (name == "url" or text is not None):
                 raise InvalidArguments(f"a resource's {name} must be a text, got {text!r:.80}")
         url = normalized(given.url)
+        if not url.partition("#")[0]:
+            raise InvalidArguments("a resource's url must not be empty, got ''")
         with self._lock:
             kept = self._of.get(url)
             if kept is None:

@@ -29,6 +29,7 @@ from moothall.foundation.text.values import (
     times_in,
 )
 from moothall.foundation.text.values.languages import LANGUAGES
+from moothall.foundation.text.values.numbers import CURRENCIES
 from moothall.research.sentences import FOOTNOTE, sentences
 
 BETWEEN: Final = "\n\n\0\n\n"
@@ -41,6 +42,7 @@ _DASH: Final = re.compile(r"\s*(?:[–—]|--)\s*")
 _PARTS: Final = re.compile(r"\.|::|-|/|'|_")
 _OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
+_WITHIN_YEAR: Final = re.compile(r"[^\W\d_]{3,5}-\d{4}")  # mid-2021
 _IDENTIFIER: Final = re.compile(
     r".*(?:\w_\w|^_|[A-Za-z]\w*(?:\.|::)[A-Za-z_]|\(\)$|^--?[A-Za-z]|\+\+|#|[a-z][A-Z]|[A-Z]{2}|"
     r"[A-Za-z][^\W_]*-?\d|://)"
@@ -195,9 +197,16 @@ def _values(words: list[str]) -> list[bool]:
             is_value = bool(number and number.readings) or bool(times_in(spelled_out(word)))
         else:
             follows = bool(made) and made[-1]
-            is_value = word in NUMBER_WORDS or (
+            after = words[at + 1] if at + 1 < len(words) else ""
+            is_currency = word in CURRENCIES and after[:1].isdigit()  # CHF 64 million
+            is_value = is_currency or word in NUMBER_WORDS or bool(_WITHIN_YEAR.fullmatch(word))
+            is_value = is_value or (
                 follows
-                and (is_unit(word) or bool(times_in(spelled_out(f"{words[at - 1]} {word}"))))
+                and (
+                    is_unit(word)
+                    or f"{word} {after}" in CURRENCIES  # 64 million Swiss francs
+                    or bool(times_in(spelled_out(f"{words[at - 1]} {word}")))
+                )
             )
         made.append(is_value)
     return made

@@ -51,7 +51,7 @@ _DEFINITION = re.compile(
 _LIST = re.compile(
     r"^[ \t]*(?:#{1,6}[ \t]*|\*\*|__)?(?:sources?|references?|footnotes?|citations?|bibliography|"
     r"works cited|quellen(?:verzeichnis)?|literatur|fußnoten|références)[ \t]*:?(?:\*\*|__)?:?"
-    r"[ \t#]*\n(?:[-=]{3,}[ \t]*\n)?(?=\s*(?:[-*+]|\d{1,3}[.)]|\[|https?:|<))"
+    r"[ \t#]*\n(?:[-=]{3,}[ \t]*\n)?(?=\s*(?:[-*+]|\d{1,3}[.)]|\\?\[|https?:|<))"
     r"(?:(?!^[ \t]*#)[^\n]*+(?:\n|\Z))*+\Z",
     re.MULTILINE | re.IGNORECASE,
 )

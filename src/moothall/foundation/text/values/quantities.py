@@ -10,9 +10,11 @@ from fractions import Fraction
 from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
+from operator import ge, gt, le, lt
 from typing import Final, NamedTuple
 
 from moothall.foundation.text.values.dates import TIME, dates_in
+from moothall.foundation.text.values.languages import either, together
 from moothall.foundation.text.values.numbers import CURRENCIES, Number, numbers_in
 
 _TABLE: Final[dict[str, dict[str, str]]] = json.loads(
@@ -30,6 +32,12 @@ _TO: Final = re.compile(r" ?(?:-|–|—|to|and|or|bis|und|oder|à|et|ou|y|a) ?[
 _ORDINAL: Final = frozenset(("st", "nd", "rd", "th"))
 _OF_RANGE: Final = re.compile(r"(?<![\w-])(\d+(?:[.,]\d+)*)-(?=\d+(?:[.,]\d+)*(?![\w-]))")
 _LEAST_DIGITS: Final = 2
+_BEFORE: Final = 30  # characters in which a comparison stands
+_COMPARISONS: Final[dict[str, str]] = together("comparisons")
+_COMPARED: Final = re.compile(rf"(?<!\w)({either(_COMPARISONS)}) $")
+_RELATIONS: Final = {">": gt, ">=": ge, "<": lt, "<=": le}
+_CROWNS: Final = frozenset(("sek", "nok", "dkk", "czk"))
+_BINARY: Final = {Fraction(1000) ** n: Fraction(1024) ** n for n in range(1, 5)}
 
 
 class Quantity(NamedTuple):
@@ -45,14 +53,21 @@ class Quantity(NamedTuple):
     unit: Fraction
     place: int  # the power of ten of the last digit of the first reading that is no zero
     digits: int  # of the first reading, without zeros at the end; 0 if it may be a year
+    relation: str = ""  # `>` after “more than”
 
     def is_in(self, others: Iterable[Quantity]) -> bool:
         """Return whether one of other quantities is equal to this one, or is rounded by it."""
         return any(map(self._is, others))
 
     def _is(self, other: Quantity) -> bool:
+        if self.relation and not other.relation and self.dimension == other.dimension:
+            compare = _RELATIONS[self.relation]
+            near = (each for each in other.values if _is_near(each, self.values[0]))
+            if any(compare(each, self.values[0]) for each in near):
+                return True
         if (self.dimension and other.dimension) or self.dimension == "percent":
-            same = self.dimension == other.dimension
+            both = {self.dimension, other.dimension}
+            same = len(both) == 1 or ("kr" in both and not both.isdisjoint(_CROWNS))
             return same and self._equals(self.values, other.values, self.unit)
         return self._equals(self.plain, other.plain, Fraction(1))
 
@@ -63,6 +78,11 @@ class Quantity(NamedTuple):
         return any(each in theirs for each in ours) or any(
             abs(ours[0] - each) <= most for each in theirs
         )
+
+
+def _is_near(one: Fraction, other: Fraction) -> bool:
+    """Return whether neither is more than twice the other: “more than 4,000” says 4,050, not 9."""
+    return one * other > 0 and Fraction(1, 2) <= one / other <= 2
 
 
 @lru_cache(maxsize=512)
@@ -133,4 +153,8 @@ def _quantity(number: Number, unit: tuple[str, Fraction, int], text: str) -> Qua
     last = number.readings[0].normalize().as_tuple()
     may_be_year = not dimension and re.fullmatch(r"[12]\d{3}", number.digits)
     digits = 0 if may_be_year else len(last.digits)
-    return Quantity(said, dimension, values, plain, size, int(last.exponent), digits)
+    if dimension == "data" and size in _BINARY:  # 4 GB may be 4,096 MB
+        values += tuple(each * _BINARY[size] for each in plain)
+    compared = _COMPARED.search(text, max(0, number.begin - _BEFORE), number.begin)
+    relation = _COMPARISONS[compared[1]] if compared else ""
+    return Quantity(said, dimension, values, plain, size, int(last.exponent), digits, relation)

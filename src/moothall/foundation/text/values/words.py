@@ -48,6 +48,12 @@ _RANGE: Final = re.compile(
 )
 
 
+# Such as mid-2021.
+_WITHIN_YEAR: Final = re.compile(
+    r"(?<!\w)([^\W\d_]{3,5})-(?=(?:1[5-9]|20)\d\d(?![\w-]))"
+)  # mid-2021
+
+
 def fold(text: str) -> str:
     """Return a text with case, width and whitespace made the same; lookalikes stay different."""
     if not text.isascii():
@@ -65,7 +71,7 @@ def narrow(text: str) -> str:
 
 def spelled_out(text: str) -> str:
     """Return a folded text with its words for numbers, times and ranges of days in figures."""
-    text = _RANGE.sub(_days, text)
+    text = _RANGE.sub(_days, _WITHIN_YEAR.sub(r"\1 ", text))
     text = _CLOCK.sub(_time, text)
     text = _WORD.sub(lambda found: str(_OTHERS[found[0]]), text)
     return _NUMBER.sub(_figures, text)
