@@ -130,12 +130,17 @@ def of_a_dual_act(till: Till, file: Any) -> RecordedAgent:
     )
 
 
+def by_its_own_say(till: Till, file: Any) -> RecordedAgent:
+    calls = calling(Call("0", "say", {"content": "pay"}))
+    return ReActAgent("clerk", calls, actions=[helper(till, file)], journal=file)
+
+
 def a_group(till: Till, file: Any) -> RecordedAgent:
     talk = Conversation([helper(till, None)], id="helper", until=MaxTurns(1), journal=file)
     return ReActAgent("clerk", calling(ask("helper")), actions=[talk.as_action()], journal=file)
 
 
-SHAPES = (direct, three_deep, of_a_fresh_one, of_a_member, of_a_dual_act, a_group)
+SHAPES = (direct, three_deep, of_a_fresh_one, of_a_member, of_a_dual_act, by_its_own_say, a_group)
 Shape = Callable[[Till, Any], RecordedAgent]
 
 

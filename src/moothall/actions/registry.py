@@ -70,6 +70,9 @@ class ActionRegistry:
                     f"{action!r} offers {', '.join(taken)}, which the registry has already: "
                     "register its actions under other names, or give agent.as_action(name)"
                 )
+            resumes = getattr(source, "_resumes", None)
+            if "say" in offers and callable(resumes) and resumes("say"):
+                offers["say"]._asks = source
             self.actions.update(offers)
             said = getattr(source, "guidance", "")  # a block's may be a method, for each run
             if isinstance(said, str) and said:

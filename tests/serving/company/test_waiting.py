@@ -83,6 +83,51 @@ def test_a_message_parks_and_goes_on_once_another_process_has_permitted(
     live(company, work)
 
 
+BELOW = """
+from moothall import ACCESS_REQUESTED, Action, ReActAgent, ScriptedModel, Waiting
+
+paid = []
+
+
+def answer(calls):
+    return ScriptedModel(lambda messages, _: "Done." if messages[-1]["role"] == "tool" else calls)
+
+
+def clerk(id):
+    pay = Action("pay", lambda: paid.append(1), "Pay.", access_policy=ACCESS_REQUESTED)
+    about = {"journal": "JOURNAL", "approver": Waiting()}
+    below = ReActAgent("below", answer({"name": "pay"}), actions=[pay], **about)
+    for name in ("mid", id):
+        call = answer({"name": str(below.id), "args": {"text": "Pay."}})
+        below = ReActAgent(name, call, actions=[below.as_action()], **about)
+    return below
+"""
+
+
+def test_company_started_anew_goes_on_with_what_its_agents_agents_had_asked(
+    folder: Path, make_company: MakeCompany
+) -> None:
+    journal = folder / "runs.db"
+    (folder / "program.py").write_text(BELOW.replace("JOURNAL", str(journal)))
+
+    async def ask(me: Agent) -> None:
+        say = {"to": "Clerk", "action": {"name": "say", "args": {"content": "Pay."}}}
+        with pytest.raises(ActionError, match="waiting for"):
+            await me.request(say, None)
+
+    company = "journal: runs.db\nagents:\n  Clerk: {ref: 'program.py:clerk'}\n"
+    live(make_company(company), ask)
+    with Journal(journal) as office:
+        (wait,) = office.waiting(kind="approval")
+        office.answer(wait.run, wait.key, True, by="eva")
+
+        async def look(me: Agent) -> None:
+            await until(lambda: all(run.state == "done" for run in office.runs()))
+            assert (len(office.runs()), office.waiting()) == (3, [])
+
+        live(make_company(company), look)
+
+
 ASKS = """
 import asyncio
 import os

@@ -56,7 +56,7 @@ from moothall.agents.replies.reply_request import (
     thread_id,
 )
 from moothall.agents.replies.stream import ReplyStream
-from moothall.agents.replies.sub_agents.asking import asking
+from moothall.agents.replies.sub_agents.asking import asking, calling, said_in_call
 from moothall.agents.replies.thread import Interruption, Thread, steer
 from moothall.agents.replies.threaded import Threaded
 from moothall.agents.workflow import AgentOptions
@@ -359,6 +359,8 @@ class ConversationalAgent(Threaded):
         """
         in_thread = self._thread_of_message(thread)
         said: Any = content_at_door(self, content)
+        if (asker := calling(self)) is not None:
+            return await said_in_call(self, said, *asker, thread=in_thread)
         return self._said(await self.reply(said, thread=in_thread, run_id=self._run_of_message()))
 
     def as_action(

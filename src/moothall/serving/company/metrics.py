@@ -219,5 +219,6 @@ def _asked_in_replies() -> Counter[str]:
         handling = context.get(CURRENT)
         if replies and (handling is None or any(e.agent is handling.agent for e in replies)):
             # An approver may be asked within another: the call is one.
-            found[id(context.get(READ) or replies[-1])] = str(replies[0].agent.id)
+            read: Any = context.get(READ)
+            found[id(read or replies[-1])] = str(replies[0].agent.id)
     return Counter(found.values())

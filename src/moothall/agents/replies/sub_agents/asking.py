@@ -52,18 +52,8 @@ def asking(
         read: Any = READ.get()
         call = read if getattr(read, "action", None) is made else None
         if not is_fresh:
-            run_id = None if call is None else run_of_call(agent, caller, call.key)
-            thread = thread_of_caller(agent, None)
-            options = _stated(thread=thread, run_id=run_id, deps=deps, budget=budget)
-            try:
-                reply = await agent.reply(text, **options)
-            except (RunHeld, RunMismatch) as error:
-                if run_id is None:
-                    raise
-                raise Later(run_id, text=str(error)) from None
-            if reply.stop_reason in ("waiting", "in_doubt") and run_id is not None:
-                raise Later(reply.run_id, text=reply.detail)  # the call is made again then
-            return str(agent._said(reply))
+            about = {"thread": thread_of_caller(agent, None), "deps": deps, "budget": budget}
+            return await said_in_call(agent, text, caller, call, **about)
         thread = _thread_of_call(caller, call)
         before: Sequence[dict[str, Any]] = ()
         results = None
@@ -90,6 +80,32 @@ def asking(
     made = Action(id if name is None else name, ask, said, guard=())
     made._asks, made._is_part = agent, is_fresh and agent._records
     return made
+
+
+def calling(agent: Any) -> tuple[ReplyRequest | None, Any] | None:
+    """Return the reply, and its call, of which an agent's own `say` is an action; None without."""
+    call: Any = READ.get()
+    asked: Any = getattr(getattr(call, "action", None), "_asks", None)
+    if asked is None or asked is not agent or asked._current_message is not None:
+        return None
+    replies = [each for each in REPLYING.get() if each.open and each.agent is not agent]
+    return (replies[-1].request, call) if replies else None
+
+
+async def said_in_call(
+    agent: Any, text: Any, caller: ReplyRequest | None, call: Any, **options: Any
+) -> str:
+    """Return what an agent says to a call; raise Later as long as its run waits."""
+    run_id = None if call is None else run_of_call(agent, caller, call.key)
+    try:
+        reply = await agent.reply(text, **_stated(run_id=run_id, **options))
+    except (RunHeld, RunMismatch) as error:
+        if run_id is None:
+            raise
+        raise Later(run_id, text=str(error)) from None
+    if reply.stop_reason in ("waiting", "in_doubt") and run_id is not None:
+        raise Later(reply.run_id, text=reply.detail)  # the call is made again then
+    return str(agent._said(reply))
 
 
 def run_of_call(agent: Any, caller: ReplyRequest | None, key: str) -> str | None:
