@@ -96,8 +96,10 @@ class Run:
         self.showing: Showing = Showing(agent, request, memory)
         self.long: LongResults = LongResults(agent, request, memory, self.record)
         self._remembered = self._saved = 0  # how many messages are in the memory, and recorded
-        told = meant_by({"content": request.content})
-        self._ids: set[str] = call_ids([*(request.conversation or ()), *told])  # of the calls
+        self._ids: set[str] = set()  # of the calls
+        if request.conversation or type(request.content) is list:  # they may have calls, too
+            before = meant_by({"content": request.content})
+            self._ids = call_ids([*(request.conversation or ()), *before])
         self._is_nested = is_nested()
         self._steering = Steering()
 
