@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import signal
 from collections import Counter
 from contextlib import closing, nullcontext
@@ -21,6 +22,7 @@ from journal.crash import crash
 from moothall import (
     ACCESS_REQUESTED,
     Action,
+    Budget,
     Call,
     CallbackApprover,
     Context,
@@ -310,6 +312,7 @@ class World:
             made.texts.append(reply["text"])
             made.steps.append(reply["steps"])
             made.outside.append(reply["outside"])
+            made.spent += reply["spent"]
         made.done = Counter(self._effects())
         return made
 
@@ -351,13 +354,14 @@ class World:
         journal = Journal(self.journal_path) if self.waits else None
         with journal or nullcontext():
             clerk, (_, kept) = self.clerk(journal)
+            budget = Budget(actions=10**6, model_calls=10**6)
             if journal is not None:
                 journal._commits.watching.add(self.moment)
             with closing(clerk.memory):
                 try:
                     if journal is not None:
                         await kept.resume_runs()
-                    reply = await clerk.reply(text, run_id=run)
+                    reply = await clerk.reply(text, run_id=run, budget=budget)
                 except Killed:
                     return None
         if self.dead:
@@ -373,7 +377,8 @@ class World:
             for each in reply.steps
         ]
         made = {"stop": reply.stop_reason, "text": reply.text, "steps": steps}
-        return {**made, "outside": sorted(reply.outside)}
+        spent = [budget.spent.actions, budget.spent.model_calls]
+        return {**made, "outside": sorted(reply.outside), "spent": spent}
 
 
 def _is_outside(origins: list[Any]) -> bool:
@@ -396,4 +401,13 @@ def compare(seed: int, folder: Path, *, cuts: bool, kept: bool = False, forks: b
             different = [pair for pair in pairs if pair[0] != pair[1]]
             assert not different, (seed, different)
         assert found == wanted, (seed, name, found, wanted)
+    if not kept:  # a kept helper's runs have accounts of their own
+        pairs = zip(run.spent, control.spent, strict=True)  # what a kill repeats costs again
+        assert all(one >= other if cuts else one == other for one, other in pairs), (
+            seed,
+            run.spent,
+            control.spent,
+        )
+    for each in folder.glob(f"{seed}-*"):
+        shutil.rmtree(each)
     return world.killed
