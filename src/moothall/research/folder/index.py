@@ -101,6 +101,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # titles above the columns of sheets, feet of printed pages, titles of programs
     _EMPTIED,  # office files, mails, tables and raised numbers as people see them
     _EMPTIED,  # pages without readers' comments, with what a tab shows
+    _EMPTIED,  # rich text; Markdown without its front matter
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
@@ -118,7 +119,7 @@ def search_folder(
 ) -> Action:
     """Return an action `search_folder` that finds passages in the files below a folder.
 
-    Text, Markdown, reStructuredText, HTML, PDF, DOCX, office files, mails, EPUB, manual pages,
+    Text, Markdown, reStructuredText, HTML, PDF, DOCX, RTF, office files, mails, EPUB, manual pages,
     notebooks, CSV and source files are put into a full-text index (SQLite FTS5), which each search
     updates; of more than 500 files at most once a second, and for a twentieth of the time. Hidden
     files and folders, `node_modules` and `__pycache__` are left out. So are links, binary and

@@ -35,6 +35,7 @@ _KINDS: Final = {
     "pdf": ".pdf",
     "docx": ".docx",
     "odt": ".odt",
+    "rtf": ".rtf",
     "spreadsheet": ".xlsx .xlsm .xlsb .xls .ods",
     "presentation": ".pptx .odp",
     "mail": ".eml .mbox",
@@ -101,7 +102,11 @@ _INLINE: Final = re.compile(
 _APART: Final = frozenset(("br", "dd", "dt", "hr", "li", "p", "td", "th", "tr"))
 _AROUND_PICTURES: Final = 2  # links of a badge: `[![Built](a.svg)](b)`
 _CONTENTS = re.compile(r"(?i)(?:table of )?contents")  # titles no file
-_FRONT_MATTER = re.compile(r"---\n(?:.*\n)*?(?:---|\.\.\.)\n")
+# Keys with values, and what is indented below: no text between two rules.
+_FRONT_MATTER = re.compile(
+    r"---[ \t]*\n(?=[\w\"'])(?:(?!---[ \t]*\n)(?:[ \t#}\])-].*|[\w\"'][\w\"' -]*+:.*|)\n)*+"
+    r"(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
+)
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
 _MARKUP = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])|[*`]+|<[^>]{1,200}>")
 _REST = re.compile(
@@ -273,8 +278,10 @@ def _seen(found: re.Match[str]) -> str:
 
 def _markdown(text: str) -> Document:
     front = _FRONT_MATTER.match(text, 0, 20_000)
+    named = _FRONT_TITLE.search(text, 0, front.end()) if front else None
+    text = text[front.end() :] if front else text
     headings, fence = [], ""
-    for found in _MARKDOWN.finditer(text, front.end() if front else 0):
+    for found in _MARKDOWN.finditer(text):
         mark = found["fence"]
         if mark and (not fence or mark.startswith(fence)):
             fence = "" if fence else mark
@@ -284,7 +291,6 @@ def _markdown(text: str) -> Document:
             level = len(found["level"] or "") or (1 if found["below"][0] == "=" else 2)
             headings.append(_Heading(found.start(), level, title))
     made = _by_headings(text, headings, _github_anchors(headings))
-    named = _FRONT_TITLE.search(text, 0, front.end()) if front else None
     first = next((each.title for each in headings if each.level == 1), made.title)
     if _CONTENTS.fullmatch(first):
         first = ""

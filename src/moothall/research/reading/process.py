@@ -30,7 +30,7 @@ MEMORY: Final = 768 * 2**20
 WALL_S: Final = 140.0
 _LEAST_CPU_S, _CPU_S_PER_MIB, _MOST_CPU_S = 4, 30, 120
 _LARGEST_ANSWER: Final = 256 * 2**20
-_ACRONYMS: Final = ("pdf", "docx", "epub", "odt")
+_ACRONYMS: Final = ("pdf", "docx", "epub", "odt", "rtf")
 _KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 

@@ -52,6 +52,8 @@ _IN_A_PROCESS = {
     _PDF: "pdf",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
     "application/epub+zip": "epub",
+    "application/rtf": "rtf",
+    "text/rtf": "rtf",
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "spreadsheet",
     "application/vnd.ms-excel": "spreadsheet",
     "application/vnd.oasis.opendocument.spreadsheet": "spreadsheet",
