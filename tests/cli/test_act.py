@@ -431,6 +431,15 @@ def test_a_command_is_confined_to_the_folder(
     assert ("connected" in terminal.seen) is network
 
 
+def test_act_without_bubblewrap_and_without_a_key_says_that_there_is_no_key(folder: Path) -> None:
+    bare = folder / "bin"
+    bare.mkdir()
+    environment = {"PATH": str(bare), "OPENAI_API_KEY": ""}
+    done = act("Do it", "--model", "openai:x", cwd=folder, environment=environment)
+    assert done.returncode == 2
+    assert done.stderr == "moothall: openai:x: there is no key: set OPENAI_API_KEY\n"
+
+
 def test_where_there_is_no_bubblewrap_the_question_says_so(folder: Path) -> None:
     bare = folder / "bin"
     bare.mkdir()

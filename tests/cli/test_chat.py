@@ -898,7 +898,12 @@ def test_a_server_that_is_down_is_one_line_for_each_agent(folder: Path) -> None:
     for agent in ("Chatty", "FunctionAI"):
         (line,) = [x for x in done.stdout.splitlines() if x.startswith(f"{agent}: error: ")]
         assert "no answer from http://127.0.0.1:9/v1" in line
-    assert len(done.stderr.splitlines()) <= 2
+    assert done.stderr == ""
+
+
+def test_chat_a_failure_of_an_action_is_said_once(folder: Path) -> None:
+    done = piped(folder, "/Calculator.fail left:0", "--agent", "my_agents:Calculator")
+    assert (done.stdout + done.stderr).count("no luck") == 1
 
 
 @pytest.mark.parametrize("closed", ("<&-", "</dev/null"))

@@ -26,7 +26,7 @@ def moothall(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess
         (("chat", "--model"), "Option '--model' requires an argument."),
         (("act", "X", "--max-seconds", "nan"), "must be a number of seconds above 0, got 'nan'"),
         (("act", "X", "--max-seconds", "inf"), "must be a number of seconds above 0, got 'inf'"),
-        (("act", "X", "--model", "nope"), "there is no model 'nope' (did you mean 'openai'?); "),
+        (("act", "X", "--model", "nope"), "there is no model 'nope'; "),
         (("act", "X", "--model", "local:nope"), "there are no weights called 'nope'; there are "),
         (("chat", "--model", "http:"), "there is no model 'http:'; names are local, "),
         (("act", "X", "--root", ""), """'--root': must not be "": it may be an unset variable"""),

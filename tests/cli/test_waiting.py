@@ -88,7 +88,7 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
     assert "no such runs" in moothall("runs", "--decided-by", "mallory", cwd=folder).stdout
     recorded = moothall("runs", "r", cwd=folder).stdout
     assert 'was answered by eva: {"permitted": "checked by phone"}' in recorded
-    assert "permitted by eva" in recorded
+    assert "permitted by eva: pay(coins=3)\n" in recorded
 
 
 def test_another_answer_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) -> None:

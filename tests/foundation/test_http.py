@@ -6,6 +6,7 @@ import asyncio
 import gc
 import gzip
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
 
 from conformance.conftest import UNHURRIED
 from conformance.model import run
@@ -478,3 +480,24 @@ def test_without_aiohttp_it_says_which_extra() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert MissingExtra.__name__ in done.stderr
     assert "it needs the extra 'openai': pip install 'moothall[openai]'" in done.stderr
+
+
+# -- certificates ----------------------------------------------------------------------------------
+
+
+def test_http_a_certificate_of_an_unknown_authority_names_the_variable_that_helps() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+
+    async def main() -> None:
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            await Client("it", max_retries=0).request("GET", f"https://127.0.0.1:{port}")
+
+    with pytest.raises(HTTPError) as caught:
+        run(main())
+    assert str(caught.value).partition(": ")[2] == (
+        "CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate; for certificates of "
+        "your own network, set SSL_CERT_FILE to the file that has them"
+    )

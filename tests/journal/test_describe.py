@@ -133,11 +133,16 @@ def test_describe_shows_interruptions(tmp_path: Path) -> None:
             "interrupted by the user: No.; Yes.",
         ),
         ("failed", {"key": "get", "error": "OSError: down"}, "step get failed: OSError: down"),
-        ("permitted", {"key": "1.0", "fingerprint": "f"}, "permitted: step 1.0"),
+        ("permitted", {"key": "1.0", "fingerprint": "f"}, "permitted by the approver: step 1.0"),
+        (
+            "permitted",
+            {"key": "1.0", "fingerprint": "f", "action": "pay", "asked": {"a": 9}, "by": "eva"},
+            "permitted by eva: pay(a=9)",
+        ),
         (
             "permitted",
             {"key": "1.0", "fingerprint": "f", "args": {"a": 5, "b": 1}, "was": {"a": 9, "b": 1}},
-            "permitted: step 1.0, with arguments that a person changed: a: 9 → 5",
+            "permitted by the approver: step 1.0, with arguments that a person changed: a: 9 → 5",
         ),
         (
             "decided",

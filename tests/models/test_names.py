@@ -144,3 +144,18 @@ def test_a_society_and_a_toolbox_are_refused_a_model_that_there_is_not() -> None
 def test_a_name_without_its_provider_is_refused_with_the_whole_name(name: str, meant: str) -> None:
     with pytest.raises(ModelError, match=f"there is no model '{name}' \\(did you mean '{meant}'"):
         model(name)
+
+
+@pytest.mark.parametrize("name", ("nope", "none", "best", "phi"))
+def test_names_unlike_any_are_refused_without_a_proposal(name: str) -> None:
+    with pytest.raises(ModelError, match=f"there is no model '{name}'; names are local, "):
+        model(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    (("opnai:x", "openai"), ("loacl", "local"), ("antropic:x", "anthropic"), ("llama", "ollama")),
+)
+def test_names_like_a_known_one_are_refused_with_it(name: str, meant: str) -> None:
+    with pytest.raises(ModelError, match=f"\\(did you mean '{meant}"):
+        model(name)

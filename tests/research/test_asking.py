@@ -74,9 +74,26 @@ def test_ask_of_no_report_or_question_is_refused(report: Any, question: str) -> 
         ask(report, question)
 
 
-def test_on_a_loop_the_answer_is_to_be_awaited() -> None:
+def test_asking_without_a_model_where_a_loop_runs_answers_as_elsewhere(tmp_path: Path) -> None:
+    report = made(tmp_path)
+
+    async def main() -> Report:
+        return ask(report, "Which port does alpha use?")
+
+    assert run(main()).markdown == ask(report, "Which port does alpha use?").markdown
+
+
+def test_asking_without_a_model_where_a_loop_runs_raises_as_elsewhere() -> None:
     async def main() -> None:
-        ask(Report("", [], "done"), "x")
+        ask(Report("", [], "done"), " ")
+
+    with pytest.raises(DefinitionError, match="ask: question must be"):
+        run(main())
+
+
+def test_asking_a_model_where_a_loop_runs_is_to_be_awaited() -> None:
+    async def main() -> None:
+        ask(Report("", [], "done"), "x", model=ScriptedModel([]))
 
     with pytest.raises(RuntimeError, match=r"await ask_async"):
         run(main())

@@ -92,7 +92,7 @@ def test_a_household_is_the_same_in_columns(given: str) -> None:
         table[given] = ages
         for row, age in zip(rows, ages.tolist(), strict=True):
             row["profile"] = {given: age if given == "age" else (None, "female", "male")[age]}
-    city.capacity = lambda place: None  # type: ignore[method-assign,assignment,return-value]
+    city.capacity_rows = lambda: np.full(len(city), -1)  # type: ignore[method-assign]
     population = Population(table, city, all_blocks(), 4)
     for at, person in enumerate(completed(rows, city, seed=4)):
         status = population.status_of(at)

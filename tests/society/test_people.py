@@ -21,6 +21,7 @@ from moothall.society.city.network import Network
 from moothall.society.people.drawn import EDUCATION, citizens, completed, make_people
 from moothall.society.people.means import money_of
 from moothall.society.people.table import checked_people, read_people
+from moothall.society.population.population import Population
 from moothall.society.services.firm import STAFF
 
 
@@ -157,7 +158,8 @@ def test_too_many_for_the_homes_are_refused(city: City) -> None:
     home = city.by_kind("home")[0]
     most = city.capacity(home)
     one_more = [{"id": number, "home": home} for number in range(most + 1)]
-    with pytest.raises(ConfigError, match=f"citizen {most}: home '{home}' is full"):
+    small = f"'{home}' holds {most}, and is the home of {most + 1} citizens: make it larger, or"
+    with pytest.raises(ConfigError, match=small):
         completed(one_more, city)
     assert [each["home"] for each in completed(one_more[:-1], city)] == [home] * most
 
@@ -320,6 +322,42 @@ def test_relations_to_citizens_that_a_table_does_not_have_are_told(
         "people.csv: 1 relation of citizens to others that it does not have, such as of 1 to '77'"
     )
     assert [told in each.message for each in caplog.records] == [True]
+
+
+@pytest.mark.parametrize("column", ("work", "school"))
+def test_people_of_a_table_with_a_place_too_small_for_them_are_told_once(
+    tmp_path: Path, city: City, caplog: pytest.LogCaptureFixture, column: str
+) -> None:
+    place = city.by_kind(column)[1 if column == "work" else 0]
+    most = city.capacity(place)
+    file = tmp_path / "people.csv"
+    for count in (most, most + 1, most + 1):
+        rows = [f"{id},{place}" for id in range(1, count + 1)]
+        file.write_text("\n".join([f"id,{column}", *rows]))
+        Society(file, city).close()
+    told = [each.message for each in caplog.records if place in each.message]
+    assert told == [
+        f"'{place}' holds {most}, and is the work or school of {most + 1} citizens; who comes when "
+        "it is full is turned away: make it larger, or give some of them another place"
+    ]
+
+
+def test_population_of_a_table_with_a_place_too_small_for_them_is_told_once(
+    city: City, caplog: pytest.LogCaptureFixture
+) -> None:
+    firm = city.by_kind("work")[0]
+    count = city.capacity(firm) + 1
+    Population({"work": [firm] * count}, city)
+    told = [each.message for each in caplog.records]
+    assert [f"'{firm}' holds {count - 1}, and is the work or" in each for each in told] == [True]
+
+
+def test_people_who_are_drawn_are_not_told_of_small_places(
+    city: City, caplog: pytest.LogCaptureFixture
+) -> None:
+    completed([{"id": number} for number in range(1, 101)], city)
+    Population(100, city)
+    assert caplog.records == []
 
 
 def test_other_files_and_other_values_are_refused(tmp_path: Path) -> None:

@@ -229,7 +229,10 @@ def test_a_run_that_waits_for_a_person_says_so(studio: Studio, page: Page) -> No
         waits = page.locator(".s-badge", has_text="waiting for you")
         expect(waits).to_have_count(2)
         page.get_by_role("button", name="Permit", exact=True).click()
-        expect(view.get_by_role("button", name="permitted")).to_be_visible()
+        by_whom = 'permitted by the approver: delete(path="a")'
+        view.get_by_role("button", name=by_whom).click()
+        expect(view.locator(".s-detail .s-readable")).to_contain_text(by_whom)
+        view.get_by_role("button", name=by_whom).click()
         page.get_by_role("button", name="Refuse").click()
         done.result()
         expect(view.get_by_role("button", name="tool delete").last).to_contain_text("refused")

@@ -225,11 +225,11 @@ def _over(data: dict[str, Any]) -> str:
 
 
 def _permitted(data: dict[str, Any]) -> str:
-    by = f" by {data['by']}" if data.get("by") else ""
-    line = f"permitted{by}: step {data['key']}"
+    args, was = data.get("args", data.get("asked", {})), data.get("was", {})
+    call = call_line(data["action"], args) if "action" in data else f"step {data['key']}"
+    line = f"permitted by {data.get('by') or 'the approver'}: {call}"
     if "args" not in data:
         return line
-    args, was = data["args"], data.get("was", {})
     changes = [
         f"{name}: {escaped_json(was[name]) if name in was else '(not given)'} → "
         f"{escaped_json(args[name]) if name in args else '(left out)'}"

@@ -100,9 +100,8 @@ _KINDS: Final[dict[str, Shape]] = {
     "permitted": {
         "key": str,
         "fingerprint": str,
-        "proposed?": str,
-        "args?": dict,
-        "was?": dict,
+        **dict.fromkeys(("asked?", "args?", "was?"), dict),
+        **dict.fromkeys(("action?", "proposed?", "by?"), str),
         "always?": bool,
     },
     "waits": {

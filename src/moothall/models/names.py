@@ -142,8 +142,8 @@ def check_spelling(name: str) -> tuple[str, str]:
         )
     if kind not in _NEEDS or bool(rest) != bool(colon) or (not rest and kind != "local"):
         provider = None if colon else _OF_PROVIDERS.get(kind.partition("-")[0])
-        known = _NEAR if provider is None else (f"{provider}:{name}",)
-        near = "" if kind in _NEEDS else nearest(name, known)
+        whole = f" (did you mean '{provider}:{name:.200}'?)" if provider else ""
+        near = "" if kind in _NEEDS else whole or nearest(name, _NEAR)
         raise ModelError(f"there is no model {name!r:.200}{near}; {_there_is()}")
     if kind in ("http", "https"):
         url, _, listed = name.partition("#")

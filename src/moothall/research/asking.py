@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import action
 from moothall.agents.block import Block
 from moothall.foundation.errors import DefinitionError
-from moothall.foundation.threads import refuse_on_loop
+from moothall.foundation.threads import loop_is_running, refuse_on_loop
 from moothall.research.extractive.index import Question
 from moothall.research.findings import Findings, Passage, ResearchTask, Resource, Section
 from moothall.research.report import Report
@@ -33,7 +34,7 @@ def ask(
 
     No source is read again. Without a model the answer quotes the sentences that fit best. A
     model's answer is checked like any report: a sentence that its passage does not support is
-    marked. In asynchronous code with a model, await `ask_async`.
+    marked. With a model, where an event loop runs, await `ask_async`.
 
     Args:
         report: a report, also one that `Journal.replay` returned as its `value`
@@ -47,7 +48,11 @@ def ask(
 
     Raises:
         DefinitionError: `report` is no report, or the question is empty
+        RuntimeError: an event loop runs in this thread, and a model is given
     """
+    if model is None and loop_is_running():  # a thread with a loop runs no other
+        with ThreadPoolExecutor(1) as apart:
+            return apart.submit(ask, report, question, budget=budget).result()
     refuse_on_loop("ask", "ask_async(…)")
     return asyncio.run(ask_async(report, question, model=model, budget=budget))
 

@@ -132,6 +132,8 @@ class Step:
             if isinstance(decision, Later):
                 given = await self.wait(wait, "approval", decision, **(about or {}))
         note: dict[str, Any] = {"key": self._key, "fingerprint": fingerprint}
+        if about is not None and "action" in about:
+            note |= {"action": about["action"], "asked": about.get("args", {})}
         if given is not None:
             decision = Refused(given.late) if given.expired else decision_of(given.value)
             decision = decision if check is None else check(decision)

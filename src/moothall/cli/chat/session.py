@@ -30,6 +30,7 @@ _QUIT = ("/quit", "/exit", "quit", "exit")
 _BYE = ("bye", "goodbye", "good bye", "bye bye")
 _MOST_MEANT = 300  # the most characters of a line that is corrected
 _MOST_QUIET = 1000
+_ANSWERED_S = 0.2  # in which an answer may say what was logged
 _LOGGER = logging.getLogger("moothall")
 
 
@@ -50,6 +51,7 @@ class Session:
         self._line: str | None = None
         self._console: Console  # set by `run`, like the loop
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._logged: list[str] = []  # errors that no answer has told yet
 
     async def run(self, console: Console, space: Space, members: list[Agent]) -> int:
         """Run until the last line; return the exit code."""
@@ -62,7 +64,7 @@ class Session:
             for agent in members:
                 if isinstance(agent, Threaded):
                     agent.watch(partial(self._on_event, agent))
-        log = Warnings(lambda line: self._call_on_loop(console.print_error, line))
+        log = Warnings(partial(self._call_on_loop, self._warn))
         _LOGGER.addHandler(log)
         failed = False
         try:
@@ -91,8 +93,23 @@ class Session:
                     failed |= not await self._deliver(message)
         finally:
             console.at_work([])
+            self._show_logged()
             _LOGGER.removeHandler(log)
         return int(failed and not console.interactive)
+
+    def _warn(self, line: str) -> None:
+        """Show what was logged; an error, unless an answer says the same at once."""
+        is_error = line.startswith("(error: ")
+        if self._loop is None or not (is_error or self._logged):
+            self._console.print_error(line)
+            return
+        self._logged.append(line)
+        self._loop.call_later(_ANSWERED_S, self._show_logged)
+
+    def _show_logged(self) -> None:
+        lines, self._logged = self._logged, []
+        for line in lines:
+            self._console.print_error(line)
 
     def _call_on_loop(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function on the chat's loop, from any thread, while the loop runs."""
@@ -191,6 +208,8 @@ class Session:
                         return None
                 if everyone and isinstance(error, ActionNotFound):
                     return None
+                said = escaped(str(error).partition("\n")[0])
+                self._logged = [each for each in self._logged if said not in each]
                 show(receiver, self._me, {"name": "error", "args": {"error": str(error)}})
                 return False
             finally:

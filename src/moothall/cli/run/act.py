@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterable
 from functools import partial
@@ -132,6 +133,8 @@ def command(
         yes_read=yes_read,
         **given,
     )
+    # The question of a command says that it is not confined; the log would say so before all else.
+    logging.getLogger("moothall").addHandler(logging.NullHandler())
     check_all(
         (source_of("root", of_file="root" in said), partial(actions_of, order)),
         (source_of("model", of_file=order.model_of_file), partial(check_model, order.model)),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from moothall.foundation.errors import MissingExtra, MoothallError
-from moothall.foundation.http.network import check_allowed, proxy_for
+from moothall.foundation.http.network import certificate_fault, check_allowed, proxy_for
 from moothall.foundation.text import one_line
 from moothall.foundation.threads import guard
 
@@ -386,6 +386,7 @@ def error_reason(error: BaseException) -> str:
     number = getattr(error, "errno", None) or 0
     about = "strerror" if number < 0 else "message"  # below 0 of a name that was not found
     text = os.strerror(number) if number > 1 else str(getattr(error, about, error))
+    text = certificate_fault(error) or text
     if text.startswith(_CLOSED):
         text = "the server closed the connection"
     return one_line(text.removeprefix("400, message:") or type(error).__name__, 300)

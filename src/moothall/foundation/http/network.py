@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from moothall.foundation.errors import RemoteForbidden
+
+_UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
+"""OpenSSL's codes for a certificate whose issuer is not among the known ones."""
 
 
 def is_offline() -> bool:
@@ -46,3 +50,17 @@ def proxy_for(url: str) -> str | None:
         return None
     proxy = getproxies().get(parts.scheme, "")
     return proxy if urlsplit(proxy).netloc else None
+
+
+def certificate_fault(error: BaseException) -> str:
+    """Return why a server's certificate was refused, and what to do; empty for other errors."""
+    found: Any = getattr(error, "certificate_error", error)
+    code = getattr(found, "verify_code", None)
+    if code is None:
+        return ""
+    text = f"CERTIFICATE_VERIFY_FAILED: {found.verify_message}"
+    if code in _UNKNOWN_AUTHORITY:
+        text += (
+            "; for certificates of your own network, set SSL_CERT_FILE to the file that has them"
+        )
+    return text

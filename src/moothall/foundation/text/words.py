@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 _LOGGED = 2000
 """How much of an error's text is logged, in characters."""
+_LIKE = 0.65
+"""How like a known name a slip is, by difflib; `nope` is like `openai` by 0.6."""
 
 
 def shorten(text: str, width: int = 80) -> str:
@@ -89,7 +91,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return the known names like an unknown one, as the end of an error's text."""
     from difflib import get_close_matches
 
-    found = get_close_matches(name, known, 1)
+    found = get_close_matches(name, known, 1, _LIKE)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 

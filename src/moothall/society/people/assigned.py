@@ -17,6 +17,8 @@ In each round all who have none ask at once, and the first in order of rows are 
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections import deque
 from typing import Any, Final
 
@@ -31,11 +33,52 @@ from moothall.society.people.household import LARGEST
 from moothall.society.people.params import PeopleParams
 from moothall.society.services.firm import STAFF
 
+logger: logging.Logger = logging.getLogger("moothall.society")
+
 _FINE: Final = 10**8  # the weight of no distance: 40 of them have fewer than 32 bits
 _REACH: Final = 20
 _ROUNDS: Final = 10
 _AT_ONCE: Final = 1 << 12
 _FROM: Final = (0, 1, 3, 6)  # where households of 1, 2, 3 and 4 begin in ten seats of a large home
+
+
+def homes_taken(population: Register, home: Any) -> Any:
+    """Return for how many of a table each place is home; `home` is each row's, −1 for none.
+
+    Raises ConfigError: a place is home for more than it holds.
+    """
+    taken = np.bincount(home[home >= 0], minlength=len(population.places))
+    if small := _too_small(population, taken, "home"):
+        raise ConfigError(f"{small}: make it larger, or give some of them another home")
+    return taken
+
+
+def warn_of_small(population: Register, *given: Any) -> None:
+    """Log which places hold fewer than a table gives them: its columns of work and of school."""
+    count = max(1, len(population.places))
+    pairs = [np.flatnonzero(each >= 0) * count + each[each >= 0] for each in given]
+    if not sum(map(len, pairs)):
+        return
+    many = np.bincount(np.unique(np.concatenate(pairs)) % count, minlength=count)
+    if small := _too_small(population, many, "work or school"):
+        _warn_once(small)
+
+
+@functools.lru_cache(64)  # an experiment has the same table in each of its cells
+def _warn_once(small: str) -> None:
+    what = "make it larger, or give some of them another place"
+    logger.warning("%s; who comes when it is full is turned away: %s", small, what)
+
+
+def _too_small(population: Register, many: Any, of: str) -> str:
+    """Return in words which places hold fewer than so many; empty for none."""
+    room = town.room_of(population, slice(None), -1)
+    over = np.flatnonzero((room >= 0) & (many > room)).tolist()
+    some = [
+        f"{population.places[at]!r} holds {room[at]:,}, and is the {of} of {many[at]:,} citizens"
+        for at in over[:3]
+    ]
+    return "; ".join(some) + (f"; {len(over) - 3:,} more are too small" if over[3:] else "")
 
 
 def homes_of(population: Register, count: int, taken: Any = 0) -> Any:  # taken: by place

@@ -125,7 +125,7 @@ def completed(
     if city is not None:
         needs(city, Places, who="people", kinds=("home",))
         register = Register(words_of(each["id"] for each in made), city, (), seed, None)
-        _house(made, city, register)
+        _house(made, register)
     if made:
         if wanted is None:
             households = _gather(made, seed, params)
@@ -306,21 +306,11 @@ def name_of(draws: Draws, gender: Any) -> str:
     return names[draws.below(len(names), "people.name")]
 
 
-def _house(made: list[dict[str, Any]], city: Any, register: Register) -> None:
+def _house(made: list[dict[str, Any]], register: Register) -> None:
     """Give homes to persons without one."""
-    room: dict[str, Any] = {
-        home: city.capacity(home) if hasattr(city, "capacity") else None
-        for home in city.by_kind("home")
-    }
-    taken = np.zeros(len(register.places), np.int64)
-    for person in made:
-        home = person.get("home")
-        if home in room:
-            taken[register.place_number(home)] += 1
-            if room[home] is not None:
-                if not room[home]:
-                    raise ConfigError(f"citizen {person['id']}: home {home!r} is full")
-                room[home] -= 1
+    number: Any = register._place
+    has = np.array([number.get(each.get("home"), -1) for each in made], np.int64)
+    taken = assigned.homes_taken(register, has)
     given = _given(made)
     if given is not None:
         _house_together(made, given, taken, register)
@@ -359,6 +349,7 @@ def _employ(
     jobless = np.array([person["work"] is None for person in made])
     untaught = np.array(["school" not in person for person in made])
     rows = Rows(register, Moment(View(city=city)), 0, len(made), {})
+    assigned.warn_of_small(register, arrays["work"], arrays["school"])
     assigned.employ(rows, jobless, params)
     assigned.enrol(rows, untaught)
     pupils = untaught & (arrays["age"] >= 5) & (arrays["age"] < 18) & bool(city.by_kind("school"))

@@ -32,6 +32,7 @@ def draw(rows: Rows, params: PeopleParams, given: Iterable[str] = ()) -> None:
     if not {"home", "work", "school"} <= set(arrays) or not city.by_kind("home"):
         return
     missing = {name for name in arrays if name not in set(given)}
+    assigned.warn_of_small(population, *(arrays[e] for e in ("work", "school") if e not in missing))
     of_table = _of_table(arrays) if "household_id" in given else None
     if "home" in missing:
         arrays["home"][...] = _homes(population, of_table)

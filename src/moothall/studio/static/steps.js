@@ -155,8 +155,9 @@ export function stepTree(id, run, forkAt) {
     tools?.length ? h("details", {}, h("summary", {}, `Tools: ${tools.map((each) => each.name).join(", ")}`), value("Input: tools", tools)) : null, schema ? value("Input: schema of the answer", schema) : null];
 
   // What came of a step, for people, above the record of it.
-  function readable({ kind, data }) {
+  function readable({ kind, data, line }) {
     const { result } = data;
+    if (["permitted", "decided", "waits", "answered"].includes(kind)) return h("div", { class: "s-readable" }, h("p", {}, line), data.asked && called(data.action, data.args ?? data.asked));
     if (kind === "over") return data.text ? h("div", { class: "s-readable" }, outcome(data.text)) : null;
     if (result === null || typeof result !== "object") return null;
     const said = "action" in (data.about || {}) ? result.result?.result : result.text;
