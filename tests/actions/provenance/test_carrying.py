@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moothall import (
+    ACCESS_REQUESTED,
     Action,
     Agent,
     CallbackApprover,
@@ -28,6 +30,7 @@ from moothall import (
     ScriptedModel,
     SQLiteMemory,
     SummarizingMemory,
+    Waiting,
     action,
 )
 from moothall.actions.approval import ApprovalRequest
@@ -313,6 +316,52 @@ def test_space_carries_back_what_an_asked_agent_has_read() -> None:
         boss = bank.agent("boss", say, ATTACK, HONEST, "done", actions=[pay], discover=["reader"])
         space.add(boss).reply_sync(TASK)
     assert bank.paid == ["anna@example.org"]
+    assert len(bank.asked) == 1
+
+
+def test_space_carries_sources_with_a_reply_that_comes_later_as_a_say(tmp_path: Path) -> None:
+    bank = Bank()
+    read_page, pay = bank.actions()
+    journal, heard = Journal(tmp_path / "runs.db"), threading.Event()
+
+    @action(access_policy=ACCESS_REQUESTED)
+    def stamp() -> str:
+        """Stamp the page."""
+        return "stamped"
+
+    def answer(messages: list[dict[str, Any]], _: Any) -> Any:
+        if messages[-1]["role"] == "tool":
+            return "done"
+        if PAGE in str(messages[-1]["content"]):
+            heard.set()
+            return "noted"
+        return ATTACK if "bill" in messages[-1]["content"] else call("reader.say", content="Read.")
+
+    reader = ReActAgent(
+        "reader",
+        ScriptedModel([READ, call("stamp"), PAGE]),
+        actions=[read_page, stamp],
+        journal=journal,
+        approver=Waiting(),
+    )
+    with NativeSpace() as space:
+        space.add(reader)
+        boss = space.add(
+            ReActAgent(
+                "boss",
+                ScriptedModel(answer),
+                actions=[pay],
+                discover=["reader"],
+                approver=CallbackApprover(bank.refuse),
+            )
+        )
+        boss.reply_sync("Have the page read.")
+        (wait,) = journal.waiting(kind="approval")
+        journal.answer(wait.run, wait.key, True)
+        asyncio.run(reader.resume_decided())
+        assert heard.wait(10)
+        boss.reply_sync("Pay the bill.")
+    assert bank.paid == []
     assert len(bank.asked) == 1
 
 

@@ -173,8 +173,11 @@ class RecordedAgent(ConversationalAgent):
         if not isinstance(sender, str) or mailbox is None:
             return
         message = {"to": sender, "action": {"name": "say", "args": {"content": text}}}
-        thread = str(begun.get("asked_within", ""))
-        mailbox.send(check_message(message, mailbox.id)._replace(thread=thread), answers=True)
+        answer = check_message(message, mailbox.id)._replace(
+            thread=str(begun.get("asked_within", "")),
+            within=run.thread,  # whose sources are those of the text
+        )
+        mailbox.send(answer, answers=True)
 
     async def _respond(self, request: ReplyRequest) -> Reply:
         self._check_request(request)
