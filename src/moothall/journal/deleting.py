@@ -19,7 +19,7 @@ from moothall.journal.find import OF_THREAD, threads_of
 from moothall.journal.holders import Holders, Pace
 from moothall.journal.opening import Runs
 from moothall.journal.stop_reason import ENDED
-from moothall.journal.store.holding import holder_of
+from moothall.journal.store.holding import batches, holder_of, marks
 from moothall.journal.store.store import Store
 
 _ROWS: Final = 50
@@ -86,6 +86,15 @@ class Deletions:
         self._runs = runs
         self._holders = Holders(file, runs)
         self._pace = Pace(file)
+
+    def left_of(self, ids: Iterable[str]) -> set[str]:
+        """Return which of these runs the journal has: a deleted one's id is gone at once."""
+        found: set[str] = set()
+        with self._file.reading() as db:
+            for some in batches(ids):
+                query = f"SELECT id FROM runs WHERE id IN {marks(some)}"
+                found |= {id for (id,) in db.execute(query, some)}
+        return found
 
     def delete(self, ids: Sequence[str], given: str | Iterable[str] | None) -> Deleted:
         """Delete runs by id, and all of threads; none if another process works on one."""

@@ -233,7 +233,7 @@ class A2ADoor:
         if not (id := message.get("taskId")):
             content = content_of(message["parts"])
             return await self._tasks.start(agent, sender, context, content), *wanted
-        task = self._tasks.live(agent, sender, id)
+        task = await self._tasks.live(agent, sender, id)
         if task is None:
             return await self._tasks.answer(agent, sender, id, message), *wanted
         if context and context != task.context:
@@ -242,7 +242,7 @@ class A2ADoor:
         return task, *wanted
 
     async def _cancel(self, agent: str, sender: str, id: str) -> Any:
-        task = self._tasks.live(agent, sender, id)
+        task = await self._tasks.live(agent, sender, id)
         if task is None:
             if await self._tasks.cancel(agent, sender, id):
                 return await self._tasks.get(agent, sender, id)
@@ -260,7 +260,7 @@ class A2ADoor:
             task, history, _ = await self._sent(agent, sender, params)
             return _updates(task, history, task.state in PAUSED)
         id = check_params("GetTask", params)["id"]
-        found = self._tasks.live(agent, sender, id)
+        found = await self._tasks.live(agent, sender, id)
         if found is not None and found.state not in TERMINAL:
             return _updates(found, None, False)
         if found is None:
@@ -273,7 +273,9 @@ class A2ADoor:
         """Yield the state of a task that waits, or of another process: now, and after its end."""
         yield {"task": await self._tasks.get(agent, sender, id)}
         run = await self._tasks.outline(agent, sender, id)
-        while (task := self._tasks.live(agent, sender, id)) is None and run.state == "waiting":
+        while (
+            task := await self._tasks.live(agent, sender, id)
+        ) is None and run.state == "waiting":
             await asyncio.sleep(_LOOK_S)
             run = await self._tasks.outline(agent, sender, id)
         if task is None:  # another process goes on with it, or it has ended

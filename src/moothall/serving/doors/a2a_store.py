@@ -199,7 +199,7 @@ class Tasks:
         except StateError as late:
             raise Fault("UNSUPPORTED_OPERATION", str(late)) from late
         found = await in_thread(found_in, agent, journal, id)
-        task = self.live(agent, sender, id)
+        task = await self.live(agent, sender, id)
         if task is None:
             if found is None:  # another process goes on with it
                 raise Fault("UNSUPPORTED_OPERATION", "the answer is kept: get the task by GetTask")
@@ -225,12 +225,23 @@ class Tasks:
 
     # -- finding -----------------------------------------------------------------------------------
 
-    def live(self, agent: str, sender: str, id: str) -> Task | None:
+    async def live(self, agent: str, sender: str, id: str) -> Task | None:
         """Return a caller's task of this process, or None."""
         task = self._tasks.get(id)
         if task is None or task.rests or not is_of(id, agent, sender):
             return None
-        return task
+        return next(iter(await self._left_of(agent, [task])), None)
+
+    async def _left_of(self, agent: str, tasks: list[Task]) -> list[Task]:
+        """Return these tasks, but for those whose runs were deleted from the agent's journal."""
+        journal = journal_of(self._served.agents[agent])
+        ended = [each.id for each in tasks if each.begun and each.state in TERMINAL]
+        if journal is None or not ended:
+            return tasks
+        gone = {*ended} - await in_thread(journal._deletions.left_of, ended)
+        for each in gone:
+            self._tasks.pop(each, None)
+        return [each for each in tasks if each.id not in gone]
 
     async def get(
         self, agent: str, sender: str, id: str, history: int | None = None
@@ -240,7 +251,7 @@ class Tasks:
         Raises:
             Fault: the caller has no such task
         """
-        task = self.live(agent, sender, id)
+        task = await self.live(agent, sender, id)
         if task is not None:
             return task.to_json(history)
         found = await self.outline(agent, sender, id)
@@ -275,10 +286,10 @@ class Tasks:
         after = page_after(params.get("pageToken") or "")
         since = seconds(params["statusTimestampAfter"]) if "statusTimestampAfter" in params else 0.0
         status = params.get("status", ANY_STATE[0])
+        mine = [each for each in self._tasks.values() if is_of(each.id, agent, sender)]
         live = [
             (each.changed, each.id, each.context, each.state, each)
-            for each in self._tasks.values()
-            if is_of(each.id, agent, sender)
+            for each in await self._left_of(agent, mine)
         ]
         known = {each[1] for each in live}
         found = [*live, *await in_thread(lambda: [*self._of_journal(agent, sender, known)])]

@@ -64,6 +64,7 @@ class Task:
     artifacts: list[dict[str, Any]] = field(default_factory=list)
     answers: list[dict[str, Any]] = field(default_factory=list)  # the messages after the first
     work: asyncio.Task[None] | None = None
+    begun: bool = False  # whether its run has begun, which a journal keeps
     left: bool = False  # whether the next process goes on with it
     asking: Asking = field(init=False)  # what it asks while it works
     _readers: set[asyncio.Queue[dict[str, Any] | None]] = field(default_factory=set)
@@ -157,6 +158,8 @@ class Task:
     def _tell(self, event: Event) -> None:
         """Take an event of the agent's reply, or of a reply that it asked for."""
         mine = event.run_id == self.id and event.agent == self.agent
+        # A hook that fails before the run ends it, too.
+        self.begun |= mine and not (isinstance(event, Done) and event.reply.stop_reason == "error")
         if self.state == SUBMITTED and mine:
             self._set(WORKING)
         if isinstance(event, TextPiece):

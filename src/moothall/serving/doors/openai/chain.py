@@ -15,6 +15,7 @@ from moothall.foundation.errors import NoSuchRun
 from moothall.serving.doors.openai.content import Wrong
 from moothall.serving.doors.openai.input import settled
 from moothall.serving.doors.openai.output import Response
+from moothall.serving.doors.served import Served
 
 SENDER: Final = "openai"
 _ID: Final = re.compile(r"[0-9a-f]{32}\.[1-9]\d{0,5}(_[0-9a-f]{8}\.[1-9]\d{0,5})*")
@@ -38,9 +39,11 @@ class Chain:
     """Which run continues which: `ROOT.1`, `ROOT.2` and so on; `ROOT.2_BRANCH.1` is a branch.
 
     All runs of one line have one thread. A second answer to the same response begins a branch.
+    What an agent with a journal has said is kept only as long as the journal has the runs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, served: Served) -> None:
+        self._served = served
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._given: OrderedDict[str, None] = OrderedDict()  # the ids that were given to runs
 
@@ -74,7 +77,17 @@ class Chain:
 
     def _of(self, run_id: str, sender: str) -> _Kept | None:
         kept = self._kept.get(run_id)
-        return kept if kept is not None and kept.sender == sender else None
+        if kept is None or kept.sender != sender or self._is_gone(kept.agent, [run_id]):
+            return None
+        return kept
+
+    def _is_gone(self, agent: str, run_ids: list[str]) -> bool:
+        """Drop the last of these runs if one was deleted from the agent's journal; return so."""
+        journal: Any = getattr(self._served.agents.get(agent), "journal", None)
+        if journal is None or journal._deletions.left_of(run_ids) >= {*run_ids}:
+            return False
+        self._kept.pop(run_ids[-1], None)
+        return True
 
     def next(self, agent: ConversationalAgent, previous: str | None) -> str:
         """Return a new, unique id of a run."""
@@ -100,6 +113,8 @@ class Chain:
             raise _unknown(response_id)
         kept = self._kept.get(run_id)
         if kept is not None and (kept.agent, kept.sender) == (str(agent.id), sender):
+            if self._is_gone(kept.agent, _up_to(run_id)):
+                raise _unknown(response_id)
             self._kept.move_to_end(run_id)
             return run_id, kept.messages
         if kept is not None or getattr(agent, "journal", None) is None:

@@ -74,7 +74,7 @@ class OpenAIDoor:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._chain = Chain()
+        self._chain = Chain(served)
         self._stored = StoredResponses(served, self._chain)
 
     def routes(self) -> list[Any]:

@@ -1,0 +1,123 @@
+"""Runs that were deleted from the journal of a server that runs: no door finds them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from commands import Command
+from moothall import Journal, ReActAgent, ScriptedModel
+from moothall.serving import asgi
+from serving.doors.a2a_calls import plain, rpc, started, state
+from serving.doors.conftest import client
+
+Serve = Callable[[Any], str]
+Delete = Callable[[Path, str], None]
+WORDS = "Zebrastreifen"
+
+
+def by_command(path: Path, run: str) -> None:
+    with Command("runs", "delete", run, "--journal", path) as command:
+        assert command.wait(60) == 0
+
+
+def in_process(path: Path, run: str) -> None:
+    with Journal(path) as journal:
+        journal.delete(run)
+
+
+deleting = pytest.mark.parametrize("delete", (in_process, by_command))
+
+
+def heard(messages: Any, _: Any) -> str:
+    return " | ".join(str(each["content"]) for each in messages if each["role"] == "user")
+
+
+def shop(path: Path | None) -> tuple[ScriptedModel, Any]:
+    model = ScriptedModel(heard)
+    return model, asgi(ReActAgent("shop", model, journal=path))
+
+
+@deleting
+def test_openai_response_deleted_from_the_journal_is_found_by_nothing(
+    serve: Serve, tmp_path: Path, delete: Delete
+) -> None:
+    path = tmp_path / "runs.db"
+    model, app = shop(path)
+    responses = client(serve(app)).responses
+    other = responses.create(model="shop", input="hello")
+    made = responses.create(model="shop", input=WORDS)
+    delete(path, made.id.removeprefix("resp_"))
+    asked = len(model.received)
+    for call in (responses.retrieve, responses.input_items.list, responses.delete):
+        with pytest.raises(openai.NotFoundError):
+            call(made.id)
+    item: Any = {"type": "item_reference", "id": made.output[0].id}
+    for more in ({"previous_response_id": made.id, "input": "and?"}, {"input": [item]}):
+        with pytest.raises(openai.BadRequestError):
+            responses.create(model="shop", **more)
+    assert len(model.received) == asked
+    assert not Journal(path).runs(recorded=WORDS)
+    assert responses.retrieve(other.id) == other
+
+
+def test_openai_conversation_with_a_deleted_response_does_not_go_on(
+    serve: Serve, tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.db"
+    model, app = shop(path)
+    responses = client(serve(app)).responses
+    first = responses.create(model="shop", input=WORDS)
+    last = responses.create(model="shop", input="two", previous_response_id=first.id)
+    in_process(path, first.id.removeprefix("resp_"))
+    asked = len(model.received)
+    with pytest.raises(openai.BadRequestError):
+        responses.create(model="shop", input="three", previous_response_id=last.id)
+    assert len(model.received) == asked
+
+
+@deleting
+def test_a2a_task_deleted_from_the_journal_is_found_by_nothing(
+    serve: Serve, tmp_path: Path, delete: Delete
+) -> None:
+    path = tmp_path / "runs.db"
+    url = serve(shop(path)[1])
+    other, made = started(url, "hello"), started(url, WORDS)
+    delete(path, made["id"])
+    for method in ("GetTask", "CancelTask", "SubscribeToTask"):
+        assert rpc(url, method, {"id": made["id"]})["error"]["code"] == -32001
+    again = rpc(url, "SendMessage", plain("more", taskId=made["id"]))
+    assert again["error"]["code"] == -32001
+    listed = rpc(url, "ListTasks", {"includeArtifacts": True, "historyLength": 9})["result"]
+    assert [each["id"] for each in listed["tasks"]] == [other["id"]]
+
+
+def test_a2a_task_whose_model_failed_is_gone_with_its_run(serve: Serve, tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    url = serve(asgi(ReActAgent("shop", ScriptedModel([]), journal=path)))
+    made = started(url, WORDS)
+    assert state(made) == "TASK_STATE_FAILED"
+    assert rpc(url, "GetTask", {"id": made["id"]})["result"]["id"] == made["id"]
+    in_process(path, made["id"])
+    assert rpc(url, "GetTask", {"id": made["id"]})["error"]["code"] == -32001
+
+
+@pytest.mark.parametrize("recorded", (False, True))
+def test_a2a_task_that_fails_before_its_run_begins_is_found(
+    serve: Serve, tmp_path: Path, recorded: bool
+) -> None:
+    def fail(agent: Any, given: Any) -> None:
+        raise RuntimeError("no")
+
+    agent = ReActAgent(
+        "shop", ScriptedModel(heard), journal=tmp_path / "runs.db" if recorded else None
+    )
+    agent.register_hook("pre_reply", "fail", fail)
+    url = serve(asgi(agent))
+    made = started(url, "hello")
+    assert state(made) == "TASK_STATE_FAILED"
+    assert rpc(url, "GetTask", {"id": made["id"]})["result"]["id"] == made["id"]
