@@ -93,6 +93,22 @@ def test_report_with_a_judging_model_that_fails_leaves_sentences_not_checked_and
     assert "The judging model did not judge" in report.markdown
 
 
+@pytest.mark.parametrize("label", ("partly", "unsupported"))
+def test_research_expertise_without_a_sentence_that_the_judge_supports_is_at_most_one_half(
+    label: str,
+) -> None:
+    report, _ = judged_by([verdict(label)] * 40, iterations=2)
+
+    assert report.stop_reason != "done"
+    assert [each.expertise for each in report.objectives] == [0.5]
+
+
+def test_research_expertise_counts_whole_once_the_judge_supports_one_sentence() -> None:
+    report, _ = judged_by([verdict("supported"), *[verdict("partly")] * 39], iterations=2)
+
+    assert report.stop_reason == "done"
+
+
 def test_a_judging_model_is_not_asked_again_when_a_run_is_resumed(tmp_path: Any) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         first, judge = judged_by([verdict("supported")] * 9, journal=journal)

@@ -205,3 +205,31 @@ def test_a_sentence_over_two_lines_of_a_block_quote_is_quoted_without_its_marks(
     )
     said = unmarked(quotes(text, "How many cranes does the quay need?")[0])
     assert "The quay needs at least three cranes, as a rule keeps ships apart." in said
+
+
+def test_quote_names_its_section_unless_the_question_or_the_quote_does(tmp_path: Path) -> None:
+    text = (
+        "# Gate\n\n## max_ferry_wait (default: 90)\n\n"
+        "How many minutes a ferry waits for the tide.\n\n"
+        "## Tides\n\nA tide is a rise of the water.\n"
+    )
+    (tmp_path / "gate.md").write_text(text)
+
+    def first(question: str) -> str:
+        tools = [search_folder(tmp_path)]
+        return Researcher("r", None, [question], tools).report_sync().citations[0].sentence
+
+    assert unmarked(first("How many minutes does a ferry wait for the tide?")) == (
+        "max_ferry_wait (default: 90) How many minutes a ferry waits for the tide."
+    )
+    assert unmarked(first("What is a tide?")) == "A tide is a rise of the water."
+
+
+def test_quote_with_code_in_its_sentence_has_the_sentence_marked() -> None:
+    text = (
+        "The crane stands on the quay. `lift(load=4)` raises 4 tonnes of coal in a minute. "
+        "Its driver is on duty at night."
+    )
+    assert "**`lift(load=4)` raises 4 tonnes of coal in a minute.**" in quotes(
+        text, "How many tonnes of coal are raised in a minute?"
+    )[0].replace("\\", "")

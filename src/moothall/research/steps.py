@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
 _UNCITED: Final = 0.5
-"""The highest expertise that a narrative without any supported sentence can show."""
+"""The highest expertise of an objective while no sentence of the report counts as supported."""
 
 
 class Plan(Block):
@@ -118,7 +118,10 @@ class Evaluate(Block):
             said.remark = said.remark or by_rules.remark
             said.generated = said.generated or [o.topic for o in by_rules.generated_objectives]
             researcher.replaced("the evaluation", error)
-        most = 1.0 if researcher.progress.citations else _UNCITED
+        # Without a judge, nobody could call a sentence in other words supported.
+        labels = {each.label for each in researcher.progress.supports}
+        holds = "supported" in labels if researcher.agent.judge else bool(labels)
+        most = 1.0 if holds else _UNCITED
         for objective in researcher.objectives:
             reached = said.reached.get(objective.topic, objective.expertise)
             objective.expertise = min(reached, most)

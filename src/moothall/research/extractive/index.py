@@ -119,6 +119,12 @@ class Question:
         said = words_in(text)
         return all(self.in_word(word) and not _UNSPACED.match(word) for word in said)
 
+    def covers(self, text: str) -> bool:
+        """Return whether the question has all words of a text; `error` is not `on_error`."""
+        return all(
+            term in self.written for word in words(text) for term in terms_of(word, self.language)
+        )
+
     def share(self, there: Iterable[str]) -> float:
         """Return the share of the question's words, by weight, that some terms are."""
         return sum(self.weights[each] for each in there) / self.total

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from moothall.research.citations.checks import verbatim
-from moothall.research.extractive.index import Question
+from moothall.research.extractive.index import Question, titled
 from moothall.research.extractive.units import Unit
-from moothall.research.findings import Passage
+from moothall.research.findings import Passage, is_place
 from moothall.research.writing.safe_markdown import has_html
 
 SHOWN: Final = 500  # characters that a quote has, if its neighbours are so long
@@ -54,8 +54,20 @@ def quoted(
             continue
         shown = _shown(asked, passage, split, place, first, last)
         if shown is not None and verbatim(shown, passage.text, passage.title):
-            return Quote(passage, (split[first].start, split[last].end), shown)
+            span = split[first].start, split[last].end
+            return Quote(passage, span, _headed(asked, passage, shown))
     return None
+
+
+def _headed(asked: Question, passage: Passage, shown: str) -> str:
+    """Return a quote below the title of its section, unless it or the question has that."""
+    page, _, heading = titled(passage).rpartition(" – ")
+    heading = _line(heading, passage.url)
+    if not page or is_place(heading) or heading in shown or asked.covers(heading):
+        return shown
+    headed = f"“{heading} … {shown[1:]}"
+    fits = len(headed) <= LONGEST and verbatim(headed, passage.text, passage.title)
+    return headed if fits and not _is_marked(headed) else shown
 
 
 def _windows(split: tuple[Unit, ...], place: int) -> Iterator[tuple[int, int]]:
@@ -112,7 +124,9 @@ def _shown(
     whole = " ".join(filter(None, (before, own, after)))
     if not own or _is_marked(whole) or asked.is_all(whole):
         return None
-    if "**" not in whole and "`" not in own and (before or after):
+    # A mark between the two ends of code would be shown as it is.
+    is_open = any(each.count("`") % 2 for each in (before, own))
+    if "**" not in whole and not is_open and (before or after):
         own = f"**{own}**"
     return f"“{' '.join(filter(None, (before, own, after)))}”"
 
