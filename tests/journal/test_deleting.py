@@ -15,7 +15,7 @@ import pytest
 
 from commands import Command
 from journal.conftest import Place
-from moothall import Journal, ReActAgent, RunHeld, ScriptedModel
+from moothall import Conversation, Journal, ReActAgent, RunHeld, ScriptedModel
 from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, NoSuchRun
 from moothall.models.protocol import Call
 
@@ -99,10 +99,13 @@ def test_a_value_lives_as_long_as_a_run_has_it(filed: Journal, tmp_path: Path) -
     assert list((tmp_path / "j-kept").iterdir()) == []
 
 
-def test_a_thread_whose_earlier_runs_are_deleted_goes_on(place: Place) -> None:
+def test_thread_in_a_file_whose_earlier_runs_are_deleted_goes_on(
+    place: Place, tmp_path: Path
+) -> None:
     """What an agent knows to be kept by earlier runs may be gone, and is kept again."""
     with Journal(place("j")) as journal, Journal(place("j")) as operator:
-        agent = ReActAgent("a", ScriptedModel([f"Answer {n}" for n in range(40)]), journal=journal)
+        model = ScriptedModel([f"Answer {n}" for n in range(40)])
+        agent = ReActAgent("a", model, journal=journal, memory=tmp_path / "memory.db")
         for number in range(40):
             agent.reply_sync(f"Question {number}", run_id=f"r{number}", thread="anna")
             if number in (20, 21, 30):
@@ -402,3 +405,68 @@ def test_runs_are_pruned_on_a_full_disk_and_give_their_room_back(tmp_path: Path)
     made = [*small, sys.executable, "-c", FULL, str(tmp_path)]
     done = subprocess.run(made, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "True True {}\n[] True\nTrue done\n", done.stderr
+
+
+# -- what a process remembers ----------------------------------------------------------------------
+
+
+def _hearer(id: str = "clerk", **options: Any) -> tuple[ReActAgent, ScriptedModel]:
+    model = ScriptedModel(lambda messages, _: "Heard.")
+    return ReActAgent(id, model, **options), model
+
+
+def _asked(model: ScriptedModel) -> str:
+    return str(model.received[-1])
+
+
+@pytest.mark.parametrize("how", ("thread", "id", "other process"))
+def test_conversation_in_the_process_is_forgotten_with_a_deleted_run(
+    place: Place, how: str
+) -> None:
+    with Journal(place("j")) as journal:
+        agent, model = _hearer(journal=journal)
+        agent.reply_sync("Ada's secret", thread="ada", run_id="a")
+        agent.reply_sync("more", thread="ada")
+        agent.reply_sync("Bob's secret", thread="bob")
+        if how == "other process":
+            with Command("runs", "delete", "a", "--journal", place("j")) as command:
+                assert command.wait(60) == 0
+        elif how == "id":
+            journal.delete("a")
+        else:
+            journal.delete(thread="ada")
+        agent.reply_sync("and?", thread="ada")
+        assert "secret" not in _asked(model)
+        agent.reply_sync("go on", thread="ada")
+        assert "and?" in _asked(model)
+        agent.reply_sync("and?", thread="bob")
+        assert "Bob's secret" in _asked(model)
+
+
+def test_members_of_a_group_forget_a_conversation_with_a_deleted_run(place: Place) -> None:
+    with Journal(place("j")) as journal:
+        member, model = _hearer("member")
+        group = Conversation([member], id="group", max_turns=1, journal=journal)
+        group.reply_sync("Ada's secret", thread="ada")
+        group.reply_sync("Bob's secret", thread="bob")
+        journal.delete(thread="ada")
+        group.reply_sync("and?", thread="ada")
+        assert "and?" in _asked(model)
+        assert "secret" not in _asked(model)
+        group.reply_sync("and?", thread="bob")
+        assert "Bob's secret" in _asked(model)
+
+
+def test_memory_in_a_file_and_an_agents_own_conversation_stay_after_a_deletion(
+    place: Place, tmp_path: Path
+) -> None:
+    with Journal(place("j")) as journal:
+        agent, model = _hearer(journal=journal, memory=tmp_path / "memory.db")
+        own, heard = _hearer("own", journal=journal)
+        agent.reply_sync("one", thread="ada", run_id="a")
+        own.reply_sync("one", run_id="o")
+        journal.delete("a", "o")
+        agent.reply_sync("two", thread="ada")
+        own.reply_sync("two")
+        assert "one" in _asked(model)
+        assert "one" in _asked(heard)

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from weakref import ref
 
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.doubt import in_doubt
 from moothall.journal.find import OF_THREAD, threads_of
-from moothall.journal.holders import Holders, Pace
+from moothall.journal.holders import Holders, Pace, count_deletion
 from moothall.journal.opening import Runs
 from moothall.journal.stop_reason import ENDED
 from moothall.journal.store.holding import batches, holder_of, marks
@@ -25,6 +27,8 @@ from moothall.journal.store.store import Store
 _ROWS: Final = 50
 """So many entries are deleted before the clock is looked at."""
 _LONGEST_S: Final = 1e11
+_KNOWN: Final = 1000
+"""So many runs of a conversation are looked for."""
 _COMPACTING: Final = 2**60 - 1
 """The lease of who writes the journal anew, which is no run's."""
 
@@ -89,12 +93,8 @@ class Deletions:
 
     def left_of(self, ids: Iterable[str]) -> set[str]:
         """Return which of these runs the journal has: a deleted one's id is gone at once."""
-        found: set[str] = set()
         with self._file.reading() as db:
-            for some in batches(ids):
-                query = f"SELECT id FROM runs WHERE id IN {marks(some)}"
-                found |= {id for (id,) in db.execute(query, some)}
-        return found
+            return _left_of(db, ids)
 
     def delete(self, ids: Sequence[str], given: str | Iterable[str] | None) -> Deleted:
         """Delete runs by id, and all of threads; none if another process works on one."""
@@ -203,6 +203,7 @@ class Deletions:
             with self._file.writing() as db:
                 while left and time.monotonic() < began + self._file.slice_s:
                     _hide(db, left.pop())
+                count_deletion(db)
             if left:
                 self._pace.rest(began)
 
@@ -283,6 +284,49 @@ class Deletions:
             self._file.files.delete(hash)
         if released:
             db.execute("DELETE FROM runs WHERE number = ?", (number,))
+
+
+class KnownRuns:
+    """The last runs whose words a process remembers, as a journal had them."""
+
+    __slots__ = ("_deletions", "_file", "_ids")
+
+    def __init__(self, file: Store) -> None:
+        self._file = ref(file)
+        self._ids: deque[str] = deque(maxlen=_KNOWN)
+        self._deletions: int | None = None  # in the file when it last had all of them
+
+    def note(self, file: Store, run_id: str) -> KnownRuns:
+        """Add a run of a file; return these runs, or new ones if they are of another file."""
+        known = self if self._file() is file else KnownRuns(file)
+        if run_id not in known._ids:
+            known._ids.append(run_id)
+        return known
+
+    def is_one_deleted(self, others: Iterable[str] = ()) -> bool:
+        """Return whether one of these runs, or of others of the file, was deleted."""
+        file = self._file()
+        if file is None:
+            return False
+        try:
+            with file.reading() as db:
+                count = file.deletions(db)
+                if count != self._deletions:
+                    known = {*self._ids, *others}
+                    if _left_of(db, known) < known:
+                        return True
+        except JournalError:  # whoever needs the file says so
+            return False
+        self._deletions = count
+        return False
+
+
+def _left_of(db: Database, ids: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for some in batches(ids):
+        query = f"SELECT id FROM runs WHERE id IN {marks(some)}"
+        found |= {id for (id,) in db.execute(query, some)}
+    return found
 
 
 def _hide(db: Database, number: int) -> None:

@@ -20,6 +20,11 @@ _LOG_EVERY: Final = 20
 _ORPHAN_S: Final = 3600.0
 
 
+def count_deletion(db: Database) -> None:
+    """Count a deletion of runs or values, so that who knows some looks whether they are there."""
+    db.execute("UPDATE deletions SET values_deleted = values_deleted + 1")
+
+
 class Pace:
     """Has a deletion leave time to others between its transactions."""
 
@@ -119,7 +124,7 @@ class Holders:
             files += {*hashes} - {hash for (hash,) in db.execute(f"SELECT hash {kept}", hashes)}
             db.execute(f"DELETE {kept}", hashes)
         if deleted:
-            db.execute("UPDATE deletions SET values_deleted = values_deleted + 1")
+            count_deletion(db)
         return not left, files
 
     def remove_orphans(self) -> None:

@@ -80,6 +80,17 @@ def test_openai_conversation_with_a_deleted_response_does_not_go_on(
     assert len(model.received) == asked
 
 
+def test_a2a_context_with_a_deleted_task_begins_anew(serve: Serve, tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    model, app = shop(path)
+    url = serve(app)
+    made = started(url, WORDS)
+    in_process(path, made["id"])
+    started(url, "and?", contextId=made["contextId"])
+    assert "and?" in str(model.received[-1])
+    assert WORDS not in str(model.received[-1])
+
+
 @deleting
 def test_a2a_task_deleted_from_the_journal_is_found_by_nothing(
     serve: Serve, tmp_path: Path, delete: Delete

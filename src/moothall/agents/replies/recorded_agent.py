@@ -30,12 +30,14 @@ from moothall.foundation import tracing
 from moothall.foundation.arguments import check_function, check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, RunMismatch
 from moothall.foundation.jsonvalue import as_json, json_text
+from moothall.foundation.threads import WORKERS
 from moothall.journal.entry import FIRST, RunDamaged, begun_of
 from moothall.journal.stop_reason import ANSWERED
 
 if TYPE_CHECKING:
     from moothall.actions import Action
     from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.agents.replies.thread import Thread
     from moothall.budget import Budget
     from moothall.journal import Journal, Outline, Part
 
@@ -180,6 +182,8 @@ class RecordedAgent(ConversationalAgent):
         mailbox.send(answer, answers=True)
 
     async def _respond(self, request: ReplyRequest) -> Reply:
+        if request.state.runs is not None:
+            await self._forget_deleted(request.state)
         self._check_request(request)
         await self._get_ready()
         part, record = request.record, NULL_RECORD
@@ -200,6 +204,8 @@ class RecordedAgent(ConversationalAgent):
                 part = await self._begin(journal, request)
                 record = self._begun(part, request)
             request.recorded = record if part is not None else None
+            if part is not None:
+                _note_run(part, request.state)
             if ended(record):  # it has its span
                 return await self._work(request, record)
             work = partial(self._work, request, record)
@@ -218,6 +224,16 @@ class RecordedAgent(ConversationalAgent):
                 part.close()
                 if ended(record):
                     self._end_run(f"{part.run.key}/", request.thread)
+
+    async def _forget_deleted(self, thread: Thread) -> None:
+        """Forget a conversation in this process if a run of it was deleted from its journal."""
+        assert thread.id is not None
+        assert thread.runs is not None
+        look = partial(thread.runs.is_one_deleted, [*thread.parked])
+        if await WORKERS.run(asyncio.get_running_loop(), look):
+            thread.forget()
+            self._forget_memory(thread.id)
+            self._drop_in_members(thread.id)
 
     async def _begin(self, journal: Journal, request: ReplyRequest) -> Part:
         """Open the run of a request, new or resumed."""
@@ -329,6 +345,15 @@ class RecordedAgent(ConversationalAgent):
     async def _restore(self, part: Part, budget: Budget | None) -> None:
         """Restore what it did in a part that is over, and charge the budget of this reply."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it knows")
+
+
+def _note_run(part: Part, thread: Thread) -> None:
+    """Have a conversation know of which runs it is; an agent's own is its program's."""
+    if thread.id is not None:
+        from moothall.journal.deleting import KnownRuns
+
+        file = part.run.file
+        thread.runs = (thread.runs or KnownRuns(file)).note(file, part.run_id)
 
 
 def _fork_of(journal: Journal, run_id: str) -> str:

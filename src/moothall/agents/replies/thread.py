@@ -19,6 +19,7 @@ from moothall.memory.results import Results
 
 if TYPE_CHECKING:
     from moothall.agents.agent import Handling
+    from moothall.journal.deleting import KnownRuns
 
 MAX_THREADS: Final = 1000
 """How many threads of an agent are kept in the process."""
@@ -121,6 +122,7 @@ class Thread:
     looked: Any = None  # the last message that was looked at for that; None before the first
     # The other runs of the thread that wait: up to which entry its memory shows them.
     parked: dict[str, int] = field(default_factory=dict)
+    runs: KnownRuns | None = None  # those of a journal that it knows; None without a journal
     uses: int = 0  # how many replies and other calls are using it
     left: bool = False  # whether its sender has left: it goes when nothing uses it
 
@@ -138,6 +140,11 @@ class Thread:
             unheard = tuple(self.unheard)
             del self.unheard[: len(unheard)]
         return unheard
+
+    def forget(self) -> None:
+        """Know nothing of earlier runs; what may be in the context stays marked as from outside."""
+        self.memory = self.results = self.own = self.remembered = self.looked = self.runs = None
+        self.parked.clear()
 
     def renew(self) -> None:
         """Have no reply under way: those of the parent are not in a forked child."""

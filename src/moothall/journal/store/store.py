@@ -231,7 +231,7 @@ class Store(ABC):
         db.executemany("INSERT INTO kept VALUES (?, ?) ON CONFLICT DO NOTHING", sorted(rows))
 
     def deletions(self, db: Database) -> int:
-        """Return how often values were deleted from the journal."""
+        """Return how often runs or values were deleted from the journal."""
         (count,) = db.execute("SELECT values_deleted FROM deletions").fetchone()
         return int(count)
 
