@@ -240,11 +240,14 @@ KINDS: dict[str, Callable[[], float]] = {
 def test_function_calls_are_those_of_the_table(kind: str) -> None:
     table = json.loads(TABLE.read_text())
     known = table["calls"][kind]
-    slack = 1.01 if platform.python_version().startswith(f"{table['python']}.") else 1.17
+    same = platform.python_version().startswith(f"{table['python']}.")
+    # A door's clean-up goes by the clock: a few functions more or less.
+    slack = 0.17 if not same else 0.03 if kind == "request of a door" else 0.01
     now = KINDS[kind]()
-    assert now <= known * slack, f"{kind}: {now} calls of functions, {known} in {TABLE.name}"
-    if slack == 1.01:
-        assert now >= known * 0.99, f"{kind}: {now} calls only: write them into {TABLE.name}"
+    assert now <= known * (1 + slack), f"{kind}: {now} calls of functions, {known} in {TABLE.name}"
+    if same:
+        fewer = f"{kind}: {now} calls of functions only: write them into {TABLE.name}"
+        assert now >= known * (1 - slack), fewer
 
 
 def main() -> None:

@@ -103,7 +103,7 @@ def test_values_differences_and_what_is_not_there() -> None:
     for given, told in (
         (("chance",), "say which parameters"),
         (("chance", "no", 0, one), "metrics: chance, a/b; conditions: base, other"),
-        (("chance", "base", 3, {"more": 3}), "there is no 'chance' of condition 'base'"),
+        (("chance", "base", 3, {"more": 3}), 'parameters must be {"more": 1} or {"more": 2}'),
         (("chance", "base", 99, one), "was not measured after 99 steps"),
     ):
         with pytest.raises(ConfigError, match=told):

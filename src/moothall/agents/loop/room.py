@@ -118,8 +118,10 @@ class LongResults:
         """Take the results in messages that are remembered from an earlier process."""
         asked: dict[str, str] = {}
         for each in messages:
-            for call in each.get("tool_calls") or ():
-                asked[str(call.get("id"))] = _asked(call.get("args"))
+            calls = each.get("tool_calls")
+            for call in calls if isinstance(calls, list) else ():
+                if isinstance(call, dict):
+                    asked[str(call.get("id"))] = _asked(call.get("args"))
             if NUMBERED in each:
                 its = asked.get(str(each.get("tool_call_id")), "")
                 self._results.know(each, sources_of(each), its)
