@@ -36,7 +36,6 @@ from moothall.society import (
     Population,
     RayEngine,
     all_blocks,
-    compiled,
     make_economy,
 )
 
@@ -197,7 +196,6 @@ def day(count: int, engine: Engine) -> None:
         made_s=made,
         day_s=wall,
         memory_mib=most,
-        compiled=compiled.ACTIVE,
     )
 
 

@@ -379,7 +379,6 @@ FLOORS = {
     "society": (
         "clock",
         "arrays",
-        "compiled",
         "math",
         "metrics",
         "kernel",

@@ -189,28 +189,6 @@ ALONE = {
         frame = many.run_sync(jobs=0).to_pandas()
         assert len(frame)
     """,
-    "numba": """
-        import asyncio
-
-        import numpy as np
-        from moothall.society import Network, Population, RowBlock, Society
-
-
-        class Meets(RowBlock):
-            def step_rows(self, rows):
-                rows.neighbour("meets.other")
-
-
-        many = 50_000  # the fewest for which the loops are compiled
-        network = Network.small_world(many, neighbours=4, seed=1)
-        table = {"money": np.full(many, 10)}
-        population = Population(table, blocks=[Meets()], seed=1, network=network)
-        assert asyncio.run(Society(population).run(steps=1))
-
-        from moothall.society import compiled
-
-        assert compiled.ACTIVE
-    """,
     "osm": """
         from pathlib import Path
         from moothall.society import City

@@ -37,7 +37,7 @@ b51186e7 occupation 7a084de4 household bcee5599 pay d04a2526 visited_park cf333d
 23f61177 visited_restaurant 9e87ac2c visits_restaurant 974c7891 visited_shop 8fb781c0 visits_shop
 6a949ab2 age 287a0f17 opinions b458f8b9 interest_topic f547cabd interest 8c82d7f0 friends 0a2d47cd
 friendship fbdfd5e5 faded a676216a skill 2b51179c earned a26f878e income dd09ff27 purse 7dc89250
-savings 6da9bb1b paid_day a676216a jobless 2017aa8c services 0fd15bff
+savings 6da9bb1b paid_day a676216a jobless 2017aa8c errand 4aae7865 services 0fd15bff
 """
 
 

@@ -25,6 +25,8 @@ WHERE, WHAT, BOUGHT, AVOIDS, UNTIL = 0xFF, 8, 1 << 11, 1 << 12, 13
 _OWN: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 
 ACT: Final = {"act": Column("uint8", words=ACTS)}
+ERRAND: Final = {"errand": Column("uint8", words=(None, *DOES))}
+"""What a citizen buys in passing in this step: its errand was over when it arrived."""
 AGE: Final = {"age": Column("uint8", 18, key=("profile", "age"))}
 ITEM: Final = {
     "item_do": Column("uint8", own=True),
@@ -278,6 +280,7 @@ HOUSEHOLDS: Final = (
 """The kinds of `people/household.py`, by code."""
 PLANNED: Final = {
     **ACT,
+    **ERRAND,
     **PLAN,
     "day": Column("int32", -1),
     "mended": Column("int32"),

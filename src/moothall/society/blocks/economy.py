@@ -12,7 +12,7 @@ from moothall.actions.signature.schema import object_schema
 from moothall.agents.params import BlockParams
 from moothall.society.arrays import larger, np, smaller
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
-from moothall.society.blocks.columns import ACT, bought, code, set_bought, stay_home
+from moothall.society.blocks.columns import ACT, ERRAND, bought, code, set_bought, stay_home
 from moothall.society.clock import DAY_S
 from moothall.society.columns.column import Column
 from moothall.society.columns.rows import Rows
@@ -21,10 +21,6 @@ from moothall.society.kernel.wants import Buy, Save, Work
 
 _DAYS = 7
 _CENTS: Final = Column("int64")
-
-
-LATE: Final = "plan.late"
-"""Under this name, rows late for an errand are found in a step, and which of them for a meal."""
 
 
 def buys_after(block: Any, blocks: Iterable[Any]) -> bool:
@@ -91,6 +87,7 @@ class EconomyBlock(CitizenBlock):
     enabled_by = "enable_economy"
     columns: ClassVar[dict[str, Column]] = {
         **ACT,
+        **ERRAND,
         "work": Column("place", None),
         "skill": Column("uint16", 1000, key=("profile", "skill")),
         "earned": _CENTS,
@@ -254,8 +251,10 @@ class EconomyBlock(CitizenBlock):
             else:
                 rows["savings"] = np.where(done, value, rows["savings"])
         self._begin_day_rows(rows)
-        at, meal = rows.moment.found.get((LATE, rows.first), ((), None))
+        at = np.flatnonzero(rows["errand"])
         if len(at):  # they buy in passing
+            meal = rows["errand"][at] == code("eat")
+            rows["errand"][at] = 0
             most = self._left_rows(rows, meal, at)
             some = np.flatnonzero(most >= self.params.least)
             words = rows.population._word

@@ -19,7 +19,7 @@ from moothall.society.blocks.columns import (
     code,
     without,
 )
-from moothall.society.blocks.economy import LATE, buys_after
+from moothall.society.blocks.economy import buys_after
 from moothall.society.blocks.hours import SLOT
 from moothall.society.blocks.needs import NeedsBlock
 from moothall.society.blocks.rules import ERRANDS, SPARE
@@ -59,7 +59,7 @@ def step_rows(self: Any, rows: Rows) -> None:
 
 
 def _find_late(rows: Rows, at: Any, time: int) -> None:
-    """Say which of the rows whose item is over buy in passing, as `PlanBlock._is_late` does."""
+    """Set the errands of rows whose item is over and who buy in passing, as `_is_late` does."""
     arrays, index = rows.population.arrays, rows.at[at]
     do = arrays["item_do"][index]
     some = np.flatnonzero((do == code("shop")) | (do == code("eat")))
@@ -73,7 +73,7 @@ def _find_late(rows: Rows, at: Any, time: int) -> None:
     if is_open is not None:
         some = some[is_open[place[some]]]
     some = some[~bought(rows, at[some])]
-    rows.moment.found[LATE, rows.first] = at[some], do[some] == code("eat")
+    arrays["errand"][index[some]] = do[some]
 
 
 def _advance(rows: Rows, plans: Plans, at: Any, new: Any, time: int) -> None:

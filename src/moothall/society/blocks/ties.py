@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from moothall.society import compiled
 from moothall.society.arrays import np
 from moothall.society.columns.column import Column
 from moothall.society.columns.rows import Rows
@@ -60,8 +59,6 @@ class Ties:
 
     def total(self) -> Any:
         """Return the sum of each row's strengths; int64."""
-        if compiled.ACTIVE:
-            return compiled.total(self._friends, self._friendship, self._mask, self._index)
         sums = np.zeros(len(self._index), np.int64)
         for slot, left, index, _ in self.slots():
             sums[left] += self.strengths(slot, index)
@@ -69,9 +66,6 @@ class Ties:
 
     def choice(self, at: Any, share: Any) -> Any:
         """Return for each position the friend where the summed strength first exceeds `share`."""
-        if compiled.ACTIVE:
-            of = (self._friends, self._friendship, self._mask, self._index[at])
-            return compiled.choice(*of, share)
         rest, found = share.copy(), np.zeros(len(at), np.int32)
         for slot, left, index, codes in self.slots(at):
             before = rest[left]
@@ -83,9 +77,6 @@ class Ties:
 
     def strength(self, codes: Any) -> Any:
         """Return the strengths with others, (n, others) as their codes; 0 without a relation."""
-        if compiled.ACTIVE:
-            of = (self._friends, self._friendship, self._mask, self._index)
-            return compiled.strength(*of, codes)
         found = np.zeros(codes.shape, np.int64)
         maybe = np.zeros(_HASHED, bool)
         maybe[codes & (_HASHED - 1)] = True
@@ -115,8 +106,6 @@ class Ties:
 
     def _found(self, index: Any, codes: Any) -> Any:
         """Return each row's slot of a code, else its first empty slot, else the number of slots."""
-        if compiled.ACTIVE:
-            return compiled.slot_of(self._friends, index, codes)
         most = self._friends.shape[1]
         slots, left = np.full(len(index), most), np.arange(len(index))
         for slot in range(most):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from moothall.foundation.errors import ConfigError
-from moothall.society import compiled
 from moothall.society.arrays import np, package
 from moothall.society.columns.want_table import Say
 
@@ -75,9 +74,6 @@ class Others:
 
 def _by_place(place: Any) -> tuple[Any, Any, Any]:
     """Return each place's start in the order by place, that order, and each row's rank in it."""
-    if compiled.ACTIVE:
-        found: tuple[Any, Any, Any] = compiled.order(place, int(place.max(initial=0)) + 1)
-        return found
     there = np.flatnonzero(place >= 0).astype(np.int32)
     at = place[there]
     # A matrix of citizens by places, turned: scipy counts, where numpy would sort.

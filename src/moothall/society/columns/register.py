@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import excerpt
-from moothall.society import compiled
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.columns.column import MONEY, PLACES, Column
@@ -25,7 +24,6 @@ class Register:
     def __init__(
         self, ids: Any, city: Any, blocks: tuple[Any, ...], seed: int, network: Network | None
     ) -> None:
-        compiled.use(len(ids))
         self.ids: Any = ids
         self.city: Any = city
         self.blocks: tuple[Any, ...] = blocks

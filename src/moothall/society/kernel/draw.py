@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import excerpt
-from moothall.society import compiled
 from moothall.society.arrays import np
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ _GAMMA = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 _LARGEST_BELOW = 1 << 32
-_NO_BOUNDS = np.zeros(0, np.uint64)
 
 
 class Draws:
@@ -107,9 +105,6 @@ def integers(
         raise ConfigError(f"citizens must be an array of whole numbers from 0 up, got {rows.dtype}")
     start = _prefix(_word("seed", seed), _word("step", step), purpose)
     h = rows.astype(np.uint64)
-    if compiled.ACTIVE and h.ndim == 1:
-        _compiled(h, start, draw, _NO_BOUNDS)
-        return h
     h ^= np.uint64(start)
     rest = np.empty_like(h)
     _mix_rows(h, rest)
@@ -117,14 +112,6 @@ def integers(
     h ^= draw.astype(np.uint64) if many else np.uint64(_word("draw", draw))
     _mix_rows(h, rest)
     return h
-
-
-def _compiled(h: NDArray[Any], start: int, draw: Any, bounds: NDArray[Any]) -> None:
-    many = getattr(draw, "shape", ()) != ()
-    draws = draw.astype(np.uint64) if many else np.array([_word("draw", draw)], np.uint64)
-    if len(draws) not in (1, len(h)):
-        draws = np.broadcast_to(draws, h.shape)
-    compiled.draw(h, np.uint64(start), draws, bounds)
 
 
 def uniforms(
@@ -144,11 +131,6 @@ def belows(
     if many and n.size and not (n.min() >= 1 and n.max() < _LARGEST_BELOW):
         raise ConfigError("n must be whole numbers from 1 to 2**32 - 1")
     bound: Any = n.astype(np.uint64) if many else _count(n.item() if hasattr(n, "item") else n)
-    if compiled.ACTIVE and citizens.ndim == 1 and citizens.dtype == np.uint64:
-        h = citizens.copy()
-        start = _prefix(_word("seed", seed), _word("step", step), purpose)
-        _compiled(h, start, draw, bound if many else np.array([bound], np.uint64))
-        return h.view(np.int64)
     return _scaled(integers(seed, citizens, step, purpose, draw), bound).view(np.int64)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from moothall.society import compiled
 from moothall.society.arrays import np
 from moothall.society.columns.lists import Lists
 from moothall.society.columns.register import STRANGER, Register
@@ -206,21 +205,15 @@ class RowFeed:
         bit = of_author.astype(np.uint64)
         author = self._place(self.author[hot])
         row = np.minimum(np.searchsorted(at, author), len(at) - 1)
-        if compiled.ACTIVE:
-            own = np.where(at[row] == author, row, -1)
-            key = compiled.best_of(
-                bonus, about[hot], base, follow, bit, own, more, min(limit, len(hot))
-            )
-        else:
-            key = np.take(bonus, about[hot], axis=1)
-            key += base
-            some = np.flatnonzero(follow)
-            key[some] += ((follow[some, None] >> bit) & np.uint64(1)).astype(kind) * more
-            own = np.flatnonzero(at[row] == author)
-            key[row[own], own] = -1
-            if len(hot) > limit:
-                key = np.partition(key, len(hot) - limit, axis=1)[:, -limit:]
-            key = np.sort(key, axis=1)[:, ::-1]
+        key = np.take(bonus, about[hot], axis=1)
+        key += base
+        some = np.flatnonzero(follow)
+        key[some] += ((follow[some, None] >> bit) & np.uint64(1)).astype(kind) * more
+        own = np.flatnonzero(at[row] == author)
+        key[row[own], own] = -1
+        if len(hot) > limit:
+            key = np.partition(key, len(hot) - limit, axis=1)[:, -limit:]
+        key = np.sort(key, axis=1)[:, ::-1]
         number = np.maximum(key, 0) & 63
         best = slice(0, key.shape[1])
         found[:, best] = np.where(key < 0, 0, hot[number] + self.first)
