@@ -40,7 +40,7 @@ from moothall.foundation.errors import ContextOverflow, HookError, InvalidArgume
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.threads import is_cancelled, within
 from moothall.models.ask import attempted
-from moothall.models.protocol import NO_USAGE, is_answer, stated_usage
+from moothall.models.protocol import is_answer, stated_usage
 
 if TYPE_CHECKING:
     from moothall.agents.loop.steps import ActionStep, ModelStep
@@ -124,7 +124,7 @@ def around_action(step: ActionStep, call: Call) -> Call:
 
 async def _after_answer(step: ModelStep, call: Call) -> Any:
     run, given = step._run, await call()
-    about, check = run.about("answer", given), partial(expect_answer, given)
+    about, check = step.hooked("answer", given), partial(expect_answer, given)
     hooks = (run.agent, "post_reasoning", about, "answer", check, run.budget)
     return await as_hooked(run.record, f"{step.iteration}", *hooks, of=ANSWER)
 
@@ -134,9 +134,7 @@ async def _counted(step: ModelStep, call: Call) -> Any:
     run, given = step._run, await call()
     if run.request.thoughts is not None:
         run.request.thoughts.append(str(getattr(given, "reasoning", "")))
-    usage = stated_usage(given)
-    if usage is not NO_USAGE:
-        run.state.usage = run.state.usage + usage
+    step._turn.usage = stated_usage(given)
     return given
 
 
@@ -168,7 +166,7 @@ async def _committed(step: ModelStep, call: Call) -> Any:
 
 async def _before_answer(step: ModelStep, call: Call) -> Any:
     run = step._run
-    about = run.about("messages", step.messages)
+    about = step.hooked("messages", step.messages)
     made = await run_hooks(run.agent, "pre_reasoning", about, expect_messages, run.budget)
     step._messages = made["messages"]  # they are checked
     return await call()

@@ -22,7 +22,7 @@ from moothall.actions.search import ActionIndex
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.agent import Agent
 from moothall.agents.loop.answer import OfferedActions, RequestedCall
-from moothall.agents.loop.recording import LoopState
+from moothall.agents.loop.recording import Turn
 from moothall.agents.replies.reply_context import agent_here, sources_told_to
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import DefinitionError, MoothallError
@@ -128,7 +128,7 @@ class Finder:
         ]
 
 
-def join(thread: Thread, state: LoopState, shown: OfferedActions, call: RequestedCall) -> None:
+def join(thread: Thread, turn: Turn, shown: OfferedActions, call: RequestedCall) -> None:
     """If a call was a search, show the model what it found from its next answer on, at the end."""
     if shown.finder is None or call.action is not shown.finder.action:
         return
@@ -137,7 +137,7 @@ def join(thread: Thread, state: LoopState, shown: OfferedActions, call: Requeste
         return
     public = (shown.public.get(each["name"], each["name"]) for each in found)
     new = [name for name in public if name not in thread.joined]
-    state.joined += new
+    turn.joined += new
     thread.joined += tuple(new)
 
 

@@ -22,6 +22,7 @@ from moothall.memory.results import NUMBERED
 from moothall.models.protocol import NO_USAGE, Usage, usage_json
 
 if TYPE_CHECKING:
+    from moothall.agents.loop.answer import RequestedCall
     from moothall.agents.loop.parts import Looping
     from moothall.agents.replies.recorded_agent import RecordedAgent
     from moothall.agents.replies.reply_request import ReplyRequest
@@ -35,28 +36,73 @@ _OFFSETS = ReplayOffsets()
 
 
 @dataclass(slots=True)
-class LoopState:
-    """The state of a run of the loop between two turns."""
+class Turn:
+    """What a turn adds to its run: it is made aside, and appended once it has ended."""
 
-    iteration: int = 0  # how many answers were handled
+    iteration: int = 0  # which answer it handles
+    usage: Usage = NO_USAGE
+    joined: list[str] = field(default_factory=list, metadata=APPENDED)  # deferred actions found
+    messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
+    # Of the messages that have some: each with the number of its message.
+    marks: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
+    steps: list[Step] = field(default_factory=list, metadata=APPENDED)
+
+    def add(self, message: dict[str, Any], marks: Marks | None = None, number: Any = None) -> None:
+        """Add a message; beside it stand its marks, and the number of its result."""
+        if (marks is not None or number is not None) and (kept := _kept(marks, number)):
+            self.marks.append({"message": len(self.messages), **kept})
+        self.messages.append(message)
+
+    def add_result(
+        self,
+        call: RequestedCall,
+        content: str | list[dict[str, Any]],
+        marks: Marks | None,
+        number: list[Any] | None = None,
+    ) -> None:
+        """Add the message of a call's result."""
+        made = {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
+        self.add(made, marks, number)
+
+    def stored(self) -> list[dict[str, Any]]:
+        """Return the messages as a memory keeps them, with their marks."""
+        made = [*self.messages]
+        for each in self.marks:
+            place = each["message"]
+            made[place] = {**made[place], **each}
+            del made[place]["message"]
+        return made
+
+    def add_to(self, state: LoopState, ends: bool) -> None:
+        """Append it to the turns so far. With `ends` it counts: else the run has it again."""
+        if self.marks:
+            first = len(state.messages)
+            state.marks += [{**each, "message": first + each["message"]} for each in self.marks]
+        state.messages += self.messages
+        state.steps += self.steps
+        state.joined += self.joined
+        if ends:
+            state.iteration, state.owed, state.open = self.iteration, None, {}
+            if self.usage is not NO_USAGE:
+                state.usage = state.usage + self.usage
+
+
+@dataclass(slots=True)
+class LoopState(Turn):
+    """The state of a run of the loop between two turns: those so far as one, and what they left."""
+
     text: str = ""  # the last text that the model gave
     faults: str = ""  # what was wrong with the last answer; empty if nothing
     unusable: int = 0  # how many answers in a row could not be used
     same: int = 0  # how many times in a row the calls and their results were equal
     # The last calls, each with its name, arguments and the result that the model was shown.
     before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
-    usage: Usage = NO_USAGE
     allowed: list[str] = field(default_factory=list)  # values from outside that were permitted
     # Of a turn that waits: the messages by which its thread shows it, once others come, and the
     # calls that wait. Then the calls whose results the thread is still to be shown; None: all.
     open: dict[str, Any] = field(default_factory=dict)
     owed: list[int] | None = None
     defers: bool | None = None  # whether actions of servers are deferred, once it is decided
-    joined: list[str] = field(default_factory=list, metadata=APPENDED)  # deferred actions found
-    messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
-    # Of the messages that have some: each with the number of its message.
-    marks: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
-    steps: list[Step] = field(default_factory=list, metadata=APPENDED)
 
     def __post_init__(self) -> None:
         # Earlier versions recorded the marks within the messages.
@@ -65,28 +111,9 @@ class LoopState:
             self.marks[:0] = [{"message": n, **each} for n, each in enumerate(kept) if each]
             self.messages[:] = map(bare, self.messages)
 
-    def add(self, message: dict[str, Any], marks: Marks | None = None, number: Any = None) -> None:
-        """Add a message; beside it stand its marks, and the number of its result."""
-        if (marks is not None or number is not None) and (kept := _kept(marks, number)):
-            self.marks.append({"message": len(self.messages), **kept})
-        self.messages.append(message)
-
-    def stored(self, after: int = 0, upto: int | None = None) -> list[dict[str, Any]]:
-        """Return messages as a memory keeps them, with their marks."""
-        made = self.messages[after:upto]
-        for each in reversed(self.marks):  # in the order of their messages
-            if (place := each["message"] - after) < 0:
-                break
-            if place < len(made):
-                made[place] = {**made[place], **each}
-                del made[place]["message"]
-        return made
-
     @property
     def outside(self) -> tuple[str, ...]:
         """Return the outside sources of what was read and written."""
-        if not self.marks:
-            return ()
         return (*union(source for each in self.marks for source in sources_of(each)),)
 
     def hear(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from moothall.actions.provenance.marks import Marks
 from moothall.actions.provenance.origin import Sourced
 from moothall.agents.context import Context
 from moothall.agents.loop import results
-from moothall.agents.loop.answer import Answer, RequestedCall, demand_of, fault_of, read_answer
+from moothall.agents.loop.answer import Answer, demand_of, fault_of, read_answer
 from moothall.agents.loop.calls import Calls, doubts_of
 from moothall.agents.loop.chain import around_model
 from moothall.agents.loop.discovery import join
@@ -28,6 +28,7 @@ from moothall.agents.loop.provenance import (
 )
 from moothall.agents.loop.recording import (
     LoopState,
+    Turn,
     as_it_ended,
     call_ids,
     catch_up,
@@ -77,6 +78,7 @@ class Run:
     """One run of the loop, which asks the model and executes its calls until it stops."""
 
     _prompts: PromptRecord | None = None
+    _turn: Turn | None = None  # the last one; it is appended to the state once it has ended
     _lost = 0  # how many messages of the reply its model no longer reads, as events said
 
     def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
@@ -87,7 +89,8 @@ class Run:
         self.memory = memory
         self.thread: Thread = request.state
         self.budget: Budget | None = agent.budget if request.budget is None else request.budget
-        self.model: Model = with_options(agent.model, request.options)
+        options, model = request.options, agent.model
+        self.model: Model = with_options(model, options) if options else model
         if self.budget is not None:
             self.model = budgeted(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
@@ -95,7 +98,7 @@ class Run:
         self.record: Record[Any] | None = request.recorded
         self.showing: Showing = Showing(agent, request, memory)
         self.long: LongResults = LongResults(agent, request, memory, self.record)
-        self._remembered = self._saved = 0  # how many messages are in the memory, and recorded
+        self._remembered = 0  # how many messages are in the memory
         self._ids: set[str] = set()  # of the calls
         if request.conversation or type(request.content) is list:  # they may have calls, too
             before = meant_by({"content": request.content})
@@ -140,9 +143,9 @@ class Run:
                 self._hear()
         if is_new:
             self.thread.defers = None  # as its actions are now
-            asked = {"role": "user", "content": request.content}
-            state.add(asked, Marks(request.outside) if request.outside else None)
-            self.save()
+            asked, marks = Turn(), Marks(request.outside) if request.outside else None
+            asked.add({"role": "user", "content": request.content}, marks)
+            self.save(asked, ends=False)
         elif state.messages[-1]["role"] == "tool":
             # A run whose process died after a terminal action had succeeded.
             last = (step for step in state.steps if step.iteration == state.iteration)
@@ -152,16 +155,17 @@ class Run:
         while state.iteration < agent.max_iterations or self._is_told():
             if steering.was_swallowed():
                 raise asyncio.CancelledError
-            state.iteration += 1
+            self._turn = turn = Turn(state.iteration + 1)
             steering.in_turn = True
             try:
-                reply = await self.turn()
+                reply = await self.handle(turn)
             except Stop as stop:
                 reply = self.end(stop)
             except asyncio.CancelledError:
                 reply = None
                 if steering.interrupted():
-                    self.save()
+                    if state.iteration < turn.iteration:  # while the model answered
+                        self.save(turn)
                 elif is_cancelled():
                     raise
                 else:
@@ -177,10 +181,10 @@ class Run:
             detail += f"; the last could not be used: {state.faults}"
         return self.end(Stop("max_iterations", detail))
 
-    async def turn(self) -> Reply | None:
+    async def handle(self, turn: Turn) -> Reply | None:
         """Handle one answer of the model and its calls; return the reply, or None to continue."""
-        agent, state, self._spent = self.agent, self.state, self.state.usage
-        given = await self.ask()
+        agent, state = self.agent, self.state
+        given = await self.ask(turn)
         answer = read_answer(given, self._ids, self.showing.find, self.showing.known)
         if answer.text:
             state.text = answer.text
@@ -196,35 +200,36 @@ class Run:
                 answer.fault = refused or (f"{error} (It was {cut}.)" if cut else str(error))
         if agent.check is not None and not answer.calls and not answer.fault:
             check = partial(fault_of, value, agent.check)
-            answer.fault = await self._of_user("check", f"check.{state.iteration}", check)
+            answer.fault = await self._of_user("check", f"check.{turn.iteration}", check)
         if faults := answer.fault:
-            if self._past(f"{state.iteration}."):
+            if self._past(f"{turn.iteration}."):
                 # Calls of this answer ran before: the model must not read that none was executed.
                 raise self._gone(faults)
-            self._add_faults(answer, faults)
+            self._add_faults(turn, answer, faults)
             state.faults = faults
             state.unusable += 1
             state.same, state.before = 0, []
-            self.save()
+            self.save(turn)
             # Asked again, a model that refuses would refuse again.
             ends = state.unusable > agent.tries or cut == CUT["refusal"]
             return self.end(Stop("unreadable", faults)) if ends else None
         state.faults, state.unusable = "", 0
         if not answer.calls:
-            state.add(answer.message(), marks_after_reading(self.thread))
+            turn.add(answer.message(), marks_after_reading(self.thread))
             state.same, state.before = 0, []
-            self.save()
+            self.save(turn)
             if self._steering.told:
                 return None  # the user has interrupted meanwhile
             return self.end(Stop("done", cut), value)
-        contents = await self.act(answer)
-        reply = None
-        if not self._steering.told:
-            actions = [call.action for call in answer.calls]
-            reply = self._terminal(zip(actions, state.steps[-len(actions) :], strict=True))
-            reply = reply or self._unless_progress(answer, contents)
-        self.save()
-        return reply
+        contents = await self.act(turn, answer)
+        told = self._steering.told
+        repeated = "" if told else self._repeated(answer, contents)
+        self.save(turn)
+        if told:
+            return None
+        actions = [call.action for call in answer.calls]
+        reply = self._terminal(zip(actions, turn.steps, strict=True))
+        return self.end(Stop("no_progress", repeated)) if repeated and reply is None else reply
 
     @staticmethod
     def _gone(faults: str) -> Stop:
@@ -244,7 +249,8 @@ class Run:
                 return self.end(Stop("terminal", ""), value)
         return None
 
-    def _unless_progress(self, answer: Answer, contents: list[str]) -> Reply | None:
+    def _repeated(self, answer: Answer, contents: list[str]) -> str:
+        """Return how often the same calls had the same results, if that is too often; else ""."""
         now = [
             (call.name, call.args, content)
             for call, content in zip(answer.calls, contents, strict=True)
@@ -256,13 +262,12 @@ class Run:
         state.same = state.same + 1 if is_same else 1
         state.before = now
         if state.same < SAME_CALLS:
-            return None
+            return ""
         names = " and ".join(dict.fromkeys(f'"{name}"' for name, _, _ in now))
-        detail = (
+        return (
             f"{names} called {SAME_CALLS} times in a row with the same arguments and the same "
             "result"
         )
-        return self.end(Stop("no_progress", detail))
 
     def _past(self, prefix: str) -> list[Past]:
         """Return the recorded steps whose keys have this prefix."""
@@ -285,7 +290,7 @@ class Run:
             self.showing.begin()  # what it looks at may be results of the loop's own actions
             look(self.thread, self.request, known, self.showing.named)
             self._ids |= call_ids(record.state.messages)
-            self._saved = self._remembered = len(record.state.messages)
+            self._remembered = len(record.state.messages)
         if self.emit is not None:
             tell_past(self.id, self.request, record.entries())
         catch_up(self.agent, record, self.memory, self.budget)
@@ -299,27 +304,28 @@ class Run:
         return told or bool(self._past(f"{self.state.iteration + 1}."))
 
     def _hear(self) -> None:
+        heard = Turn()
         for text in self._steering.leave():  # the turn may have ended in spite of our cancellation
             marks = Marks(text.sources) if isinstance(text, Sourced) else None
-            self.state.add({"role": "user", "content": str(text)}, marks)
+            heard.add({"role": "user", "content": str(text)}, marks)
         self.state.hear()
-        self.save()
+        self.save(heard, ends=False)
 
     # -- asking the model --------------------------------------------------------------------------
 
-    async def ask(self) -> Any:
+    async def ask(self, turn: Turn) -> Any:
         """Return the model's answer, unchecked: the recorded one, or a new one."""
         try:
             for what, key, function in self.showing.asks():
                 self.showing.take(key, await self._of_user(what, key, function))
-            self.long.look(self.state.joined)
+            self.long.look(turn.joined)
             self.showing.begin()
             self.state.defers = self.thread.defers
             lost, self._lost = self._lost, getattr(self.memory, "left_out", 0)
             if self._lost and self._lost != lost:
                 self.request.tell(MessagesLeftOut, self.id, self._lost)
             schema = None if self.schema is None else self.schema.json
-            step = ModelStep(self, self.state.iteration, schema)
+            step = ModelStep(self, turn, schema)
             return await around_model(step, partial(self._ask, step))()
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
@@ -363,10 +369,6 @@ class Run:
             detail = f"the {what} failed: {type(error).__name__}: {error}"
             raise Stop("error", detail, error) from error
 
-    def about(self, name: str, value: Any) -> dict[str, Any]:
-        """Return what hooks get."""
-        return {name: value, "iteration": self.state.iteration, **self.request.of_run}
-
     def prompt_to_come(self) -> list[dict[str, Any]]:
         """Return the prompt as it is once the messages up to now are recorded and remembered."""
         return [*self.showing.prompt(), *self.state.messages[self._remembered :]]
@@ -381,60 +383,66 @@ class Run:
 
     # -- acting ------------------------------------------------------------------------------------
 
-    async def act(self, answer: Answer) -> list[str]:
+    async def act(self, turn: Turn, answer: Answer) -> list[str]:
         """Execute the calls of an answer concurrently; add them and their results in call order."""
-        record, wanted, calls = self.record, answer.calls, self._calls(answer)
-        if record is not None and (doubts := doubts_of(record, self.state.iteration)):
+        record, wanted = self.record, answer.calls
+        calls = Calls(self.agent, wanted, self.request, turn.iteration)
+        if record is not None and (doubts := doubts_of(record, turn.iteration)):
             raise Stop("in_doubt", doubts)
         try:
             await (calls.execute() if self.budget is None else calls.within(self.budget))
         except BaseException as error:
             open = any(call.result is None for call in wanted) and self._steering.is_cut_off(error)
             if any(call.waits for call in wanted):
-                self._park(answer)
+                self._park(turn, answer, calls)
             elif open and record is not None:
                 self.thread.unheard.extend(self._steering.leave())
                 if isinstance(error, Stop) or calls.in_doubt:  # memory shows what was cut off
-                    self._keep(answer, ends=False)
-                    self._save_as_before()
+                    self._keep(turn, answer, calls, ends=False)
+                    self.save(turn, ends=False)
             else:
-                self._keep(answer)
-                self.save()
+                self._keep(turn, answer, calls)
+                self.save(turn)
             raise
-        return self._keep(answer)
+        return self._keep(turn, answer, calls)
 
-    def _calls(self, answer: Answer) -> Calls:
-        return Calls(self.agent, answer.calls, self.request, self.state.iteration)
-
-    def _keep(self, answer: Answer, ends: bool = True) -> list[str]:
+    def _keep(
+        self,
+        turn: Turn,
+        answer: Answer,
+        calls: Calls,
+        waits: Collection[int] = (),
+        ends: bool = True,
+    ) -> list[str]:
         """Add the calls and their results, together: memory has no call without its result."""
-        contents = []
-        owed, self.state.owed = self.state.owed, None
+        contents, owed = [], self.state.owed
+        if owed is not None and waits:
+            owed = [place for place in owed if place not in waits]
         limit = self.long.limit(len(answer.calls))
-        run_id, thread, iteration = self.request.run_id, self.request.thread, self.state.iteration
-        self._add_calls(answer, owed)
+        run_id, thread, iteration = self.request.run_id, self.request.thread, turn.iteration
+        self._add_calls(turn, answer, owed)
         for place, wanted in enumerate(answer.calls):
             result = wanted.result
             if result is None:
-                result = self._calls(answer).cut_off(place, ends)
+                result = calls.cut_off(place, ends)
             error, value = result.get("error"), result.get("result")
             error = None if error is None else str(error)
             made = (iteration, wanted.name, wanted.args, result, error, run_id, thread)
-            self.state.steps.append(Step(*made, dict(wanted.origins), wanted.repaired))
+            turn.steps.append(Step(*made, dict(wanted.origins), wanted.repaired))
             whole = results.result_content(result)
             contents.append(cut(whole, limit))
             if owed is None or place in owed:
-                shown, number = self.long.shown(wanted, result, whole, limit, self.state.joined)
+                shown, number = self.long.shown(wanted, result, whole, limit, turn.joined)
                 content: str | list[dict[str, Any]] = shown
                 if value.__class__ not in results.SCALARS:
                     content = results.shown_content(self.model, shown, result)
                 marks = marks_of_result(wanted, self.thread, self.request)
-                self._add_result(wanted, content, marks, number)
-            join(self.thread, self.state, self.showing.offered, wanted)
+                turn.add_result(wanted, content, marks, number)
+            join(self.thread, turn, self.showing.offered, wanted)
         return contents
 
-    def _park(self, answer: Answer) -> None:
-        """Leave a turn as it was before: the resumed run has it again.
+    def _park(self, turn: Turn, answer: Answer, calls: Calls) -> None:
+        """Keep a turn aside: the resumed run has it again.
 
         If its thread goes on meanwhile, that shows what waits in place of the results.
         """
@@ -442,73 +450,59 @@ class Run:
         if self.record is None or not self.record.noted:
             return  # it waits as before
         waits = {place: call.waits for place, call in enumerate(answer.calls) if call.waits}
-        state = self.state
-        messages, steps, owed = len(state.messages), len(state.steps), state.owed
-        joined, marks = len(state.joined), len(state.marks)
-        if owed is not None:
-            state.owed = [place for place in owed if place not in waits]
         for place, stop in waits.items():
             answer.calls[place].result = {"result": str(stop)}
-        self._keep(answer)
-        state.open, state.owed = {"messages": state.stored(messages), "waits": list(waits)}, owed
-        del state.messages[messages:], state.steps[steps:]
-        del state.joined[joined:], state.marks[marks:]
-        self._save_as_before()
-
-    def _save_as_before(self) -> None:
-        """Record the state with the turn before as the last: the resumed run has this one again."""
-        state, usage = self.state, self.state.usage
-        state.iteration, state.usage = state.iteration - 1, self._spent
-        self.save()
-        state.iteration, state.usage = state.iteration + 1, usage
+        self._keep(turn, answer, calls, waits)
+        self.state.open = {"messages": turn.stored(), "waits": list(waits)}
+        self.record.save(self.state)
 
     # -- memory ------------------------------------------------------------------------------------
 
-    def save(self) -> None:
-        """Record the state; its new messages go to memory once they are in the file."""
+    def save(self, turn: Turn, ends: bool = True) -> None:
+        """Append a turn, or with `ends=False` an open one or the user's words, and record it."""
         # Memory never has a message that the journal lacks: a resumed run might produce another.
-        record, after, upto = self.record, self._saved, len(self.state.messages)
-        self._saved = upto
+        record, state, first = self.record, self.state, len(self.state.messages)
+        turn.add_to(state, ends)
         if record is None:
-            self._in_file(after, upto)
+            self._in_file(turn, first)
             return
-        record.save(self.state)
-        if upto > after:
-            record.then(partial(self._in_file, after, upto))
+        record.save(state)
+        if turn.messages:
+            record.then(partial(self._in_file, turn, first))
 
-    def _in_file(self, after: int, upto: int) -> None:
-        """Add a range of messages to memory, and emit them."""
-        new = self.state.stored(after, upto)
+    def _in_file(self, turn: Turn, first: int) -> None:
+        """Add a turn's messages to memory, `first` being the number of the first; emit them."""
+        new = turn.stored() if turn.marks else turn.messages
         try:
             if self.record is None:
                 add = self.memory.add_memory
                 for message in new:
                     add(message)
             else:
-                remember(self.memory, self.record, new, after)
+                remember(self.memory, self.record, new, first)
         except Exception as error:
             raise Stop.on_memory(self.id, error) from error
-        self._remembered = upto
+        self._remembered = first + len(new)
         if self.emit is not None:
-            for message in self.state.messages[after:upto]:
+            for message in turn.messages:
                 self.request.tell(MessageAdded, self.id, message)
 
-    def _add_faults(self, answer: Answer, faults: str) -> None:
+    def _add_faults(self, turn: Turn, answer: Answer, faults: str) -> None:
         """Add an answer that cannot be used, and the reason, to the messages."""
         if answer.calls:
-            self._add_calls(answer)
+            self._add_calls(turn, answer)
             for call in answer.calls:
                 fault = cut(call.fault or results.NOT_RUN, results.MAX_RESULT_CHARS)
                 content = results.result_content({"error": fault})
-                self._add_result(call, content, marks_of_fault(call, self.thread))
+                turn.add_result(call, content, marks_of_fault(call, self.thread))
         else:
             # Some chat formats require an answer between two messages of the user.
             marks = marks_after_reading(self.thread)
             said = {"role": "assistant", "content": answer.text or "(no answer)"}
-            self.state.add(said, marks)
-            self.state.add({"role": "user", "content": faults}, marks)
+            turn.add(said, marks)
+            turn.add({"role": "user", "content": faults}, marks)
 
-    def _add_calls(self, answer: Answer, only: list[int] | None = None) -> None:
+    def _add_calls(self, turn: Turn, answer: Answer, only: list[int] | None = None) -> None:
         """Add the answer with its calls, or with those at these places."""
         owed = answer.calls
         if only is not None:
@@ -516,24 +510,18 @@ class Run:
         if not owed:
             return
         calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in owed]
-        self.state.add(answer.message(tool_calls=calls), marks_after_reading(self.thread))
-
-    def _add_result(
-        self,
-        call: RequestedCall,
-        content: str | list[dict[str, Any]],
-        marks: Marks | None,
-        number: list[Any] | None = None,
-    ) -> None:
-        made = {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
-        self.state.add(made, marks, number)
+        turn.add(answer.message(tool_calls=calls), marks_after_reading(self.thread))
 
     def end(self, stop: Stop, value: Any = None) -> Reply:
         """Return the reply as it stands, with the stop reason."""
-        state, reason = self.state, stop.reason
+        state, reason, usage = self.state, stop.reason, self.state.usage
+        if self._turn is not None and self._turn.iteration > state.iteration:  # it was left open
+            usage = usage + self._turn.usage
         if reason not in ("done", "terminal"):
             value = state.text if self.schema is None else None
         messages: Any = state.messages
         detail = left_out(stop.detail, self.memory, self.id, self.model)
-        how = (state.steps, state.usage, reason, detail, stop.error, self.request.run_id)
-        return Reply(state.text, value, messages, *how, outside=state.outside)
+        how = (state.steps, usage, reason, detail, stop.error, self.request.run_id)
+        return Reply(
+            state.text, value, messages, *how, outside=state.outside if state.marks else ()
+        )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from moothall.agents.context import Context
     from moothall.agents.loop.answer import RequestedCall
     from moothall.agents.loop.parts import Looping
-    from moothall.agents.loop.recording import LoopState
+    from moothall.agents.loop.recording import LoopState, Turn
     from moothall.agents.loop.room import LongResults
     from moothall.agents.loop.showing import Showing
     from moothall.agents.replies.record import Record
@@ -46,10 +46,6 @@ class Asking(Protocol):
     request: ReplyRequest
     showing: Showing
     state: LoopState
-
-    def about(self, name: str, value: Any) -> dict[str, Any]:
-        """Return what hooks get."""
-        ...
 
     def noted(self, step: ModelStep, again: bool) -> dict[str, Any]:
         """Return what is recorded of a prompt; with `again`, of the step's second try."""
@@ -87,14 +83,15 @@ class ModelStep:
         schema: the JSON schema of the answer; None for a text
     """
 
-    __slots__ = ("_bill", "_messages", "_record", "_run", "iteration", "schema")
+    __slots__ = ("_bill", "_messages", "_record", "_run", "_turn", "iteration", "schema")
 
-    def __init__(self, run: Asking, iteration: int, schema: dict[str, Any] | None) -> None:
+    def __init__(self, run: Asking, turn: Turn, schema: dict[str, Any] | None) -> None:
         self._run = run
+        self._turn = turn
         self._messages: list[dict[str, Any]] | None = None  # None until somebody looks
         self._record: Step | None = None
         self._bill: AbstractContextManager[Any] | None = None
-        self.iteration: int = iteration
+        self.iteration: int = turn.iteration
         self.schema: dict[str, Any] | None = schema
 
     @property
@@ -122,6 +119,10 @@ class ModelStep:
     def context(self) -> Context[Any]:
         """The agent, the run, the thread, the budget and the `deps` of the reply."""
         return context_of(self._run.agent, self._run.request)
+
+    def hooked(self, name: str, value: Any) -> dict[str, Any]:
+        """Return what hooks get."""
+        return {name: value, "iteration": self.iteration, **self._run.request.of_run}
 
 
 class ActionStep:
