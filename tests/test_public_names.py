@@ -201,7 +201,6 @@ NAMES = (
     "StoppedBy",
     "StreamingModel",
     "SummarizingMemory",
-    "TelemetryError",
     "TerminalApprover",
     "TextPiece",
     "TokenBoundedMemory",

@@ -348,7 +348,6 @@ FLOORS = {
         "beginning",
         "messages",
         "spans",
-        "recorded",
     ),
     "research": (
         "findings",
@@ -771,7 +770,7 @@ EXTRA_MODULES = frozenset(
         ),
         *(
             f"moothall.serving.telemetry.{name}"
-            for name in ("beginning", "messages", "recorded", "scope", "spans")
+            for name in ("beginning", "messages", "scope", "spans")
         ),
         *(
             f"moothall.foundation.postgres.{name}"

@@ -225,10 +225,6 @@ class ModelError(MoothallError):
     status: int | None = None
 
 
-class TelemetryError(MoothallError):
-    """The spans of a run could not be exported."""
-
-
 class WeightsError(ModelError):
     """A model's weights are missing, incomplete, or do not match their hash."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -15,10 +14,6 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from commands import run as moothall
-from moothall import ConfigError, ReActAgent, ScriptedModel
-from moothall.serving.telemetry import export_otlp
-from serving.telemetry.conftest import Traced
 from test_docs import ROOT, blocks
 
 PAGE = (ROOT / "docs/howto/log-and-trace.md").read_text()
@@ -102,60 +97,3 @@ def test_variables_of_the_page_bring_the_spans_to_each_tool(
     (scope,) = resource.scope_spans
     assert scope.scope.name == "moothall"
     assert [span.name for span in scope.spans] == ["chat scripted", "invoke_agent desk"]
-
-
-def test_command_sends_the_spans_of_a_run_to_a_collector(
-    collector: Collector, traced: Traced, tmp_path: Path
-) -> None:
-    path = tmp_path / "runs.db"
-    ReActAgent("desk", ScriptedModel(["Good morning."]), journal=path).reply_sync("Hi", run_id="r")
-
-    done = moothall("runs", "export", "r", "--journal", path, "--otlp", collector.url)
-
-    assert (done.returncode, done.stdout, done.stderr) == (0, "2 spans sent\n", "")
-    ((at, _, given),) = collector.taken
-    assert at == "/v1/traces"
-    sent = given.resource_spans[0].scope_spans[0].spans
-    live = [span.context for span in traced.spans if span.context]
-    assert [int.from_bytes(span.span_id, "big") for span in sent] == [one.span_id for one in live]
-    assert {int.from_bytes(span.trace_id, "big") for span in sent} == {live[0].trace_id}
-
-
-def test_export_to_an_address_that_is_none_says_so(tmp_path: Path) -> None:
-    for url in (5, None, "", "http://[x"):
-        with pytest.raises(ConfigError, match="the address of a collector must be an http URL"):
-            export_otlp(tmp_path / "runs.db", "r", url)  # type: ignore[arg-type]
-
-
-def test_command_without_a_collector_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"
-    ReActAgent("desk", ScriptedModel(["Hello."]), journal=path).reply_sync("Hi", run_id="r")
-
-    for url, said in (
-        (
-            "ftp://127.0.0.1",
-            "the address of a collector must be an http URL, got 'ftp://127.0.0.1'",
-        ),
-        ("https://collector.example", "MOOTHALL_OFFLINE=1 forbids calls to collector.example"),
-    ):
-        done = moothall("runs", "export", "r", "--journal", path, "--otlp", url)
-        assert done.returncode == 2
-        assert said in done.stderr
-        assert "Traceback" not in done.stderr
-    done = moothall("runs", "export", "r", "--journal", path)
-    assert done.returncode == 2
-    assert "name what to make: --jsonl PATH, or --otlp URL" in done.stderr
-
-
-def test_command_whose_collector_is_away_ends_with_1(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"
-    ReActAgent("desk", ScriptedModel(["Hello."]), journal=path).reply_sync("Hi", run_id="r")
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        done = moothall(
-            *("runs", "export", "r", "--journal", path, "--otlp", url),
-            env={**os.environ, "OTEL_EXPORTER_OTLP_TIMEOUT": "1"},
-        )
-    assert done.returncode == 1
-    assert "the spans of run 'r' were not exported" in done.stderr

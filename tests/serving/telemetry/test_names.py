@@ -63,5 +63,5 @@ def test_telemetry_operations_are_published_but_for_plan() -> None:
 
 
 def test_telemetry_has_these_public_names() -> None:
-    assert telemetry.__all__ == ["export", "export_otlp", "instrument", "uninstrument"]
+    assert telemetry.__all__ == ["instrument", "uninstrument"]
     assert all(getattr(telemetry, name).__doc__ for name in telemetry.__all__)

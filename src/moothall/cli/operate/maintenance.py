@@ -16,12 +16,11 @@ from moothall.cli.shared_options import (
     usage,
 )
 from moothall.cli.values import Age, FileToWrite, Whole
-from moothall.foundation.errors import ConfigError, MoothallError, TelemetryError
+from moothall.foundation.errors import ConfigError
 from moothall.foundation.postgres import is_url
 from moothall.foundation.text import counted, escaped
 from moothall.journal.stop_reason import ENDED
 from moothall.journal.store.copies import restored
-from moothall.serving.telemetry import export_otlp
 
 
 @click.command(short_help="Delete old runs.")
@@ -73,52 +72,33 @@ def compact(journal: str | None) -> int:
     return 0 if whole else 1
 
 
-@click.command(short_help="Write a run to a file, or send its spans.")
+@click.command(short_help="Write a run to a file.")
 @click.argument("run_id", metavar="ID")
 @journal_option("The journal.")
-@click.option("--jsonl", metavar="PATH", type=FileToWrite(), help="The file to write.")
-@click.option("--otlp", metavar="URL", help="The OpenTelemetry collector to send spans to.")
+@click.option(
+    "--jsonl", metavar="PATH", type=FileToWrite(), required=True, help="The file to write."
+)
 @click.option("--move", is_flag=True, help="Delete the run here once the file is written.")
-def export(
-    run_id: str, journal: str | None, jsonl: str | None, otlp: str | None, move: bool
-) -> int:
-    """Write the run with this ID to a file of JSON lines, or send its spans.
+def export(run_id: str, journal: str | None, jsonl: str, move: bool) -> int:
+    """Write the run with this ID to a file of JSON lines.
 
-    The first line is about the run; then come its large values and its entries. The spans are
-    those that the run makes while `telemetry.instrument` is on, with the same ids;
-    OTEL_EXPORTER_OTLP_HEADERS has what the collector asks for.
+    The first line is about the run; then come its large values and its entries.
 
     \b
-    Examples:
+    Example:
       moothall runs export 79a0b5265e6033b5 \\
         --jsonl run.jsonl
-      moothall runs export 79a0b5265e6033b5 \\
-        --otlp http://127.0.0.1:4318
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    if jsonl is None and otlp is None:
-        raise click.UsageError("name what to make: --jsonl PATH, or --otlp URL")
-    if move and jsonl is None:
-        raise click.UsageError("--move needs --jsonl PATH: the run goes on from that file")
     with opened(journal) as found:
-        if jsonl is not None:
-            with usage():
-                state = found.run(run_id).state
-                found.export(run_id, jsonl, move=move)
-            if not move and state not in ENDED:
-                click.echo(
-                    f"run {escaped(run_id)} is not over, and goes on here: where the file is "
-                    "imported, only after `moothall runs adopt`; --move ends it here",
-                    err=True,
-                )
-        if otlp is not None:
-            try:
-                sent = export_otlp(found, run_id, otlp)
-            except TelemetryError:
-                raise  # the command has begun, and failed
-            except MoothallError:
-                with usage():
-                    raise
-            click.echo(f"{counted(sent, 'span')} sent")
+        with usage():
+            state = found.run(run_id).state
+            found.export(run_id, jsonl, move=move)
+        if not move and state not in ENDED:
+            click.echo(
+                f"run {escaped(run_id)} is not over, and goes on here: where the file is "
+                "imported, only after `moothall runs adopt`; --move ends it here",
+                err=True,
+            )
     return 0
 
 

@@ -128,15 +128,6 @@ def model_in(name: str) -> str:
     return rest if rest and head in _NAMED else name
 
 
-def about_name(name: str) -> dict[str, Any]:
-    """Return the attributes of a model of which only the name is known."""
-    found: dict[str, Any] = {names.REQUEST_MODEL: model_in(name)}
-    provider = provider_in(name)
-    if provider is not None:
-        found[names.PROVIDER] = provider
-    return found | _server(name)
-
-
 def about_model(model: Any) -> dict[str, Any]:
     """Return the attributes of a model that are the same for each call."""
     found: dict[str, Any] = {
