@@ -185,6 +185,7 @@ FLOORS = {
     ),
     "agents": (
         "context",
+        "decision",
         "dispatch",
         "params",
         "block",

@@ -42,6 +42,9 @@ from moothall.agents.conversation.termination import MaxTokens as MaxTokens
 from moothall.agents.conversation.termination import MaxTurns as MaxTurns
 from moothall.agents.conversation.termination import Said as Said
 from moothall.agents.conversation.termination import StoppedBy as StoppedBy
+from moothall.agents.decision import Conclusion as Conclusion
+from moothall.agents.decision import DecisionAction as DecisionAction
+from moothall.agents.decision import HumanDecision as HumanDecision
 from moothall.agents.dispatch import DISPATCHER_PROMPT as DISPATCHER_PROMPT
 from moothall.agents.dispatch import AgentToolbox as AgentToolbox
 from moothall.agents.dispatch import BlockDispatcher as BlockDispatcher
@@ -75,13 +78,10 @@ from moothall.agents.replies.events import BudgetLow as BudgetLow
 from moothall.agents.replies.events import CallEnded as CallEnded
 from moothall.agents.replies.events import CallProgress as CallProgress
 from moothall.agents.replies.events import CallStarted as CallStarted
-from moothall.agents.replies.events import Conclusion as Conclusion
 from moothall.agents.replies.events import ConclusionReached as ConclusionReached
-from moothall.agents.replies.events import DecisionAction as DecisionAction
 from moothall.agents.replies.events import DecisionMade as DecisionMade
 from moothall.agents.replies.events import Done as Done
 from moothall.agents.replies.events import Event as Event
-from moothall.agents.replies.events import HumanDecision as HumanDecision
 from moothall.agents.replies.events import MessageAdded as MessageAdded
 from moothall.agents.replies.events import MessagesLeftOut as MessagesLeftOut
 from moothall.agents.replies.events import TurnEnded as TurnEnded

@@ -10,17 +10,15 @@ from typing import Any
 
 import pytest
 
+from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.replies.events import (
     BlockEnded,
     BlockStarted,
     CallEnded,
     CallStarted,
-    Conclusion,
     ConclusionReached,
-    DecisionAction,
     DecisionMade,
     Done,
-    HumanDecision,
 )
 from moothall.agents.replies.reply import Reply, Step
 from moothall.cli.progress import Warnings

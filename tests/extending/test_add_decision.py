@@ -28,9 +28,10 @@ import asyncio, io, json, re
 from html import unescape
 from moothall import DualActAgent, DualActConfig, Person, ReActAgent, ScriptedModel, show
 from moothall.cli.run.run_display import RunDisplay
-from moothall.agents.replies.events import DecisionAction
+from moothall.agents.decision import DecisionAction
 from moothall.agents.dualact.briefing import Briefing
-from moothall.agents.replies.events import DecisionMade, HumanDecision
+from moothall.agents.decision import HumanDecision
+from moothall.agents.replies.events import DecisionMade
 from moothall.studio.page import shell
 
 said = io.StringIO()

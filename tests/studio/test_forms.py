@@ -30,7 +30,7 @@ from moothall import (
 )
 from moothall.actions import ACCESS_REQUESTED
 from moothall.actions.approval import ApprovalRequest, Question, Refused
-from moothall.agents.replies.events import DecisionAction, HumanDecision
+from moothall.agents.decision import DecisionAction, HumanDecision
 from moothall.foundation.errors import CardGone, ConfigError
 from moothall.journal import Entry
 from moothall.studio.cards import Cards

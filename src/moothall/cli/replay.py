@@ -10,17 +10,15 @@ from typing import Any
 
 import click
 
+from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.loop.recording import call_events
 from moothall.agents.replies.events import (
     BlockEnded,
     BlockStarted,
-    Conclusion,
     ConclusionReached,
-    DecisionAction,
     DecisionMade,
     Done,
     Event,
-    HumanDecision,
     MessageAdded,
 )
 from moothall.agents.replies.reply import Reply

@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from moothall.agents.replies.events import DECISIONS
+from moothall.agents.decision import DECISIONS
 from moothall.budget.limits import OF_RUNS, Limit
 from moothall.foundation.errors import ConfigError, MoothallError, StateError
 from moothall.journal.stop_reason import ENDED

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
+from moothall.agents.decision import DECISIONS, Conclusion, DecisionAction
 from moothall.agents.dualact.conclusions import steps_text
-from moothall.agents.replies.events import DECISIONS, Conclusion, DecisionAction
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import marked

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from moothall.actions.provenance.reckoned import length_of
 from moothall.actions.signature.schema import object_schema
+from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.dualact.briefing import evidence_text, said_by, text_of
 from moothall.agents.dualact.conclusions import MAX_SHORT_CHARS
-from moothall.agents.replies.events import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.foundation.jsonvalue import Unreadable
 from moothall.foundation.text import cut, marked

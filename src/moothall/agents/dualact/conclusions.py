@@ -7,12 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from moothall.agents.replies.events import (
-    PARTS_OF_CONCLUSION,
-    Conclusion,
-    DecisionAction,
-    HumanDecision,
-)
+from moothall.agents.decision import PARTS_OF_CONCLUSION, Conclusion, DecisionAction, HumanDecision
 from moothall.agents.replies.reply import Reply, Step
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.foundation.errors import DefinitionError

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from moothall.agents.decision import Conclusion
 from moothall.agents.dualact.briefing import Briefing
-from moothall.agents.replies.events import Conclusion
 from moothall.budget.limits import LIMITS
 from moothall.foundation.arguments import check_boolean, check_integer, names_checked
 from moothall.foundation.errors import ConfigError

@@ -8,16 +8,12 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
+from moothall.agents.decision import Conclusion, HumanDecision
 from moothall.agents.dualact.config import DualActConfig, as_config, review_rule
 from moothall.agents.dualact.dual_act_state import DualActReply, Progress
 from moothall.agents.dualact.rounds import Rounds
 from moothall.agents.replies.checked_parts import Participant
-from moothall.agents.replies.events import (
-    Conclusion,
-    ConclusionReached,
-    DecisionMade,
-    HumanDecision,
-)
+from moothall.agents.replies.events import ConclusionReached, DecisionMade
 from moothall.agents.replies.group import Group, in_thread
 from moothall.agents.replies.read_record import of_group
 from moothall.agents.replies.record import Record

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.dualact.conclusions import merged
-from moothall.agents.replies.events import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.record import APPENDED, LIVE, loaded
 from moothall.agents.replies.reply import Reply, Step, Stop, T_co

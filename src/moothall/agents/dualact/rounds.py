@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.dualact.briefing import actions_text
 from moothall.agents.dualact.comparing import compared
 from moothall.agents.dualact.conclusions import (
@@ -20,15 +21,7 @@ from moothall.agents.dualact.conclusions import (
 from moothall.agents.dualact.config import DualActConfig, Situation, review_rule
 from moothall.agents.dualact.dual_act_state import DualActReply, Progress, RunOfR
 from moothall.agents.replies.charging import is_spent_for_all
-from moothall.agents.replies.events import (
-    Conclusion,
-    ConclusionReached,
-    DecisionAction,
-    DecisionMade,
-    Done,
-    Event,
-    HumanDecision,
-)
+from moothall.agents.replies.events import ConclusionReached, DecisionMade, Done, Event
 from moothall.agents.replies.group import Group, ask_member, in_thread, in_time, takes
 from moothall.agents.replies.hooks import as_hooked, expect
 from moothall.agents.replies.record import Record, Step

@@ -16,11 +16,11 @@ from moothall.actions.message import REPLYING
 from moothall.agents.agent import CURRENT
 from moothall.agents.callers import ASKERS, of_chain
 from moothall.agents.context import Context
+from moothall.agents.decision import DECISIONS, DecisionAction, HumanDecision
 from moothall.agents.dualact.conclusions import DECISION_SCHEMA, read_decision
 from moothall.agents.loop.results import answered
 from moothall.agents.ready.terminal import Terminal
 from moothall.agents.replies.conversational import ConversationalAgent
-from moothall.agents.replies.events import DECISIONS, DecisionAction, HumanDecision
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.step import Step

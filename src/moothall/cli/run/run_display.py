@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TextIO
 
+from moothall.agents.decision import DECISIONS
 from moothall.agents.replies.events import (
-    DECISIONS,
     BlockEnded,
     BlockStarted,
     CallEnded,

@@ -19,9 +19,9 @@ from pydantic import Field
 from moothall.actions.approval import Always, ApprovalRequest, ChangedArgs, Later, Question, Refused
 from moothall.actions.approval.decision import Decision
 from moothall.actions.signature import Signature
+from moothall.agents.decision import DECISIONS, HumanDecision
 from moothall.agents.dualact.dual_act_state import Progress
 from moothall.agents.ready.person import DECIDE
-from moothall.agents.replies.events import DECISIONS, HumanDecision
 from moothall.agents.replies.read_record import ReadRecord
 from moothall.foundation.errors import (
     CardGone,
