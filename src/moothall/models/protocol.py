@@ -273,6 +273,9 @@ def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
 @dataclass(frozen=True, slots=True)
 class _Piece:
     kind: ClassVar[str]
+    line: ClassVar[str] = ""  # as of any event of a reply: a piece is no line of its own
+    progress: ClassVar[str] = ""
+    reader_first: ClassVar[bool] = False
     text: str
     agent: str = ""
     run_id: str | None = field(default=None, repr=False)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Any, TextIO, overload
+from typing import Any, ClassVar, TextIO, overload
 
 from moothall.agents.replies.events import Done, Event
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.stream import R_co, ReplyStream
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.text import escaped_json, one_line, shown_lines
+from moothall.foundation.text import one_line, shown_lines
 from moothall.journal.stop_reason import ANSWERED, in_words
 
 _WIDTH = 200
@@ -66,40 +65,34 @@ class _Printer:
         self._said = ""  # the last answer that was printed
 
     def event(self, event: Any) -> None:
-        kind = event.kind
-        if kind == "text":
-            self._piece(event)
+        if (shows := self._SHOWS.get(event.kind)) is not None:
+            shows(self, event)
             return
-        if kind == "reasoning":
-            return
-        if kind == "message":
-            # What the model is told ends its text: such as that its answer could not be read.
-            if event.agent == self._agent and event.message.get("role") != "assistant":
-                self._end_text()
-            return
-        if kind in ("decision", "conclusion") and self._holds:
-            self._drop()  # the model's JSON, printed in words
-            if kind == "conclusion":
-                self._say(event.conclusion.summary)
         self._end_text()
-        if kind == "decision":
-            decision = event.decision
-            words = decision.new_instruction or decision.reasoning
-            self._line(f"{event.agent} decides: {decision.action.value} {json_text(words)}")
-        elif kind == "call_started":
-            self._line(f"→ {event.action} {escaped_json(event.args)}")
-        elif kind == "call_progress":
-            self._line(f"· {event.action}: {event.text}")
-        elif kind == "call_ended":
-            result = event.error or json_text(event.result.get("result"))
-            self._line(f"{'✗' if event.error else '←'} {event.action}: {result}")
-        elif kind == "turn_started":
-            self._line(f"{event.speaker}:")
-            self._agent = event.speaker
-        elif kind == "block_started":
-            self._line(f"{event.block} ({event.iteration})")
-        elif kind == "done":
-            self._end(event.reply)
+        if event.line:
+            self._line(event.line)
+
+    def _message(self, event: Any) -> None:
+        # What the model is told ends its text: such as that its answer could not be read.
+        if event.agent == self._agent and event.message.get("role") != "assistant":
+            self._end_text()
+
+    def _decision(self, event: Any) -> None:
+        if self._holds:
+            self._drop()  # the model's JSON, printed in words
+        self._end_text()
+        self._line(event.line)
+
+    def _conclusion(self, event: Any) -> None:
+        if self._holds:
+            self._drop()
+            self._say(event.conclusion.summary)
+        self._end_text()
+
+    def _turn(self, event: Any) -> None:
+        self._end_text()
+        self._line(event.line)
+        self._agent = event.speaker
 
     @property
     def _holds(self) -> bool:
@@ -136,11 +129,15 @@ class _Printer:
         self._write(text + "\n")
         self._said = text
 
-    def _end(self, reply: Reply) -> None:
+    def _end(self, event: Any) -> None:
+        self._end_text()
+        reply = event.reply
         if reply.text and reply.text.strip() != self._said.strip():
             self._say(reply.text)
         if reply.stop_reason not in ANSWERED:
             self._line(f"({in_words(reply.stop_reason, reply.detail)})")
+
+    def _nothing(self, event: Any) -> None: ...
 
     def _line(self, text: str) -> None:
         self._write(one_line(text, _WIDTH) + "\n")
@@ -152,3 +149,14 @@ class _Printer:
         file.write(shown_lines(text, file))
         file.flush()
         self._in_line = not text.endswith("\n")
+
+    _SHOWS: ClassVar[dict[str, Callable[[_Printer, Any], None]]] = {
+        "text": _piece,
+        "reasoning": _nothing,
+        "message": _message,
+        "decision": _decision,
+        "conclusion": _conclusion,
+        "turn_started": _turn,
+        "done": _end,
+    }
+    """What is shown in another way than by its line."""

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from moothall.actions.provenance import Origins
 from moothall.agents.decision import Conclusion, HumanDecision
 from moothall.agents.replies.reply import Reply, Utterance
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import escaped_json
 from moothall.models.protocol import ChatMessage, ReasoningPiece, TextPiece
 
 
@@ -15,6 +17,9 @@ from moothall.models.protocol import ChatMessage, ReasoningPiece, TextPiece
 @dataclass(slots=True)
 class ReplyEvent:
     """The common part of all events of a reply.
+
+    Each says itself in words, and whom they concern: `line` is for a person who watches the agent,
+    `progress` for a caller who waits for it, who gets no results of its calls. Empty: nobody.
 
     Attributes:
         agent: the id of the event's agent; for a call, the agent whose model chose it
@@ -24,10 +29,22 @@ class ReplyEvent:
     """
 
     kind: ClassVar[str]
+    reader_first: ClassVar[bool] = False
+    """Whether the agent goes on only once the reader has seen it."""
     agent: str
     past: bool = field(default=False, kw_only=True)
     run_id: str | None = field(default=None, kw_only=True)
     thread: str | None = field(default=None, kw_only=True)
+
+    @property
+    def line(self) -> str:
+        """Return what a person who watches reads, in one line."""
+        return ""
+
+    @property
+    def progress(self) -> str:
+        """Return what a waiting caller reads, in one line."""
+        return ""
 
 
 @dataclass(slots=True)
@@ -44,11 +61,22 @@ class CallStarted(ReplyEvent):
     """
 
     kind: ClassVar[Literal["call_started"]] = "call_started"
+    reader_first: ClassVar[bool] = True
     iteration: int
     call_id: str
     action: str
     args: dict[str, Any]
     origins: Origins = field(default_factory=dict)
+
+    @property
+    def line(self) -> str:
+        """Return what a person who watches reads, in one line."""
+        return f"→ {self.action} {escaped_json(self.args)}"
+
+    @property
+    def progress(self) -> str:
+        """Return what a waiting caller reads, in one line."""
+        return f"{self.agent}: {self.action} {json_text(self.args)}"
 
 
 @dataclass(slots=True)
@@ -60,6 +88,16 @@ class CallProgress(ReplyEvent):
     call_id: str
     action: str
     text: str
+
+    @property
+    def line(self) -> str:
+        """Return what a person who watches reads, in one line."""
+        return f"· {self.action}: {self.text}"
+
+    @property
+    def progress(self) -> str:
+        """Return what a waiting caller reads, in one line."""
+        return f"{self.agent}: {self.action}: {self.text}"
 
 
 @dataclass(slots=True)
@@ -80,6 +118,17 @@ class CallEnded(ReplyEvent):
     action: str
     result: dict[str, Any]
     error: str | None
+
+    @property
+    def line(self) -> str:
+        """Return what a person who watches reads, in one line."""
+        result = self.error or json_text(self.result.get("result"))
+        return f"{'✗' if self.error else '←'} {self.action}: {result}"
+
+    @property
+    def progress(self) -> str:
+        """Return what a waiting caller reads, in one line."""
+        return f"{self.agent}: {self.action} has {'failed' if self.error else 'ended'}"
 
 
 @dataclass(slots=True)
@@ -119,6 +168,12 @@ class DecisionMade(ReplyEvent):
     loop: int
     decision: HumanDecision
 
+    @property
+    def line(self) -> str:
+        """Return what a person who watches reads, in one line."""
+        words = self.decision.new_instruction or self.decision.reasoning
+        return f"{self.agent} decides: {self.decision.action.value} {json_text(words)}"
+
 
 @dataclass(slots=True)
 class ConclusionReached(ReplyEvent):
@@ -146,6 +201,11 @@ class BlockStarted(ReplyEvent):
     kind: ClassVar[Literal["block_started"]] = "block_started"
     block: str
     iteration: int
+
+    @property
+    def line(self) -> str:
+        """Return what a person who watches reads, in one line."""
+        return f"{self.block} ({self.iteration})"
 
 
 @dataclass(slots=True)
@@ -186,6 +246,11 @@ class TurnStarted(ReplyEvent):
     kind: ClassVar[Literal["turn_started"]] = "turn_started"
     speaker: str
     turn: int
+
+    @property
+    def line(self) -> str:
+        """Return what a person who watches reads, in one line."""
+        return f"{self.speaker}:"
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from moothall.actions.provenance.origin import union
 from moothall.actions.provenance.reading import READ, MemberReading
 from moothall.agents.agent import Agent
 from moothall.agents.replies.charging import budget_of, share_budget
-from moothall.agents.replies.events import CallStarted, Done, Event
+from moothall.agents.replies.events import Done, Event
 from moothall.agents.replies.record import Record, Step, dumped, loaded
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Reply, Stop
@@ -250,7 +250,7 @@ async def _request(
                     stack.push_async_callback(events.aclose)
                 async for event in events:
                     emit(event)
-                    if isinstance(event, CallStarted) and request.seen is not None:
+                    if request.seen is not None and getattr(event, "reader_first", False):
                         await request.seen()  # before an approver is asked about it
                     if isinstance(event, Done):
                         reply = event.reply  # its members' replies come first, its own last

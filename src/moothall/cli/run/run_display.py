@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TextIO
+from typing import Any, ClassVar, Final, TextIO
 
 from moothall.agents.decision import DECISIONS
 from moothall.agents.replies.events import (
@@ -15,7 +15,6 @@ from moothall.agents.replies.events import (
     CallStarted,
     ConclusionReached,
     DecisionMade,
-    Done,
     Event,
 )
 from moothall.agents.replies.reply import Reply
@@ -26,6 +25,7 @@ from moothall.foundation.errors import MissingExtra
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import counted, escaped, escaped_json
 from moothall.journal.stop_reason import in_words
+from moothall.models.protocol import ReasoningPiece, TextPiece
 
 MAX_LINES: Final = 12
 """How many lines are shown of a result that is not the answer."""
@@ -63,7 +63,7 @@ class RunDisplay:
         self._open: dict[str, str] = {}
         self._calls: dict[tuple[str | None, str], Any] = {}  # as they were shown
         self._last: Any = None  # the call shown last, until something else is shown
-        self._ended = 0
+        self._count = 0  # of ended calls
         self._written = ""  # the line that a model is writing
         self._written_kind = ""
         self._answered = False  # whether the last answer was shown as it was written
@@ -123,35 +123,57 @@ class RunDisplay:
             if past is not self._past and event.kind != "done":
                 self._past = past
                 self._line("until now:" if past else "from here on:", "dim")
-        if event.kind in ("text", "reasoning"):
-            if not self._reviewed:
-                self._write(event.kind, event.text)
-            return
-        if isinstance(event, CallStarted):
-            self._flush()
-            self._answered = False
-            if not event.past:
-                self._open[event.call_id] = event.action
-            self._call(event)
-        elif isinstance(event, CallEnded):
-            self._ended += not event.past
-            self._open.pop(event.call_id, None)
-            self._result(event)
-        elif isinstance(event, DecisionMade):
-            if self._to_a_person:
-                self._screen.release()
-            self._decision(event)
-        elif isinstance(event, ConclusionReached):
-            if self._to_a_person:
-                self.hold()
-            else:
-                self._line(event.conclusion.summary)
-        elif isinstance(event, BlockStarted | BlockEnded):
-            self._block(event)
-        elif isinstance(event, Done):
+        if event.kind == "done":
             self.finish()
             self._flush()
             self._end(event.reply, seconds)
+        elif (shows := self._SHOWS.get(event.kind)) is not None:
+            getattr(self, shows)(event)
+        elif event.line:
+            self._line(event.line)
+
+    _SHOWS: ClassVar[dict[str, str]] = {
+        "text": "_piece",
+        "reasoning": "_piece",
+        "call_started": "_started",
+        "call_progress": "_nothing",
+        "call_ended": "_ended",
+        "decision": "_decided",
+        "conclusion": "_concluded",
+        "block_started": "_block",
+        "block_ended": "_block",
+        "turn_started": "_nothing",
+    }
+    """The methods that show events in another way than by their lines."""
+
+    def _piece(self, event: TextPiece | ReasoningPiece) -> None:
+        if not self._reviewed:
+            self._write(event.kind, event.text)
+
+    def _started(self, event: CallStarted) -> None:
+        self._flush()
+        self._answered = False
+        if not event.past:
+            self._open[event.call_id] = event.action
+        self._call(event)
+
+    def _ended(self, event: CallEnded) -> None:
+        self._count += not event.past
+        self._open.pop(event.call_id, None)
+        self._result(event)
+
+    def _decided(self, event: DecisionMade) -> None:
+        if self._to_a_person:
+            self._screen.release()
+        self._decision(event)
+
+    def _concluded(self, event: ConclusionReached) -> None:
+        if self._to_a_person:
+            self.hold()
+        else:
+            self._line(event.conclusion.summary)
+
+    def _nothing(self, event: Event) -> None: ...
 
     def interrupted(self, seconds: float) -> None:
         """Say what was done until the run was interrupted."""
@@ -163,7 +185,7 @@ class RunDisplay:
         if self._open:
             names = ", ".join(self._open.values())
             self._line(f"stopped before it had ended: {names}", "yellow")
-        self._line(f"until then {counted(self._ended, self._noun)}, {seconds:.1f} s", "dim")
+        self._line(f"until then {counted(self._count, self._noun)}, {seconds:.1f} s", "dim")
         self._ways("cancelled")
 
     def _set_apart(self, shown_on: TextIO) -> None:

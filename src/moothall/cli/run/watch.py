@@ -19,7 +19,7 @@ from moothall.actions.approval import (
     approve,
 )
 from moothall.actions.approval.approval import Decision
-from moothall.agents.replies.events import CallEnded, ConclusionReached, DecisionMade, Done, Event
+from moothall.agents.replies.events import Done, Event
 from moothall.agents.replies.reply import Reply
 from moothall.cli.recorded_runs import Recorded
 from moothall.cli.run.outcome import exit_code
@@ -202,17 +202,27 @@ def print_line(kind: str, fields: dict[str, Any]) -> None:
 def _fields(event: Any) -> dict[str, Any]:
     names = [each.name for each in fields(event) if each.name not in _LEFT_OUT]
     made = {name: getattr(event, name) for name in names}
-    if isinstance(event, CallEnded):
-        # Not of a failed call: its traceback is for the program's own authors.
-        value = event.result.get("result")
-        text = json.dumps(value) if isinstance(value, str) else json_text(value)
-        made["result"] = None if event.error is not None else cut(text, MAX_CHARS)
-    elif isinstance(event, DecisionMade | ConclusionReached):
-        made[event.kind] = _bounded(made[event.kind].to_json())
-    elif event.kind == "message":
-        made["message"] = _bounded(event.message)
+    if (shorter := _SHORTER.get(event.kind)) is not None:
+        made |= shorter(event)
     return made | {"past": True} if getattr(event, "past", False) else made
 
 
-def _bounded(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: cut(v, MAX_CHARS) if isinstance(v, str) else v for key, v in value.items()}
+def _result(event: Any) -> dict[str, Any]:
+    if event.error is not None:
+        return {"result": None}  # its traceback is for the program's own authors
+    value = event.result.get("result")
+    text = json.dumps(value) if isinstance(value, str) else json_text(value)
+    return {"result": cut(text, MAX_CHARS)}
+
+
+def _bounded(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    return {name: {k: cut(v, MAX_CHARS) if isinstance(v, str) else v for k, v in value.items()}}
+
+
+_SHORTER: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
+    "call_ended": _result,
+    "decision": lambda event: _bounded("decision", event.decision.to_json()),
+    "conclusion": lambda event: _bounded("conclusion", event.conclusion.to_json()),
+    "message": lambda event: _bounded("message", event.message),
+}
+"""The fields that are not printed as they are."""

@@ -7,15 +7,14 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
-from moothall.agents.replies.events import CallProgress, CallStarted, Done, Event
+from moothall.agents.replies.events import Done, Event
 from moothall.agents.replies.reply import Reply
 from moothall.foundation.errors import MoothallError, NotPermitted
 from moothall.foundation.jsonvalue import deep_json, json_text
 from moothall.foundation.text import one_line
 from moothall.journal.entry import Wait
-from moothall.models.protocol import TextPiece
 from moothall.serving.a2a.wire import (
     CANCELED,
     COMPLETED,
@@ -162,23 +161,36 @@ class Task:
         self.begun |= mine and not (isinstance(event, Done) and event.reply.stop_reason == "error")
         if self.state == SUBMITTED and mine:
             self._set(WORKING)
-        if isinstance(event, TextPiece):
-            if mine and not event.decides:
-                artifact = artifact_of(event.text)
-                self._emit({"artifactUpdate": self._update(artifact, self._goes_on, False)})
-                self._goes_on = True
-        elif isinstance(event, CallStarted):
-            if mine:
-                self._goes_on = False
-            if not event.past and not self.asking.open:
-                text = one_line(f"{event.agent}: {event.action} {json_text(event.args)}", 300)
-                self._set(WORKING, [text_part(text)])
-        elif isinstance(event, CallProgress):
-            if not self.asking.open:
-                text = one_line(f"{event.agent}: {event.action}: {event.text}", 300)
-                self._set(WORKING, [text_part(text)])
-        elif isinstance(event, Done) and mine:
+        if (tells := self._TELLS.get(event.kind)) is not None:
+            tells(self, event, mine)
+        elif event.progress and not self.asking.open and not getattr(event, "past", False):
+            self._set(WORKING, [text_part(one_line(event.progress, 300))])
+
+    def _piece(self, event: Any, mine: bool) -> None:
+        if mine and not event.decides:
+            artifact = artifact_of(event.text)
+            self._emit({"artifactUpdate": self._update(artifact, self._goes_on, False)})
+            self._goes_on = True
+
+    def _called(self, event: Any, mine: bool) -> None:
+        if mine:
+            self._goes_on = False
+        if not event.past and not self.asking.open:
+            self._set(WORKING, [text_part(one_line(event.progress, 300))])
+
+    def _replied(self, event: Any, mine: bool) -> None:
+        if mine:
             self._reply = event.reply
+
+    def _nothing(self, event: Any, mine: bool) -> None: ...
+
+    _TELLS: ClassVar[dict[str, Callable[[Task, Any, bool], None]]] = {
+        "text": _piece,
+        "call_started": _called,
+        "call_ended": _nothing,
+        "done": _replied,
+    }
+    """What is told in another way than by its progress."""
 
     # -- asking ------------------------------------------------------------------------------------
 

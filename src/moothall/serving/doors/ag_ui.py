@@ -10,23 +10,11 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from moothall.agents.loop.react import ReActAgent
-from moothall.agents.replies.events import (
-    BlockEnded,
-    BlockStarted,
-    CallEnded,
-    CallProgress,
-    CallStarted,
-    ConclusionReached,
-    DecisionMade,
-    Done,
-)
 from moothall.agents.replies.reply import Reply, gives
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.resume import asked_in
 from moothall.agents.replies.stream import ReplyStream
 from moothall.foundation.errors import MoothallError, NoSuchRun, StateError
-from moothall.foundation.jsonvalue import json_text
-from moothall.models.protocol import ReasoningPiece, TextPiece
 from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.asks import (
     MOST_WAITING,
@@ -145,95 +133,42 @@ class AGUIDoor:
 
     async def _told(self, job: wire.Job, about: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Yield the protocol's events of the reply, until it ends or asks the person something."""
-        open_kind, open_id, speaker = "", "", ""  # of the message whose pieces come
-        text = ""  # the last one that was told
-        speech: tuple[Any, str] = (None, "")  # who said it, and its message, until a call follows
-        turn: Any = None  # whose calls belong together
-        parent = ""  # the message of these calls
+        telling = wire.Telling(job)
         while True:
             news = await self._next(job)
             if news is None:  # all that can go on without the person has
                 yield _interrupts(job, self._keep(job), about)
                 return
-            if getattr(news, "past", False):
-                continue  # the client knows it
-            if isinstance(news, TextPiece) and news.decides:
-                continue  # its decision comes, too, as one event
-            piece = {TextPiece: "TEXT_MESSAGE", ReasoningPiece: "REASONING_MESSAGE"}.get(type(news))
-            if open_kind and (open_kind != piece or speaker != news.agent):
-                for each in wire.ends(open_kind, open_id):
-                    yield each
-                open_kind = ""
-            if piece is not None:
-                if not open_kind:
-                    open_kind, open_id, speaker = piece, secrets.token_hex(8), news.agent
-                    if isinstance(news, TextPiece):
-                        text, speech, turn = "", (speaker, open_id), None
-                    for each in wire.starts(
-                        piece, open_id, "" if speaker == job.agent else speaker
-                    ):
-                        yield each
-                text += news.text if isinstance(news, TextPiece) else ""
-                if news.text:
-                    yield {"type": f"{piece}_CONTENT", "messageId": open_id, "delta": news.text}
-            elif isinstance(news, CallStarted):
-                job.calls[news.call_id] = news
-                if news.call_id in job.shown:
-                    continue
-                if turn != (news.agent, news.iteration):
-                    turn = news.agent, news.iteration
-                    parent = speech[1] if speech[0] == news.agent else secrets.token_hex(8)
-                speech, its = (None, ""), {"toolCallId": news.call_id}
-                name = job.renamed.get(news.action, news.action)
-                named = {"toolCallName": name, "parentMessageId": parent}
-                yield {"type": "TOOL_CALL_START", **its, **named}
-                yield {"type": "TOOL_CALL_ARGS", **its, "delta": json_text(news.args)}
-                yield {"type": "TOOL_CALL_END", **its}
-            elif isinstance(news, CallProgress):
-                value = {"toolCallId": news.call_id, "text": news.text}
-                yield {"type": "CUSTOM", "name": "call_progress", "value": value}
-            elif isinstance(news, CallEnded):
-                job.calls.pop(news.call_id, None)
-                if news.action not in job.tools:
-                    turn = None  # its message is not the last one any more
-                    told = news.error or news.result.get("result")
-                    its = {"toolCallId": news.call_id, "messageId": secrets.token_hex(8)}
-                    yield {"type": "TOOL_CALL_RESULT", **its, "content": json_text(told)}
-            elif isinstance(news, DecisionMade | ConclusionReached):
-                told_of = news.decision if isinstance(news, DecisionMade) else news.conclusion
-                made = {"agent": news.agent, "loop": news.loop, news.kind: told_of.to_json()}
-                yield {"type": "CUSTOM", "name": news.kind, "value": made}
-            elif isinstance(news, BlockStarted):
-                yield {"type": "STEP_STARTED", "stepName": news.block}
-            elif isinstance(news, BlockEnded):
-                yield {"type": "STEP_FINISHED", "stepName": news.block}
-            elif isinstance(news, Ask):
+            for each in telling.events(news):
+                yield each
+            if isinstance(news, Ask):
                 job.place(news)
-            elif isinstance(news, Done) and news.agent == job.agent:  # not of a member
-                if news.reply.stop_reason == "waiting":
-                    waits = await self._served.waits(job.agent, job.run_id)
-                    asks = asks_of(waits, self._served.callers.permits(job.caller))
-                    for ask in asks.values():
-                        ask.call = ask.call and job.ids.of(ask.shown["agent"], ask.call)
-                    if asks:
-                        yield _interrupts(job, asks, about)
-                        return
-                    for each in wire.spoken(waiting_text(waits)):
-                        yield each
-                    yield {"type": "RUN_FINISHED", **about, "outcome": {"type": "success"}}
-                    return
-                end = _finished(news.reply, job, about, self._served.agents[job.agent])
-                said = (
-                    "" if _left(news.reply, job) or end["type"] == "RUN_ERROR" else news.reply.text
-                )
-                if said and said.strip() != text.strip():  # such as a group's
-                    for each in wire.spoken(said):
-                        yield each
-                yield end
-                return
             elif isinstance(news, Exception):
                 yield run_error(news)
                 return
+            elif news.kind == "done" and news.agent == job.agent:  # not of a member
+                for each in await self._end(job, about, news.reply, telling.text):
+                    yield each
+                return
+
+    async def _end(
+        self, job: wire.Job, about: dict[str, Any], reply: Reply, text: str
+    ) -> list[dict[str, Any]]:
+        """Return the last events of a reply, whose last message was this text."""
+        if reply.stop_reason == "waiting":
+            waits = await self._served.waits(job.agent, job.run_id)
+            asks = asks_of(waits, self._served.callers.permits(job.caller))
+            for ask in asks.values():
+                ask.call = ask.call and job.ids.of(ask.shown["agent"], ask.call)
+            if asks:
+                return [_interrupts(job, asks, about)]
+            end = {"type": "RUN_FINISHED", **about, "outcome": {"type": "success"}}
+            return [*wire.spoken(waiting_text(waits)), end]
+        end = _finished(reply, job, about, self._served.agents[job.agent])
+        said = "" if _left(reply, job) or end["type"] == "RUN_ERROR" else reply.text
+        if said and said.strip() != text.strip():  # such as a group's
+            return [*wire.spoken(said), end]
+        return [end]
 
     # -- interrupts --------------------------------------------------------------------------------
 

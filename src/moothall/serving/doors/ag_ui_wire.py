@@ -6,8 +6,9 @@ import asyncio
 import re
 import secrets
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from moothall.actions.provenance import with_sources
 from moothall.agents.replies.events import CallEnded, CallProgress, CallStarted
@@ -97,6 +98,109 @@ class Job:
             if id not in taken and json_text([each.action, each.args]) == whole
         )
         ask.call = next(same, "")
+
+
+class Telling:
+    """Makes the protocol's events of those of a reply.
+
+    Attributes:
+        text: the message that was told last, as far as it is
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._open = ("", "", "")  # the message whose pieces come: its kind, id and speaker
+        self.text = ""
+        self._speech: tuple[Any, str] = (None, "")  # who said it, and its id, until a call follows
+        self._turn: Any = None  # whose calls belong together
+        self._parent = ""  # the message of these calls
+
+    def events(self, news: Any) -> list[dict[str, Any]]:
+        """Return the events for one of a reply; for anything else, those that end a message."""
+        kind = getattr(news, "kind", "")
+        if getattr(news, "past", False) or (kind == "text" and news.decides):
+            return []  # the client knows it, or its decision comes as one event
+        piece = _PIECES.get(kind, "")
+        was, id, speaker = self._open
+        over = bool(was) and (was != piece or speaker != news.agent)
+        made = ends(was, id) if over else []
+        if over:
+            self._open = ("", "", "")
+        if (tells := self._TELLS.get(kind)) is not None:
+            return [*made, *tells(self, news)]
+        if progress := getattr(news, "progress", ""):
+            made.append(_custom(kind, {"agent": news.agent, "text": progress}))
+        return made
+
+    def _piece(self, news: Any) -> list[dict[str, Any]]:
+        kind, is_text, made = _PIECES[news.kind], news.kind == "text", []
+        if not self._open[0]:
+            self._open = (kind, secrets.token_hex(8), news.agent)
+            if is_text:
+                self.text, self._speech, self._turn = "", (news.agent, self._open[1]), None
+            made = starts(kind, self._open[1], "" if news.agent == self._job.agent else news.agent)
+        self.text += news.text if is_text else ""
+        if news.text:
+            content = {"type": f"{kind}_CONTENT", "messageId": self._open[1], "delta": news.text}
+            made.append(content)
+        return made
+
+    def _call(self, news: Any) -> list[dict[str, Any]]:
+        self._job.calls[news.call_id] = news
+        if news.call_id in self._job.shown:
+            return []
+        if self._turn != (news.agent, news.iteration):
+            self._turn = news.agent, news.iteration
+            spoke, id = self._speech
+            self._parent = id if spoke == news.agent else secrets.token_hex(8)
+        self._speech, its = (None, ""), {"toolCallId": news.call_id}
+        name = self._job.renamed.get(news.action, news.action)
+        named = {"toolCallName": name, "parentMessageId": self._parent}
+        return [
+            {"type": "TOOL_CALL_START", **its, **named},
+            {"type": "TOOL_CALL_ARGS", **its, "delta": json_text(news.args)},
+            {"type": "TOOL_CALL_END", **its},
+        ]
+
+    def _progress(self, news: Any) -> list[dict[str, Any]]:
+        return [_custom(news.kind, {"toolCallId": news.call_id, "text": news.text})]
+
+    def _result(self, news: Any) -> list[dict[str, Any]]:
+        self._job.calls.pop(news.call_id, None)
+        if news.action in self._job.tools:
+            return []
+        self._turn = None  # its message is not the last one any more
+        content = json_text(news.error or news.result.get("result"))
+        its = {"toolCallId": news.call_id, "messageId": secrets.token_hex(8)}
+        return [{"type": "TOOL_CALL_RESULT", **its, "content": content}]
+
+    def _review(self, news: Any) -> list[dict[str, Any]]:
+        said = getattr(news, news.kind).to_json()
+        return [_custom(news.kind, {"agent": news.agent, "loop": news.loop, news.kind: said})]
+
+    def _step(self, news: Any) -> list[dict[str, Any]]:
+        kind = "STEP_STARTED" if news.kind == "block_started" else "STEP_FINISHED"
+        return [{"type": kind, "stepName": news.block}]
+
+    _TELLS: ClassVar[dict[str, Callable[[Telling, Any], list[dict[str, Any]]]]] = {
+        "text": _piece,
+        "reasoning": _piece,
+        "call_started": _call,
+        "call_progress": _progress,
+        "call_ended": _result,
+        "decision": _review,
+        "conclusion": _review,
+        "block_started": _step,
+        "block_ended": _step,
+    }
+    """What is told in another way than by its progress."""
+
+
+_PIECES: Final = {"text": "TEXT_MESSAGE", "reasoning": "REASONING_MESSAGE"}
+
+
+def _custom(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "CUSTOM", "name": name, "value": value}
 
 
 def unmarked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

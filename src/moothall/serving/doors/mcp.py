@@ -10,12 +10,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from moothall.agents.loop.answer import safe_names
-from moothall.agents.replies.events import CallEnded, CallProgress, CallStarted, Event
+from moothall.agents.replies.events import Event
 from moothall.agents.replies.resume import asked_in
 from moothall.agents.replies.thread import session_of
 from moothall.foundation import tracing
 from moothall.foundation.errors import MoothallError, NoSuchRun, StateError
-from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import one_line
 from moothall.journal.entry import Wait
 from moothall.serving.doors.asks import MOST_WAITING, WAITS_S, Ask, Caller, asks_of, waiting_text
@@ -243,14 +242,8 @@ class MCPDoor:
             await in_thread(lambda: journal.answer(job.run_id, key, said, by=job.caller))
 
     async def _progress(self, ctx: ServerRequestContext[Any], job: Job, event: Event | str) -> None:
-        text = event if isinstance(event, str) else ""  # of the action itself
-        if isinstance(event, CallStarted):
-            text = f"{event.agent}: {event.action} {json_text(event.args)}"
-        elif isinstance(event, CallProgress):
-            text = f"{event.agent}: {event.action}: {event.text}"
-        elif isinstance(event, CallEnded):
-            text = f"{event.agent}: {event.action} has {'failed' if event.error else 'ended'}"
-        if text:
+        # A text is of the action itself.
+        if text := event if isinstance(event, str) else event.progress:
             job.told += 1
             await ctx.session.report_progress(job.told, None, one_line(text, 300))
 
