@@ -53,4 +53,4 @@ assert ("NARROW", "narrow", "does less") in {(d["action"], d["choice"], d["effec
 
 
 def test_decision_added_in_one_file_is_known_to_prompt_terminal_and_page(added: Added) -> None:
-    added({"agents/replies/events.py": ADDED})("-c", USES)
+    added({"agents/decision.py": ADDED})("-c", USES)
