@@ -219,8 +219,13 @@ def test_wrong_usage_says_what_to_do(
 
 def test_a_model_plans_writes_and_judges(folder: Path) -> None:
     said = "It uses port 4711.[^1^] It was written in 1999.[^1^]"
-    judged = evaluation({PORT: 0.95}, ("The author of alpha",))
-    with OpenAIServer(text(SEARCH), text(said), text(judged)) as server:
+    verdicts = [
+        {"sentence": n, "why": "says it", "passages": [1], "label": label, "probability": 0.9}
+        for n, label in ((1, "supported"), (2, "unsupported"))
+    ]
+    judged = json.dumps({"verdicts": verdicts})
+    reached = evaluation({PORT: 0.95}, ("The author of alpha",))
+    with OpenAIServer(text(SEARCH), text(said), text(judged), text(reached)) as server:
         done = research(
             PORT, "--folder", "notes", "--model", f"{server.url}#m", "--role", "You are Ada.",
             cwd=folder,
@@ -228,12 +233,12 @@ def test_a_model_plans_writes_and_judges(folder: Path) -> None:
         bodies = [request.body for request in server.requests]
     assert done.returncode == 0, done.stderr
     assert "You are Ada." in json.dumps([each["messages"] for each in bodies])
-    assert ["response_format" in each for each in bodies] == [True, False, True]
+    assert ["response_format" in each for each in bodies] == [True, False, True, True]
     assert "1 sentence marked [unsupported]" in done.stderr
     assert f"\n  {19 * '■'}·  0.95  {PORT}\n  also: The author of alpha\n" in done.stderr
     assert "It was written in 1999. [unsupported]" in done.stdout
     assert "This report is extractive" not in done.stdout
-    assert "30 tokens" in done.stderr
+    assert "40 tokens" in done.stderr
 
 
 @pytest.mark.parametrize("journal", (True, False))
@@ -251,8 +256,8 @@ def test_ctrl_c_leaves_the_report_so_far_and_the_command_that_goes_on(
     with OpenAIServer(model) as server:
         with Terminal(
             "-m", "moothall", "research", PORT, "--folder", "notes", "--model", f"{server.url}#m",
-            "--out", "so far.md", *recorded, cwd=folder, environment=environment(folder),
-            columns=200,
+            "--no-judge", "--out", "so far.md", *recorded, columns=200, cwd=folder,
+            environment=environment(folder),
         ) as terminal:  # fmt: skip
             terminal.until("iteration 2 of 3, planning")
             terminal.type(CONTROL_C)

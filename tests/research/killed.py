@@ -65,7 +65,9 @@ def do(job: dict[str, Any]) -> None:
         model = Writing(effects)
     parts = [objective], tools(effects.note), 9
     with Journal(folder / "journal") as journal:
-        researcher = Researcher("r", model, *parts, journal=journal, budget=budget, outline=outline)
+        researcher = Researcher(
+            "r", model, *parts, journal=journal, budget=budget, outline=outline, judge=False
+        )
         report = asyncio.run(researcher.report(RUN))
     said = {
         "markdown": report.markdown,

@@ -8,20 +8,25 @@ from typing import Any
 
 import pytest
 
-from moothall import Journal, ScriptedModel
+from moothall import Budget, Journal, ScriptedModel
 from moothall.foundation.errors import DefinitionError
-from moothall.research import Citation, Passage, Report, Researcher, Support
+from moothall.research import Citation, Passage, Report, Researcher, Resource, Section, Support
 from moothall.research.citations import check
 from moothall.research.citations.differing import differing
-from research.small_web import PAGES, SCRIPT, plan, tools
+from research.small_web import ALPHA, BETA, PAGES, SCRIPT, evaluation, plan, tools
 
 DAY = "2026-11-21T14:28:28+00:00"
 LAMP = Passage.of("https://a.test/lamp", "The lamp reaches at least 100 metres at night.", DAY)
 OTHER = Passage.of("https://b.test/lamp", "The lamp reaches 9000 metres at night.", DAY)
 
 
-def verdict(label: str, probability: float = 0.9, why: str = "") -> str:
-    return json.dumps({"label": label, "probability": probability, "why": why})
+def verdicts(*labels: str, why: str = "another port", passages: tuple[int, ...] = ()) -> str:
+    """What a judging model answers: a verdict for each sentence, in order."""
+    each = {"why": why, "passages": passages, "probability": 0.9}
+    numbered = enumerate(labels, 1)
+    return json.dumps(
+        {"verdicts": [{"sentence": n, "label": label, **each} for n, label in numbered]}
+    )
 
 
 def judged_by(answers: list[Any], **options: Any) -> tuple[Report, ScriptedModel]:
@@ -34,7 +39,7 @@ def test_report_sentence_in_other_words_is_marked_as_not_checked_and_the_foot_sa
     None
 ):
     script = [*SCRIPT[:3], "Port 4711 is used by the alpha protocol.[^1^]", SCRIPT[4]]
-    report = Researcher("r", ScriptedModel(script), ["alpha"], tools()).report_sync()
+    report = Researcher("r", ScriptedModel(script), ["alpha"], tools(), judge=False).report_sync()
 
     assert "Port 4711 is used by the alpha protocol.[^1^] [not checked]" in report.markdown
     assert "0 sentences supported by a source, 1 marked [not checked]" in report.markdown
@@ -47,7 +52,7 @@ def test_citation_of_a_sentence_in_the_words_of_its_passage_has_its_window() -> 
         "It uses port 4711.[^1^] It never encrypts its messages.[^1^]",
         SCRIPT[4],
     ]
-    report = Researcher("r", ScriptedModel(script), ["alpha"], tools()).report_sync()
+    report = Researcher("r", ScriptedModel(script), ["alpha"], tools(), judge=False).report_sync()
 
     assert len(report.citations) == 2
     for each in report.citations:
@@ -70,16 +75,121 @@ def test_a_page_shows_the_support_and_marks_the_sentences_that_it_rests_on() -> 
 
 
 def test_a_judging_model_decides_on_sentences_in_other_words() -> None:
-    report, judge = judged_by(
-        [verdict("unsupported", 0.1, "another port"), *[verdict("partly")] * 9]
-    )
+    report, judge = judged_by([verdicts("unsupported", "partly", "supported")])
 
     assert "The alpha protocol uses port 4711. [unsupported]" in report.markdown
     assert ("The alpha protocol uses port 4711.", "another port") in report.unsupported
+    assert "It was written in 1999.[^1^] [partly supported]" in report.markdown
+    assert "Beta encrypts every message.[^2^] Gamma" in report.markdown
     assert all(each.support and each.support.judge == "model" for each in report.citations)
-    assert "[partly supported]" in report.markdown
     assert "A model judged whether the sources support the sentences." in report.markdown
-    assert judge.received
+    assert len(judge.received) == 1  # all three in one call
+
+
+def test_report_of_a_model_is_judged_by_itself_unless_judge_is_false() -> None:
+    script = [*SCRIPT[:4], verdicts("supported", "unsupported", "supported"), SCRIPT[4]]
+    model = ScriptedModel(script)
+    report = Researcher("r", model, ["alpha"], tools()).report_sync()
+
+    assert report.stop_reason == "done"
+    assert "The alpha protocol uses port 4711.[^1^] It was written in 1999. [unsupported]" in (
+        report.markdown
+    )
+    assert len(model.received) == len(script)
+    exact = Researcher("r", ScriptedModel(SCRIPT), ["alpha"], tools(), judge=False).report_sync()
+    assert "uses port 4711.[^1^] [not checked] It was written in 1999. [unsupported]" in (
+        exact.markdown
+    )
+
+
+def test_report_sentence_keeps_the_footnotes_that_the_judge_names() -> None:
+    narrative = "Both protocols send messages by a port.[^1^][^2^]"
+    judged = verdicts("supported", passages=(2, 7))
+    script = [*SCRIPT[:3], narrative, judged, SCRIPT[4]]
+    report = Researcher("r", ScriptedModel(script), ["alpha"], tools()).report_sync()
+
+    assert [each.passage.url for each in report.citations] == ["http://web.test/beta"]
+
+
+def test_report_sentence_without_a_verdict_is_asked_for_again_and_then_counted() -> None:
+    report, judge = judged_by([verdicts("supported"), verdicts("supported", "supported")])
+
+    assert "has no verdict on sentence 2" in judge.received[1][-1]["content"]
+    assert "The judging model did not judge 1 sentence." in report.markdown
+    assert "Beta encrypts every message.[^2^] [not checked]" in report.markdown
+
+
+def test_report_sentence_that_was_judged_is_not_judged_again_in_the_next_iteration() -> None:
+    said = "The alpha protocol uses port 4711.[^1^]"
+    script = [
+        *SCRIPT[:2], plan(("read", {"url": ALPHA})), said, evaluation({"alpha": 0.2}),
+        plan(("read", {"url": BETA})), f"{said} Beta encrypts every message.[^2^]", SCRIPT[4],
+    ]  # fmt: skip
+    judge = ScriptedModel([verdicts("supported"), verdicts("supported")])
+    report = Researcher("r", ScriptedModel(script), ["alpha"], tools(), judge=judge).report_sync()
+
+    assert report.stop_reason == "done"
+    assert "uses port 4711" not in judge.received[1][-1]["content"].partition("Sentences:")[2]
+    assert len(report.citations) == 2
+
+
+def test_judge_that_the_budget_keeps_from_judging_leaves_sentences_not_checked() -> None:
+    model = ScriptedModel([*SCRIPT[:4], verdicts("supported", "supported", "supported")])
+    researcher = Researcher("r", model, ["alpha"], tools(), budget=Budget(model_calls=4))
+    report = researcher.report_sync()
+
+    assert report.stop_reason == "budget"
+    assert "It was written in 1999. [unsupported]" in report.markdown
+    assert "The alpha protocol uses port 4711.[^1^] [not checked]" in report.markdown
+
+
+SECTIONS = {
+    "pay": "Employees are paid for 12 weeks of sickness in a year.",
+    "note": "A fit note is needed after 7 days of sickness.",
+    "meeting": "The manager meets an employee after a month.",
+}
+
+
+async def read_handbook(url: str) -> Resource:
+    """Read the handbook.
+
+    Args:
+        url: where it is
+    """
+    parts, text = [], ""
+    for anchor, said in SECTIONS.items():
+        parts.append(Section(len(text), anchor, anchor))
+        text += f"{said}\n\n"
+    return Resource("http://web.test/handbook", "Handbook", True, text.strip(), parts)
+
+
+PAID = "Sick employees get paid for 12 weeks in a year of sickness."
+
+
+def handbook(*answers: str, **options: Any) -> Report:
+    said = [plan(("read_handbook", {"url": "x"})), *answers, evaluation({"sick pay": 0.95})]
+    return Researcher(
+        "r", ScriptedModel(said), ["sick pay"], [read_handbook], **options
+    ).report_sync()
+
+
+def test_report_sentence_that_another_section_of_its_page_says_cites_that_section() -> None:
+    report = handbook(f"{PAID}[^2^] They get 99 weeks of pay.[^2^]", judge=False)
+
+    assert f"{PAID}[^1^] [not checked] They get 99 weeks of pay. [unsupported]" in report.markdown
+    assert [each.passage.url.partition("#")[2] for each in report.citations] == ["pay"]
+
+
+def test_judge_is_shown_first_the_section_of_the_page_that_says_more() -> None:
+    judged = verdicts("supported", passages=(1,))
+    script = [plan(("read_handbook", {"url": "x"})), f"{PAID}[^2^]", judged]
+    model = ScriptedModel([*script, evaluation({"sick pay": 0.95})])
+    report = Researcher("r", model, ["sick pay"], [read_handbook]).report_sync()
+
+    asked = model.received[2][-1]["content"]
+    assert asked.index(SECTIONS["pay"]) < asked.index(SECTIONS["note"])
+    assert SECTIONS["meeting"] not in asked
+    assert [each.passage.text for each in report.citations] == [SECTIONS["pay"]]
 
 
 def test_report_with_a_judging_model_that_fails_leaves_sentences_not_checked_and_says_so() -> None:
@@ -97,21 +207,21 @@ def test_report_with_a_judging_model_that_fails_leaves_sentences_not_checked_and
 def test_research_expertise_without_a_sentence_that_the_judge_supports_is_at_most_one_half(
     label: str,
 ) -> None:
-    report, _ = judged_by([verdict(label)] * 40, iterations=2)
+    report, _ = judged_by([verdicts(*[label] * 3)] * 2, iterations=2)
 
     assert report.stop_reason != "done"
     assert [each.expertise for each in report.objectives] == [0.5]
 
 
 def test_research_expertise_counts_whole_once_the_judge_supports_one_sentence() -> None:
-    report, _ = judged_by([verdict("supported"), *[verdict("partly")] * 39], iterations=2)
+    report, _ = judged_by([verdicts("supported", "partly", "partly")], iterations=2)
 
     assert report.stop_reason == "done"
 
 
 def test_a_judging_model_is_not_asked_again_when_a_run_is_resumed(tmp_path: Any) -> None:
     with Journal(tmp_path / "runs.db") as journal:
-        first, judge = judged_by([verdict("supported")] * 9, journal=journal)
+        first, judge = judged_by([verdicts(*["supported"] * 3)], journal=journal)
         again = Researcher(
             "r", ScriptedModel([]), ["alpha"], tools(), judge=ScriptedModel([]), journal=journal,
         ).report_sync(first.run_id)  # fmt: skip
@@ -136,7 +246,7 @@ def test_sentences_of_different_sources_that_differ_stand_side_by_side_in_a_repo
     )
     reads = plan(("read", {"url": LAMP.url}), ("read", {"url": OTHER.url}))
     script = [*SCRIPT[:2], reads, narrative, SCRIPT[4]]
-    report = Researcher("r", ScriptedModel(script), ["alpha"], tools()).report_sync()
+    report = Researcher("r", ScriptedModel(script), ["alpha"], tools(), judge=False).report_sync()
 
     assert [remark for _, _, remark in report.differing] == ["they state different numbers"]
     _, _, section = report.markdown.partition("## Where sources differ\n\n")

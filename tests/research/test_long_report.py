@@ -78,7 +78,7 @@ class Writer:
 
 def long_report(writer: Writer, **options: Any) -> Report:
     options = {"length": 10_000, **options}
-    researcher = Researcher("r", writer.model, TOPIC, [read], max_tasks=10, **options)
+    researcher = Researcher("r", writer.model, TOPIC, [read], max_tasks=10, **options, judge=False)
     return researcher.report_sync()
 
 
@@ -127,7 +127,7 @@ def test_report_without_a_length_gets_sections_once_it_outgrows_the_prompt() -> 
     written = list(enumerate(CITIES[:4], 1))
     writer = Writer([list(CITIES[:4]), ["Davos again"]], 0, (0.5, 0.95))
     model = ScriptedModel(answer, context_tokens=4000)
-    report = Researcher("r", model, TOPIC, [read]).report_sync()
+    report = Researcher("r", model, TOPIC, [read], judge=False).report_sync()
     assert re.findall("^## (.*)$", report.markdown, re.MULTILINE) == [*CITIES[:4], "Sources"]
     assert report.markdown.startswith("# Bridges\n")
     first = report.markdown.partition("## Aarau\n")[2].partition("\n## ")[0]
@@ -154,7 +154,7 @@ def test_a_context_that_is_smaller_than_stated_halves_the_prompts() -> None:
 
     writer = Writer([list(CITIES[:8])])
     model = ScriptedModel(answer, context_tokens=100_000)
-    report = Researcher("r", model, TOPIC, [read]).report_sync()
+    report = Researcher("r", model, TOPIC, [read], judge=False).report_sync()
     assert report.stop_reason == "done"
     assert {each.passage.title for each in report.citations} == set(CITIES[:8])
 
@@ -162,12 +162,12 @@ def test_a_context_that_is_smaller_than_stated_halves_the_prompts() -> None:
 def test_report_says_what_the_budget_kept_from_being_narrated() -> None:
     writer = Writer([list(CITIES)])
     model = writer.model
-    report = Researcher("r", model, TOPIC, [read], 1, max_tasks=10).report_sync()
+    report = Researcher("r", model, TOPIC, [read], 1, max_tasks=10, judge=False).report_sync()
     calls = len(model.received)
     writer = Writer([list(CITIES)])
     budget = Budget(model_calls=calls - 3)
     report = Researcher(
-        "r", writer.model, TOPIC, [read], 1, max_tasks=10, budget=budget
+        "r", writer.model, TOPIC, [read], 1, max_tasks=10, budget=budget, judge=False
     ).report_sync()
     assert report.stop_reason == "budget"
     assert re.search(r"\d+ passages? of 10 not narrated", report.markdown)
@@ -184,7 +184,11 @@ def test_sections_that_a_limit_cut_off_go_on_and_nothing_is_asked_twice(
         with Journal(tmp_path / "j") as journal:
             parts = (TOPIC, [read])
             researcher = Researcher(
-                *("r", writer.model, *parts), max_tasks=10, length=10_000, journal=journal
+                *("r", writer.model, *parts),
+                max_tasks=10,
+                length=10_000,
+                journal=journal,
+                judge=False,
             )
             report = asyncio.run(researcher.report("run", budget=Budget(model_calls=limit)))
         asked += writer.asked
@@ -201,7 +205,7 @@ def test_each_step_may_have_a_model_of_its_own_and_the_foot_names_them() -> None
     judge = ScriptedModel([evaluation({TOPIC: 0.95})], name="local:judge")
     main = ScriptedModel([f"{FACTS['Bern']}[^1^]"], name="local:main")
     models = {"plan": cheap, "evaluate": judge}
-    report = Researcher("r", main, TOPIC, [read], models=models).report_sync()
+    report = Researcher("r", main, TOPIC, [read], models=models, judge=False).report_sync()
     assert report.stop_reason == "done"
     assert [len(each.received) for each in (cheap, main, judge)] == [1, 1, 1]
     assert report.cost == 0
@@ -217,7 +221,10 @@ def test_a_run_with_a_model_for_each_step_goes_on_with_the_answers_that_are_left
         said += [f"{FACTS['Chur']}[^2^]", evaluation({TOPIC: 0.95})]
         with Journal(tmp_path / "j") as journal:
             researcher = Researcher(
-                *("r", ScriptedModel(said), TOPIC, [read]), models={"plan": cheap}, journal=journal
+                *("r", ScriptedModel(said), TOPIC, [read]),
+                models={"plan": cheap},
+                journal=journal,
+                judge=False,
             )
             report = asyncio.run(researcher.report("run", budget=Budget(model_calls=limit)))
     assert report.stop_reason == "done"
@@ -231,7 +238,9 @@ def test_a_step_without_a_model_is_by_rules() -> None:
 
     main = ScriptedModel([f"{FACTS['Bern']}[^1^]", evaluation({"closed bridge of Bern": 1.0})])
     topic = "closed bridge of Bern"
-    report = Researcher("r", main, topic, [search], models={"plan": None}).report_sync()
+    report = Researcher(
+        "r", main, topic, [search], models={"plan": None}, judge=False
+    ).report_sync()
     assert report.stop_reason == "done"
 
 
@@ -240,7 +249,7 @@ def test_length_tone_and_language_are_asked_for_and_money_stands_at_the_foot() -
     script = [ModelReply(each, usage=Usage(1_000_000, 10_000)) for each in said]
     model = ScriptedModel(script, name="openai:gpt-4o")
     style: dict[str, Any] = {"length": 200, "tone": "for children", "language": "French"}
-    report = Researcher("r", model, TOPIC, [read], **style).report_sync()
+    report = Researcher("r", model, TOPIC, [read], **style, judge=False).report_sync()
     asks = str(model.received[1][0]["content"])
     assert "Write about 200 words. Tone: for children. Write in French" in asks
     assert report.cost == pytest.approx(3 * (2.5 + 0.1))
@@ -252,7 +261,7 @@ def test_money_of_a_model_whose_price_is_not_known_is_said_not_to_be() -> None:
     said = [plan(("read", {"page": "Bern"})), f"{FACTS['Bern']}[^1^]", evaluation({TOPIC: 0.95})]
     script = [ModelReply(each, usage=Usage(100, 10)) for each in said]
     model = ScriptedModel(script, name="openai:newest")
-    report = Researcher("r", model, TOPIC, [read]).report_sync()
+    report = Researcher("r", model, TOPIC, [read], judge=False).report_sync()
     assert report.cost is None
     assert "of openai:newest, at a price that is not known." in report.markdown
 
@@ -362,6 +371,7 @@ def test_review_plan_that_was_accepted_is_not_asked_for_again_when_the_run_goes_
                 outline=["Bridges"],
                 journal=journal,
                 review_plan=lambda proposed: seen.append(str(proposed)),
+                judge=False,
             )
             report = asyncio.run(researcher.report("run", budget=Budget(model_calls=limit)))
     assert report.stop_reason == "done"

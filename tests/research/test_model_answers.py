@@ -126,7 +126,9 @@ async def read(url: str) -> Resource:
 def report_of(*answers: Any, iterations: int = 1, objectives: Any = None) -> Report:
     topics = objectives or ["Which port does alpha use?"]
     script = list(answers)
-    return Researcher("r", ScriptedModel(script), topics, [search, read], iterations).report_sync()
+    return Researcher(
+        "r", ScriptedModel(script), topics, [search, read], iterations, judge=False
+    ).report_sync()
 
 
 def assert_done(report: Report) -> None:
@@ -230,7 +232,7 @@ def test_research_generated_objectives_are_bounded_in_number_and_length() -> Non
     model = ScriptedModel(
         [PLAN, TEXT, evaluation({"alpha": 0.1}, tuple(asked), "go " * 9000), plan(), "", ""]
     )
-    researcher = Researcher("r", model, ["alpha"], [search, read], 2)
+    researcher = Researcher("r", model, ["alpha"], [search, read], 2, judge=False)
     researcher.report_sync()
     assert len(researcher.generated) == 10
     assert max(len(each.topic) for each in researcher.generated) <= 300
@@ -241,7 +243,7 @@ def test_research_evaluation_by_rules_keeps_the_smaller_objectives_of_the_one_be
     searching = plan(("search", {"query": "alpha"}))
     script = [searching, evaluation({"alpha": 0.1}, ("port of alpha",))]
     script += [plan(("read", {"url": ALPHA})), TEXT, "?", "?"]
-    researcher = Researcher("r", ScriptedModel(script), ["alpha"], [search, read], 2)
+    researcher = Researcher("r", ScriptedModel(script), ["alpha"], [search, read], 2, judge=False)
     researcher.report_sync()
     assert [each.topic for each in researcher.generated] == ["port of alpha"]
 
@@ -272,7 +274,7 @@ def test_a_small_model_answers_above_what_rules_quote_and_they_plan_and_evaluate
 
     model, question = Small(say), "Which number has Alpha?"
     model.context_tokens = 2000
-    report = Researcher("r", model, question, [search], 1).report_sync()
+    report = Researcher("r", model, question, [search], 1, judge=False).report_sync()
     answers, _, quotes = report.markdown.partition("The sources say:")
     assert re.findall(r"The number of Alpha is \d", answers) == [
         "The number of Alpha is 0",
@@ -299,6 +301,8 @@ def test_where_a_small_model_has_no_answer_that_stands_its_report_quotes_as_one_
         return [Resource("a", "a", True, text if has_it else "It is blue.")]
 
     question = "With which status does the pump of Zorp exit if its time is out?"
-    report = Researcher("r", Small(lambda *_: said), question, [search], 1).report_sync()
+    report = Researcher(
+        "r", Small(lambda *_: said), question, [search], 1, judge=False
+    ).report_sync()
     assert ("status 124" in report.markdown, bool(report.citations)) == (has_it, has_it)
     assert "Status" not in report.markdown

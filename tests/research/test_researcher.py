@@ -67,7 +67,7 @@ def told(model: ScriptedModel, at: int) -> str:
 def research(script: list[Any] | None = None, **options: Any) -> tuple[Researcher, ScriptedModel]:
     model = ScriptedModel(SCRIPT if script is None else script)
     options = {"objectives": ["alpha"], "tools": tools(), **options}
-    return Researcher("r", model, **options), model
+    return Researcher("r", model, **options, judge=False), model
 
 
 # -- with a model ----------------------------------------------------------------------------------
@@ -302,7 +302,10 @@ def test_where_nothing_could_be_read_it_has_failed_and_the_same_run_tries_again(
 
     def again() -> Report:
         return Researcher(
-            *("r", None, "the port of alpha", web.tools()), iterations, journal=tmp_path / "runs.db"
+            *("r", None, "the port of alpha", web.tools()),
+            iterations,
+            journal=tmp_path / "runs.db",
+            judge=False,
         ).report_sync("run")
 
     report = again()

@@ -18,7 +18,12 @@ def recorded(tmp_path: Path) -> tuple[Report, list[Entry]]:
     """A run of two iterations, to its end."""
     with Journal(tmp_path / "runs.db") as journal:
         researcher = Researcher(
-            "r", ScriptedModel(SCRIPT), objectives=["alpha"], tools=tools(), journal=journal
+            "r",
+            ScriptedModel(SCRIPT),
+            objectives=["alpha"],
+            tools=tools(),
+            journal=journal,
+            judge=False,
         )
         report = researcher.report_sync("R")
         return report, journal.entries("R")

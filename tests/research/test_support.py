@@ -105,8 +105,8 @@ def test_support_of_a_part_of_a_sentence_is_not_full_unless_it_is_quoted() -> No
 
 
 def test_support_by_a_judge_has_its_verdict_and_quotations_are_not_asked() -> None:
-    verdict = {"label": "partly", "probability": 0.4, "why": "Italy is not named"}
-    judge = ScriptedModel([json.dumps(verdict)])
+    verdict = {"why": "Italy is not named", "passages": [1], "label": "partly", "probability": 0.4}
+    judge = ScriptedModel([json.dumps({"verdicts": [{"sentence": 1, **verdict}]})])
     found = support("The treaty was signed by Italy and France.", TREATY, judge=judge)
 
     assert (found.label, found.probability, found.why, found.judge) == (

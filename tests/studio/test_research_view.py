@@ -34,7 +34,12 @@ def made(page: Page, entries: list[Entry], state: str = "running") -> dict[str, 
 def see(page: Page, studio: Studio) -> See:
     """The view of a run of two iterations, up to the entry of a kind and a key."""
     researcher = Researcher(
-        "r", ScriptedModel(SCRIPT), objectives=["alpha"], tools=tools(), journal=studio.journal
+        "r",
+        ScriptedModel(SCRIPT),
+        objectives=["alpha"],
+        tools=tools(),
+        journal=studio.journal,
+        judge=False,
     )
     with ThreadPoolExecutor(1) as thread:  # in this one Playwright has a loop
         thread.submit(researcher.report_sync, "R").result()

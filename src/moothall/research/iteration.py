@@ -121,6 +121,9 @@ async def _take_step(bench: Workbench, name: str) -> None:
         except Exception as error:
             bench.agent._noted(error, "forward", bench.agent.steps[name])
             raise
+        finally:
+            if bench.waits_for_judge:  # it never came to judging
+                bench.settle({})
         data = recording.step_of(bench, name, before)
         return {**data, "spent": usage_json(bench.progress.usage - before.usage)}
 

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from datetime import date
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall.actions import ACCESS_PERMITTED, Action, ActionRegistry
 from moothall.actions.environment import Environment
@@ -43,6 +43,7 @@ from moothall.research.findings import (
     objectives_of,
 )
 from moothall.research.iteration import OneIteration, is_understood, iterate
+from moothall.research.owner import plans
 from moothall.research.report import QUIET, Report, made
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.research.workbench import Workbench
@@ -97,15 +98,14 @@ class Researcher(RecordedAgent):
         sites: hosts that alone are used; `exclude`: that are not; `since`: the oldest day, or year
         target: the expertise, above 0 and at most 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most; `review_plan` may leave more
-        judge: a model, the name of one, or True for `model`: judges whether passages support the
-            sentences that cite them; by default only what is exact is checked
+        judge: a model, or the name of one, that judges whether passages support sentences; None is
+            the one that writes, if it is a server's, True that one anyhow; False checks exactly
         models: another model for some steps, by their names: `plan`, `narrate`, `evaluate`; None is
             the extractive form of that step
         outline: whether the report is written by an outline, section by section: True, or the
             headings; a `length` of 1,500 words or more has one anyhow
-        length: about how many words a model's report has
-        tone: how it writes, such as `for children`
-        language: in which language, such as `French`
+        length: about how many words a model's report has; `tone`: how it writes, such as `for
+            children`; `language`: in which language, such as `French`
         title: the report's title, in the place of its objective or of a model's own
         context_tokens: how many tokens a prompt and its answer may have together; by default what
             the model, or its server, says
@@ -126,7 +126,7 @@ class Researcher(RecordedAgent):
     takes_topics = True  # a text is an objective, not a prompt: a dual act adds nothing to it
     _kind = recording.KIND
     _model: Model | str | None = None
-    _judge: Model | str | Literal[True] | None = None
+    _judge: Model | str | bool | None = None
     _state_type = Progress
     _gives = GIVEN | {"budget", "deadline"}
     _untracked = True  # a report has what its sources say
@@ -154,7 +154,7 @@ class Researcher(RecordedAgent):
         since: date | str | None = None,
         target: float = 0.9,
         max_tasks: int = 8,
-        judge: Model | str | Literal[True] | None = None,
+        judge: Model | str | bool | None = None,
         models: Mapping[str, Model | str | None] | None = None,
         outline: bool | Iterable[str] = False,
         length: int | None = None,
@@ -181,7 +181,7 @@ class Researcher(RecordedAgent):
         )
         self.model = model
         self._models = self._models_of(models)
-        if judge is not None and judge is not True:
+        if not isinstance(judge, bool | None):
             check_model(judge, id, "judge")
         self._judge = judge
         self._tools = Tools(tools, searchers, (sites, exclude, since), id)
@@ -239,7 +239,10 @@ class Researcher(RecordedAgent):
         """The model that judges citations; None for exact checks alone."""
         if isinstance(self._judge, str):
             self._judge = by_name(self._judge)
-        return self.model if self._judge is True else self._judge
+        if not isinstance(self._judge, bool | None):
+            return self._judge
+        own = self.model_of("narrate")
+        return own if self._judge or (self._judge is None and plans(own)) else None
 
     @property
     def tools(self) -> dict[str, Action]:
@@ -323,9 +326,8 @@ class Researcher(RecordedAgent):
             raise ConfigError(
                 f"agent {self.id!r}: models= must be models by step ({steps}), got {given!r:.80}"
             )
-        for each in (given or {}).values():
-            if each is not None:
-                check_model(each, self.id)
+        for each in (each for each in (given or {}).values() if each is not None):
+            check_model(each, self.id)
         return dict(given or {})
 
     @property
@@ -355,10 +357,8 @@ class Researcher(RecordedAgent):
             JournalError: the journal cannot be used, or is damaged
         """
         self._check_objectives()
-        reply = await self._reply_on_loop(
-            ReplyRequest(self.task, run_id=run_id or self.run_id, budget=budget)
-        )
-        report: Report = reply.value
+        request = ReplyRequest(self.task, run_id=run_id or self.run_id, budget=budget)
+        report: Report = (await self._reply_on_loop(request)).value
         return report
 
     def report_sync(self, run_id: str | None = None, *, budget: Budget | None = None) -> Report:
@@ -531,16 +531,16 @@ class Researcher(RecordedAgent):
 
     def _catch_up(self, record: Record[Progress], budget: Any) -> None:
         """Let the models skip the answers that are recorded, and charge the budget for them."""
-        if not self._models:
+        if not self._models and isinstance(self._judge, bool | None):
             catch_up_models(record, self._model, self.model, budget)
             return
-        steps = {step: self.model_of(step) for step in ("", *_ASKING)}
+        steps = {step: self.model_of(step) for step in ("", *_ASKING)} | {"judge": self.judge}
         for model in {id(each): each for each in steps.values() if each is not None}.values():
             own = frozenset(step for step, each in steps.items() if each is model)
             catch_up_models(record, model, model, budget, partial(recording.is_of, own))
 
     def _mark_known(self, record: Record[Progress], budget: Any) -> None:
-        for each in (self._model, *self._models.values()):
+        for each in (self._model, *self._models.values(), self.judge):
             mark_known(record, each, budget)
 
     def _has_ended(self, bench: Workbench, record: Record[Progress]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -33,6 +33,7 @@ from moothall.research.findings import (
     ResearchResult,
     ResearchTask,
     Resource,
+    Support,
 )
 from moothall.research.pool import ResourcePool, normalized, passages_of
 from moothall.research.writing.footnote_forms import with_footnotes
@@ -41,7 +42,7 @@ from moothall.research.writing.sections import whole_sentences
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
-    from moothall.research.citations import Checked
+    from moothall.research.citations import Checked, Verdict
     from moothall.research.owner import Owner
     from moothall.research.writing.style import Style
 
@@ -50,6 +51,7 @@ T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("moothall.research")
 
 _MARK = " [unsupported]"
+_SECTIONS = 3  # of a page that are looked at for a sentence that cites others
 _CUT = ("length", "content_filter")
 """The finish reasons of an answer that was cut."""
 
@@ -83,6 +85,8 @@ class Workbench:
         self.results: list[ResearchResult] = []
         self.step: str = ""  # the one that is under way
         self.waits_for_judge: bool = False  # the narrative has footnotes that were not judged yet
+        # What the judge has said before this step: a sentence's passages by number.
+        self.judged: dict[str, dict[int, Support]] = {}
         self._passages: dict[str, list[Passage]] = {}
         self._contexts: dict[str, int | None] = {}
         self._numbers: dict[tuple[str, str], int] = {}
@@ -101,6 +105,12 @@ class Workbench:
     def begin(self, step: str) -> None:
         """Note that a step begins."""
         self.step, self._asks = step, 0
+        if step == "narrate":
+            self.judged = {}
+            before = zip(self.progress.citations, self.progress.supports, strict=False)
+            for (number, sentence), each in before:
+                if each.judge == "model":
+                    self.judged.setdefault(sentence, {})[number] = each
 
     def hear(self, text: str) -> None:
         """Note what the user says during research, for the next step that asks the model."""
@@ -274,11 +284,44 @@ class Workbench:
             markdown = safe_markdown(with_footnotes(markdown, self.numbered), cited, hosts=False)
         # A model that judges needs every footnote: it judges after this step.
         self.waits_for_judge = not by_rules and self.agent.judge is not None
-        return self.note_citations(
-            check(markdown, self.numbered, by_rules=by_rules, keeps_all=self.waits_for_judge)
+        return self._note_citations(
+            check(
+                markdown,
+                self.numbered,
+                by_rules=by_rules,
+                keeps_all=self.waits_for_judge,
+                elsewhere=None if by_rules else self._elsewhere,
+            )
         )
 
-    def note_citations(self, found: Checked) -> Narrative:
+    def settle(self, judged: Mapping[str, Verdict]) -> None:
+        """Check the narrative's footnotes by what a model has judged, else exactly."""
+        from moothall.research.citations import check
+
+        self.waits_for_judge = False
+        self._note_citations(check(self.progress.narrative, self.numbered, judged=judged))
+
+    def _elsewhere(
+        self, sentence: str, cited: Iterable[Passage], least: float
+    ) -> tuple[int, Passage] | None:
+        """Return a section of the cited pages, with its number, that has more of a sentence."""
+        from moothall.research.citations.exact import exact
+
+        known = {(each.url, each.sha256): each for each in cited}
+        pages = {each.url.partition("#")[0] for each in known.values()}
+        others = [
+            each
+            for each in self.known_passages()
+            if each.url.partition("#")[0] in pages and (each.url, each.sha256) not in known
+        ]
+        near = nearest(others, [sentence])
+        for each in sorted(near, key=lambda one: -near[one])[:_SECTIONS]:
+            found = exact(sentence, each.text, each.title)
+            if found.label != "unsupported" and found.overlap >= least:
+                return self.number_of(each), each
+        return None
+
+    def _note_citations(self, found: Checked) -> Narrative:
         """Store a checked narrative, with what was marked before marked again; return it."""
         progress = self.progress
         text = found.markdown

@@ -82,8 +82,9 @@ def _catalogue_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="Another model for plan, narrate or evaluate. May be repeated.",
 )
 @click.option(
-    "--judge", metavar="MODEL", help="Have MODEL judge whether sources support the sentences."
+    "--judge", metavar="MODEL", help="Have MODEL, not --model, judge if sources support sentences."
 )
+@click.option("--no-judge", is_flag=True, help="Compare only what is exact in the sentences.")
 @click.option(
     "--context-tokens", type=Whole(min=1000), help="Context of the model, with its answer."
 )
@@ -145,11 +146,11 @@ def command(
 
     --folder, --search-web and --searxng say where to search. Each footnote of the report leads to a
     stored passage. A sentence is marked [unsupported] if its passages lack a number, date, name or
-    quotation of it, and [not checked] if nobody has compared the meaning: see --judge.
+    quotation of it, and [not checked] if nobody has compared the meaning: a model does.
 
     Without --model the report is extractive: it quotes the best sentences for each objective. With
-    --model, the model plans the tasks, writes the report and judges what is missing; it is sent
-    what was read.
+    --model, the model plans the tasks, writes the report and judges its citations and what is
+    missing; it is sent what was read.
 
     The report goes to standard output or --out, progress to standard error.
 

@@ -6,11 +6,13 @@ from moothall.research.citations.footnotes import (
     PARTLY,
     UNSUPPORTED,
     Checked,
+    Verdict,
     check,
     marked,
     renumbered,
 )
 
 __all__ = [
-    "NOT_CHECKED", "PARTLY", "UNSUPPORTED", "Checked", "check", "fault", "marked", "renumbered"
+    "NOT_CHECKED", "PARTLY", "UNSUPPORTED", "Checked", "Verdict", "check", "fault", "marked",
+    "renumbered",
 ]  # fmt: skip

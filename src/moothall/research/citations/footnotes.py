@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from moothall.research.citations.compared import BETWEEN
 from moothall.research.citations.exact import exact
@@ -23,6 +24,8 @@ NO_SOURCE = "[no source]"
 _MARKS: dict[SupportLabel, str] = {"partly": f" {PARTLY}", "not checked": f" {NOT_CHECKED}"}
 _ORDER: tuple[SupportLabel, ...] = ("supported", "partly", "not checked")
 _TOGETHER = 8  # passages that are tried together for one sentence, at most
+_LEAST = 0.6  # of a sentence's words that a section must have to take the place of those cited
+_MORE = 0.25  # how much more it must have to stand beside those that lack nothing
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,11 @@ class Checked:
     unsupported: list[tuple[str, str]]  # sentences that lost all footnotes, with reasons
     uncited: int  # how many sentences had no footnote
 
+
+Verdict: TypeAlias = tuple[dict[int, Support], str]
+"""The passages of a sentence's best label, by number; if none has any, why."""
+Elsewhere: TypeAlias = Callable[[str, Iterable[Passage], float], tuple[int, Passage] | None]
+"""Finds another section of the cited pages that has at least so much of a sentence's words."""
 
 _NOTE = re.compile(rf"((?<![ \t])[ \t]*)({FOOTNOTE}(?:[ \t]*{FOOTNOTE})*)")
 # Text that would become a footnote once a footnote inside it is dropped.
@@ -62,8 +70,9 @@ def check(
     passages: Mapping[int, Passage],
     *,
     by_rules: bool = False,
-    judged: Mapping[tuple[str, str], Support] | None = None,
+    judged: Mapping[str, Verdict] | None = None,
     keeps_all: bool = False,
+    elsewhere: Elsewhere | None = None,
 ) -> Checked:
     """Keep the footnotes whose passages do not lack anything of their sentences, and mark these.
 
@@ -74,9 +83,9 @@ def check(
     are removed first. Rules write no such list: of theirs, what looks like one is the objective
     “References”.
 
-    `judged` has what a model said of a sentence and a passage's text; of other pairs, only what is
-    exact is checked. With `keeps_all` every footnote stays whose passage exists, without a mark: a
-    model will judge.
+    `judged` has what a model said of sentences; of others, only what is exact is checked. With
+    `keeps_all` every footnote stays whose passage exists, without a mark: a model will judge. If
+    the cited passages lack something, a section that `elsewhere` finds on their pages is cited.
     """
     citations: list[Citation] = []
     unsupported: list[tuple[str, str]] = []
@@ -102,9 +111,18 @@ def check(
         cited = dict.fromkeys(number for note in notes for number in _numbers(note))
         known = {n: passages[n] for n in cited if n in passages}
         kept, why = _supporting(bare, known, judged or {})
+        if elsewhere and known and (keeps_all or not kept):
+            least = max((each.overlap for each in kept.values()), default=_LEAST - _MORE) + _MORE
+            if found := elsewhere(bare, known.values(), least):
+                sentence = (
+                    f"{sentence[: notes[0].start(2)]}[^{found[0]}^]{notes[0][2]}"
+                    + (sentence[notes[0].end() :])
+                )
+                known = dict([found]) | known
+                kept, why = _supporting(bare, known, {})
         if keeps_all:
             kept = {n: kept.get(n) or exact(bare, p.text, p.title) for n, p in known.items()}
-        citations.extend(Citation(n, bare, passages[n], found) for n, found in kept.items())
+        citations.extend(Citation(n, bare, known[n], found) for n, found in kept.items())
         left = _with_notes(sentence, {number: number for number in kept})
         if not kept:
             unsupported.append((bare, why))
@@ -114,6 +132,12 @@ def check(
         made.append(left)
     made.append(_NOTE.sub("", text[at:]))
     return Checked("".join(made), citations, unsupported, uncited)
+
+
+def together(passages: Iterable[Passage]) -> tuple[str, str]:
+    """Return the text of passages that are read as one, and their titles."""
+    known = [*passages]
+    return BETWEEN.join(each.text for each in known), "\n".join(each.title for each in known)
 
 
 def without_source(markdown: str) -> list[str]:
@@ -197,15 +221,18 @@ def _with_notes(text: str, new: Mapping[int, int]) -> str:
     return _NOTE.sub(note, text)
 
 
-def _supporting(
-    sentence: str, cited: dict[int, Passage], judged: Mapping[tuple[str, str], Support]
-) -> tuple[dict[int, Support], str]:
+def _supporting(sentence: str, cited: dict[int, Passage], judged: Mapping[str, Verdict]) -> Verdict:
     """Return the passages of the best label with what was found; if none has any, the reason."""
 
     def of(numbers: list[int]) -> Support:
-        text = BETWEEN.join(cited[number].text for number in numbers)
-        known = judged.get((sentence, text))
-        return known or exact(sentence, text, "\n".join(cited[each].title for each in numbers))
+        return exact(sentence, *together(cited[number] for number in numbers))
+
+    if sentence in judged and cited:
+        kept, why = judged[sentence]
+        # The same sentence may stand elsewhere, and cite others.
+        return {n: each for n, each in kept.items() if n in cited} or dict(
+            zip(cited, kept.values(), strict=False)
+        ), why
 
     if not cited:
         return {}, "cites an unknown source"

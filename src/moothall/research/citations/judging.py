@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,12 +13,19 @@ from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.state import ANSWER
 from moothall.foundation.errors import BudgetExceeded, JournalError
 from moothall.foundation.text import log_failure, shorten
+from moothall.foundation.threads import side_by_side
 from moothall.models.ask import Unusable, ask_json
-from moothall.research.citations.compared import BETWEEN
-from moothall.research.citations.exact import exact
-from moothall.research.citations.footnotes import check
-from moothall.research.citations.support import SCHEMA, is_decided, question, reader
-from moothall.research.findings import Passage, Support
+from moothall.research.citations.footnotes import Verdict
+from moothall.research.citations.support import (
+    LONGEST,
+    SCHEMA,
+    Claim,
+    is_decided,
+    question,
+    reader,
+    verdict,
+)
+from moothall.research.findings import Passage
 
 if TYPE_CHECKING:
     from moothall.models.ask import Messages
@@ -26,40 +34,70 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.research")
 
 _AT_ONCE: Final = 4
+_SENTENCES: Final = 8  # of a call
+_CHARS: Final = 16_000  # of the passages of a call: models overlook what stands amid more
 
 
 async def judge_narrative(bench: Workbench) -> None:
-    """Let the judging model judge every citation of the narrative, and check it anew."""
+    """Let the judging model judge the citations of the narrative, and check it anew.
+
+    What an earlier iteration has judged, with the same passages, is not judged again.
+    """
     progress, passages = bench.progress, bench.numbered
-    cited: dict[str, list[Passage]] = {}
+    cited: dict[str, dict[int, Passage]] = {}
     for number, sentence in progress.citations:
-        cited.setdefault(sentence, []).append(passages[number])
-    pairs: dict[tuple[str, str], str] = {}  # a sentence and what it is judged by, with titles
+        cited.setdefault(sentence, {})[number] = passages[number]
+    judged: dict[str, Verdict] = {}
+    claims: list[Claim] = []
     for sentence, known in cited.items():
-        alone = [[each] for each in known]
-        for of in (*alone, known):  # and by all that it cites together
-            text = BETWEEN.join(each.text for each in of)
-            pairs[sentence, text] = "\n".join(each.title for each in of)
+        before = bench.judged.get(sentence, {})
+        claim = Claim(sentence, known)
+        if before.keys() == known.keys():
+            judged[sentence] = before, ""
+        elif not is_decided(claim):
+            claims.append(claim)
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(number: int, pair: tuple[str, str], title: str) -> Support | None:
+    async def one(number: int, batch: list[Claim]) -> None:
         async with gate:
-            return await _judged(bench, f"{bench.iteration}.judge.{number}", *pair, title)
+            said = await _said(bench, f"{bench.iteration}.judge.{number}", batch)
+            for at, each in said.items():
+                judged[batch[at - 1].sentence] = verdict(batch[at - 1], each)
 
-    asked = [one(number, pair, title) for number, (pair, title) in enumerate(pairs.items(), 1)]
-    given = dict(zip(pairs, await asyncio.gather(*asked), strict=True))
-    judged = {pair: found for pair, found in given.items() if found is not None}
-    progress.unjudged = len({sentence for (sentence, _), found in given.items() if found is None})
-    bench.note_citations(check(progress.narrative, passages, judged=judged))
+    try:
+        batches = enumerate(_batches(claims, _room(bench)), 1)
+        await side_by_side([one(number, batch) for number, batch in batches])
+    finally:
+        progress.unjudged = sum(each.sentence not in judged for each in claims)
+        bench.settle(judged)
 
 
-async def _judged(
-    bench: Workbench, key: str, sentence: str, text: str, title: str
-) -> Support | None:
-    """Return what the model says of one pair; None if it fails or its answers cannot be used."""
-    found = exact(sentence, text, title)
-    if is_decided(found, sentence, text, title):
-        return found
+def _room(bench: Workbench) -> int:
+    """Return how many characters of passages the judging model is shown at once."""
+    judge = bench.agent.judge
+    own = bench.context_tokens if judge is bench.model else None
+    context = own or getattr(judge, "context_tokens", None)
+    return min(_CHARS, context) if isinstance(context, int) else _CHARS  # a quarter of its tokens
+
+
+def _batches(claims: list[Claim], room: int) -> Iterator[list[Claim]]:
+    """Yield sentences that are judged in one call, as their passages are not too long."""
+    batch: list[Claim] = []
+    shown: dict[int, int] = {}
+    for each in claims:
+        sizes = {number: min(len(one.text), LONGEST) for number, one in each.cited.items()}
+        if batch and (len(batch) == _SENTENCES or sum((shown | sizes).values()) > room):
+            yield batch
+            batch, shown = [], {}
+        batch.append(each)
+        shown |= sizes
+    if batch:
+        yield batch
+
+
+async def _said(bench: Workbench, key: str, claims: list[Claim]) -> dict[int, dict[str, Any]]:
+    """Return the model's verdicts by the number of their sentence; fewer if it fails."""
+    said: dict[int, dict[str, Any]] = {}
 
     async def ask(messages: Messages, number: int) -> Any:
         of = partial(completed, bench.agent.judge, bench.budget, messages, SCHEMA)
@@ -69,7 +107,7 @@ async def _judged(
         return answer
 
     try:
-        return await ask_json(ask, question(sentence, text, title), SCHEMA, reader(found))
+        await ask_json(ask, question(claims), SCHEMA, reader(claims, said))
     except BudgetExceeded as error:
         raise Stop.at_limit(error) from error
     except (JournalError, Stop):
@@ -80,4 +118,4 @@ async def _judged(
         )
     except Exception as error:
         log_failure(logger, f"the judge of agent {bench.agent.id!r} failed", error)
-    return None
+    return said

@@ -70,6 +70,7 @@ class ResearchOrder(RunLimits, Searched):
     context_tokens: int | None = None  # of the model, with its answer
     step_models: dict[str, str] = field(default_factory=dict)  # other models, by step
     judge: str | None = None  # the model that judges whether sources support the sentences
+    no_judge: bool = False  # whether only what is exact is compared
     review_plan: bool = False  # whether a person at the terminal sees the plan before it begins
     out: str | None = None  # the file of the report, in the form that its name says
     html: str | None = None  # the file of the page
@@ -150,9 +151,12 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
             "--context-tokens": order.context_tokens,
             "--step-model": order.step_models,
             "--judge": order.judge,
+            "--no-judge": order.no_judge,
         }
         if said := next((name for name, given in for_model.items() if given), None):
             yield f"{said} is for a model: give --model too"
+    if order.judge and order.no_judge:
+        yield "--judge and --no-judge exclude each other"
     files = (("--out", order.out), ("--html", order.html), ("--sources", order.sources))
     for name, path in files:
         if path == "":
@@ -237,9 +241,7 @@ def researcher(
     model = None if order.model is None else made_model(order.model, key)
     # The key is for the server of `--model`.
     models = {step: made_model(name, None) for step, name in order.step_models.items()}
-    judge = model
-    if order.judge != order.model:
-        judge = None if order.judge is None else made_model(order.judge, None)
+    judge = None if order.judge in (None, order.model) else made_model(order.judge, None)
     budget = budget_of(order.command, model, *models.values(), judge, **order.limits())
     return Researcher(
         "researcher",
@@ -251,7 +253,7 @@ def researcher(
         journal=journal,
         budget=budget,
         models=models,
-        judge=judge,
+        judge=False if order.no_judge else judge or (True if order.judge else None),
         length=order.length,
         tone=order.tone,
         language=order.language,
