@@ -37,29 +37,8 @@ class EpidemicBlock(RowBlock):
     ParamsType: ClassVar[type[BlockParams]] = EpidemicParams
     params: EpidemicParams
 
-    async def forward(self) -> None:
-        """Become infected, or recover."""
-        params, draws = self.params, self.draws
-        health = self.status["health"]
-        if health == SUSCEPTIBLE:
-            seen = self.perceived.seen("health")
-            if params.meets:
-                drawn = (
-                    draws.below(self.perceived.citizens, "sir.meets", number)
-                    for number in range(params.meets)
-                )
-                ill = sum(int(seen[row] == INFECTED) for row in drawn)
-            else:
-                others = self.perceived.neighbours
-                ill = sum(self.perceived.seen("health", one) == INFECTED for one in others)
-            spared = math.power(1 - params.infects, ill)
-            if draws.uniform("sir.infected") >= spared:
-                self.status["health"] = INFECTED
-        elif health == INFECTED and draws.uniform("sir.recovers") < params.recovers:
-            self.status["health"] = RECOVERED
-
     def step_rows(self, rows: Rows) -> None:
-        """Do `forward` for rows."""
+        """Become infected, or recover."""
         params = self.params
         health = rows["health"]
         ill = rows.once("sir.ill", lambda: (rows.seen("health") == INFECTED).view(np.int8))

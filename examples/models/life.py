@@ -24,15 +24,8 @@ class LifeBlock(RowBlock):
 
     columns: ClassVar[dict[str, Column]] = {"alive": Column("bool", seen=True)}
 
-    async def forward(self) -> None:
-        """Live on, come to life, or die."""
-        me = self.perceived
-        around = me.view.city.next_to[me.seen("place", me.id)]
-        near = int(me.seen("alive")[around].sum())
-        self.status["alive"] = near == 3 or (near == 2 and self.status["alive"])
-
     def step_rows(self, rows: Rows) -> None:
-        """Do `forward` for rows."""
+        """Live on, come to life, or die."""
         around = rows.city.next_to[rows.index]
         near = rows.seen("alive")[around].sum(axis=1)
         rows["alive"] = (near == 3) | ((near == 2) & rows["alive"])

@@ -39,22 +39,8 @@ class OpinionBlock(RowBlock):
         """Draw opinions uniformly from 0 to 1."""
         rows["opinion"] = rows.uniform("opinion.first")
 
-    async def forward(self) -> None:
-        """Hear one other citizen."""
-        me, draws = self.perceived, self.draws
-        if me.view.others.network is not None:
-            others = me.neighbours
-            if not others:
-                return
-            other = me.seen("opinion", others[draws.below(len(others), "opinion.other")])
-        else:
-            other = float(me.seen("opinion")[draws.below(me.citizens, "opinion.other")])
-        apart = other - self.status["opinion"]
-        if -self.params.bound <= apart <= self.params.bound:
-            self.status["opinion"] += self.params.pull * apart
-
     def step_rows(self, rows: Rows) -> None:
-        """Do `forward` for rows."""
+        """Hear one other citizen."""
         if rows.network is not None:
             other = rows.neighbour("opinion.other")
         else:

@@ -41,22 +41,8 @@ class SchellingBlock(RowBlock):
     ParamsType: ClassVar[type[BlockParams]] = SchellingParams
     params: SchellingParams
 
-    async def forward(self) -> None:
-        """Count the neighbours of the same kind, and move if not content."""
-        seen, grid = self.perceived.seen, self.perceived.view.city
-        kinds = kinds_by_cell(seen("kind"), seen("place"), len(grid))
-        here = seen("place", self.perceived.id)
-        around = grid.next_to[here]
-        near = kinds[around[around >= 0]]
-        like, others = int((near == self.status["kind"]).sum()), int((near >= 0).sum())
-        self.status["alike"] = like * 1000 // others if others else 1000
-        free = np.flatnonzero(kinds < 0)
-        if len(free) and self.status["alike"] < self.params.alike:
-            x, y = grid.cells[free[self.draws.below(len(free), "schelling.cell")]]
-            self.want(Move(f"{x},{y}"))
-
     def step_rows(self, rows: Rows) -> None:
-        """Do `forward` for rows."""
+        """Count the neighbours of the same kind, and move if not content."""
         grid = rows.city
         kinds = rows.once(
             "schelling.kinds",

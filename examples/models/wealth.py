@@ -33,14 +33,8 @@ class WealthBlock(RowBlock):
     ParamsType: ClassVar[type[BlockParams]] = WealthParams
     params: WealthParams
 
-    async def forward(self) -> None:
-        """Give, if the citizen has enough."""
-        other = self.draws.below(self.perceived.citizens, "wealth.other")
-        if self.status["money"] >= self.params.gift:
-            self.want(Pay(self.perceived.citizen(other), self.params.gift))
-
     def step_rows(self, rows: Rows) -> None:
-        """Do `forward` for rows."""
+        """Give, if the citizen has enough."""
         other = rows.below(rows.citizens, "wealth.other")
         gift = self.params.gift
         rows.want(Pay, rows["money"] >= gift, to=other, cents=gift)

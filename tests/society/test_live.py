@@ -157,9 +157,6 @@ class Dances(RowBlock):
         "joy": Column("int16"),
     }
 
-    async def forward(self) -> None:
-        self.act("dance")
-
     def step_rows(self, rows: Any) -> None:
         rows["act"][...] = 1
 

@@ -77,12 +77,6 @@ BLOCKS[0].no_such_method()  # error
 class Rumour(RowBlock):
     columns: ClassVar = {"knows": Column("bool", seen=True)}
 
-    async def forward(self) -> None:
-        others = self.perceived.neighbours
-        other = others[self.draws.below(len(others), "rumour.other")]
-        if not self.status["knows"] and self.perceived.seen("knows", other):
-            self.want(Pay(other, 1))
-
     def step_rows(self, rows: Rows) -> None:
         other = rows.neighbour("rumour.other")
         hears = ~rows["knows"] & rows.seen("knows")[other]

@@ -38,22 +38,8 @@ class Todo(RowBlock):
     words = ("walk",)
     does: Any = ("social", "shop", "work", "eat", "leisure", "browse")
 
-    def fits(self, context: Any) -> float:
-        return 0.0
-
     def fits_rows(self, rows: Any) -> Any:
         return 0.0
-
-    async def before_forward(self) -> None:
-        do = self.does[self.draws.below(len(self.does), "todo")]
-        place = self.perceived.place or PLACES[0]
-        item = {"do": do, "where": place, "from": 0, "until": 86_400}
-        self.status.update(act="idle", plan=[item], now=0)
-        if self.draws.below(8, "todo.move") == 0:
-            self.want(Move(PLACES[self.draws.below(len(PLACES), "todo.to")], "walk"))
-
-    async def forward(self) -> None:
-        """Nothing."""
 
     def before_rows(self, rows: Any) -> None:
         codes = np.array([code(each) for each in self.does])

@@ -243,9 +243,6 @@ async def test_a_firm_with_a_rule_of_its_own_keeps_it_beside_others() -> None:
         columns = {"got": Column("int8")}  # noqa: RUF012
         words = ("food",)
 
-        async def forward(self) -> None:
-            """Nothing: there are no full agents."""
-
         def step_rows(self, rows: Any) -> None:
             rows["got"] = rows.answers(Buy)[0]
             rows.want(Buy, place=rows["place"], kind="food", cents=100)

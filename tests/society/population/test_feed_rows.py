@@ -15,6 +15,7 @@ from tests.society.population.test_social_rows import people
 
 from moothall import Society
 from moothall.society import Column, LocalEngine, Pay, RowBlock, Rows
+from moothall.society.blocks.block import CitizenBlock
 from moothall.society.blocks.feed import FeedBlock, FeedBlockParams
 from moothall.society.blocks.social import SocialBlock, SocialBlockParams
 from moothall.society.blocks.talk import TOPICS
@@ -222,13 +223,9 @@ async def test_a_feed_with_a_rule_of_its_own_is_told_what_interests() -> None:
 
 
 class Busy(RowBlock):
-    """Rows pay more than some have and like the last post; full agents post."""
+    """Pays more than some have, and likes the last post."""
 
     columns: ClassVar = {"liked": Column("int64")}
-
-    async def forward(self) -> None:
-        """Post."""
-        self.want(Post("again"))
 
     def step_rows(self, rows: Rows) -> None:
         """Pay the next and like."""
@@ -237,13 +234,25 @@ class Busy(RowBlock):
         rows.want(Like, post=rows.step)
 
 
+class Posts(CitizenBlock):
+    """Posts in each step."""
+
+    async def forward(self) -> None:
+        """Post."""
+        self.want(Post("again"))
+
+    def fits(self, context: Any) -> float:
+        """It fits always."""
+        return 1.0
+
+
 async def test_threads_like_after_full_agents_have_posted() -> None:
     """Of a feed that keeps one post, the post that is liked is gone in each step."""
     count = 30_000
     population = Population({"money": np.arange(count) % 3}, None, [Busy()])
     services, engine = [Feed(most=1)], LocalEngine(threads=2)
     async with Society(population, services=services, engine=engine) as society:
-        population.promote(1)
+        population.promote(1, blocks=[Posts()])
         await society.run(steps=6)
     assert services[0].posts.keys() == {6}
     assert not population.columns["liked"].any()

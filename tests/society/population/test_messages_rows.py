@@ -30,18 +30,6 @@ class Talking(RowBlock):
     }
     words = (HI, MUSIC)
 
-    async def before_forward(self) -> None:
-        for message in self.perceived.messages:
-            if message["action"]["name"] == "say":
-                opinion = message["action"]["args"].get("opinion") or 0
-                self.status["heard"] += 1
-                self.status["order"] = self.status["order"] * 31 % 10**9 + opinion
-
-    async def forward(self) -> None:
-        if (to := self.status["to"]) >= 0:
-            args = {"content": HI, "topic": MUSIC, "opinion": int(self.agent.id)}
-            self.agent.send(said(self.perceived.citizen(to), **args))
-
     def before_rows(self, rows: Any) -> None:
         heard = rows.heard()
         rows["heard"] += rows.heard_count()
@@ -213,15 +201,6 @@ async def test_rows_see_who_is_present_as_full_agents_do(places: str) -> None:
         """Counts who is at its place, and goes on; some are on the way."""
 
         columns: ClassVar = {name: Column("int64") for name in ("many", "rank", "last")}
-
-        async def forward(self) -> None:
-            here = self.perceived.present
-            ids = [self.perceived.citizen(row) for row in range(self.perceived.citizens)]
-            self.status["many"] = len(here)
-            self.status["rank"] = here.index(self.perceived.id) if here else 0
-            self.status["last"] = ids.index(here[-1]) if here else -1
-            if here and self.draws.below(3, "goes") == 0:
-                self.want(Move(f"{self.draws.below(3, 'to')},0"))
 
         def step_rows(self, rows: Rows) -> None:
             many, rank, present = rows.present()

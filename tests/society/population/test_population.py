@@ -39,6 +39,7 @@ from moothall.society import (
     all_blocks,
 )
 from moothall.society.blocks.block import CitizenBlock
+from moothall.society.kernel.citizen import CitizenAgent
 
 
 class Thrift(RowBlock):
@@ -50,20 +51,8 @@ class Thrift(RowBlock):
         "richer": Column("int64", -1, seen=True),
     }
 
-    async def forward(self) -> None:
-        """Give one cent to the next citizen, and look at the one after."""
-        done = [answer for answer in self.perceived.answers if isinstance(answer.want, Pay)]
-        self.status["given"] += sum(answer.done for answer in done)
-        row = int(self.agent.id) - 1
-        other = (row + 2) % self.perceived.citizens
-        money = self.perceived.seen("money", self.perceived.citizen(other))
-        self.status["richer"] = other if money > self.status["money"] else -1
-        self.status["mind"]["hope"] = self.draws.uniform("thrift.hope")
-        if self.draws.below(3, "thrift.gives"):
-            self.want(Pay(self.perceived.citizen((row + 1) % self.perceived.citizens), 2))
-
     def step_rows(self, rows: Rows) -> None:
-        """The same for rows."""
+        """Give to the next citizen, and look at the one after."""
         state, _ = rows.answers(Pay)
         rows["given"] += state == 1
         other = (rows.index + 2) % rows.citizens
@@ -275,9 +264,6 @@ async def test_rows_that_cannot_go_are_refused_and_the_others_stay(city: Any) ->
 
         columns: ClassVar = {"to": Column("int64"), "done": Column("int8")}
 
-        async def forward(self) -> None:
-            """Nothing: there are no full agents."""
-
         def step_rows(self, rows: Rows) -> None:
             """Go."""
             rows["done"] = rows.answers(Move)[0]
@@ -310,26 +296,25 @@ async def test_rows_beside_a_full_agent_count_their_neighbours() -> None:
 
         columns: ClassVar = {"has": Column("int64", seen=True), "near": Column("int64")}
 
-        async def forward(self) -> None:
-            """Nothing."""
-
         def step_rows(self, rows: Rows) -> None:
             """Count."""
             assert (rows.params, rows.citizens) == (self.params, 8)
             rows["near"] = rows.neighbour_sum(rows.seen("has"))
 
-    near = []
+    near, seen = [], []
     for promoted in ((), (3,)):
         network = Network.small_world(8, neighbours=2, seed=0)
         population = Population({"has": np.arange(8)}, None, [Counting()], network=network)
-        for id in promoted:
-            population.promote(id)
+        agents = [population.promote(id) for id in promoted]
         async with Society(population) as society:
             await society.run(steps=1)
         near.append(population.columns["near"].tolist())
-    near[0][2] = 0  # the full agent counts nothing
+        seen += [
+            sum(agent.perceived.seen("has", id) for id in agent.perceived.neighbours)
+            for agent in agents
+        ]
     assert near[1] == near[0]
-    assert any(near[0])
+    assert seen == [near[0][2]]
 
 
 class Wrong(RowBlock):
@@ -341,9 +326,6 @@ class Wrong(RowBlock):
         "tiny": Column("int8"),
     }
     what: Callable[[Any], object]
-
-    async def forward(self) -> None:
-        """Nothing."""
 
     def step_rows(self, rows: Rows) -> None:
         """Whatever the test says."""
@@ -467,11 +449,80 @@ async def test_a_block_with_no_rule_at_all_says_what_it_must_define() -> None:
             await society.step()
 
 
+async def test_full_agent_follows_rules_before_and_after_and_how_well_they_fit() -> None:
+    class Rests(RowBlock):
+        """Rests after every third step, and says so to the next citizen."""
+
+        columns: ClassVar = {"tired": Column("int8"), "rests": Column("int8"), "told": Column()}
+        words = ("rest",)
+
+        def before_rows(self, rows: Rows) -> None:
+            """Count what is heard, and grow tired."""
+            rows["told"] += rows.heard_count()
+            rows["tired"] += 1
+
+        def fits_rows(self, rows: Rows) -> Any:
+            """It fits who is tired."""
+            return (rows["tired"] > rows.ids % np.uint64(3)).astype("float32")
+
+        def step_rows(self, rows: Rows) -> None:
+            """Rest, and tell the next."""
+            rows["rests"] += 1
+            rows.say((rows.index + 1) % rows.citizens, "rest")
+
+        def after_rows(self, rows: Rows) -> None:
+            """Be awake again."""
+            rows["tired"][rows["tired"] > 2] = 0
+
+    def made() -> Population:
+        return Population(9, None, [Rests()])
+
+    rows = await lived(made(), 8, LocalEngine())
+    assert differing(rows, await lived(made(), 8, LocalEngine(rows=False))) == []
+    some = made()
+    for id in (2, 3, 9):
+        some.promote(id)
+    assert differing(rows, await lived(some, 8, LocalEngine())) == []
+    assert len({*rows[-1]["rests"].tolist()}) > 1
+    assert rows[-1]["told"].any()
+
+
+@pytest.mark.parametrize("whole", (True, False))
+async def test_full_agent_cannot_run_for_all_nor_leave(
+    whole: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Leaves(RowBlock):
+        """Leaves in the second step."""
+
+        def step_rows(self, rows: Rows) -> None:
+            """Leave."""
+            if rows.step == 1:
+                rows.remove()
+
+    Leaves.whole = whole
+    population = Population(4, None, [Leaves()])
+    population.promote(2)
+    async with Society(population) as society:
+        await society.run(steps=2)
+        what = {who: text for _, who, text in society.failures}
+    assert ("one part, and not for citizen 2 alone" if whole else "demote it") in what["2"]
+    assert population.ids.tolist() == [2]
+
+
+def test_rule_for_rows_says_that_it_needs_a_population() -> None:
+    agent = CitizenAgent(1, blocks=[Thrift()])
+    with pytest.raises(ConfigError, match="citizen 1 is not of a Population"):
+        asyncio.run(agent.run())
+
+
 async def test_a_full_agent_sees_what_is_declared_and_leaves_what_fits() -> None:
     population = thrifty()
     async with Society(population) as society:
         agent = population.promote(3)
         await society.step()
+        assert agent.perceived.citizens == 30
+        seen = agent.perceived.seen("richer", agent.perceived.citizen(4))
+        assert seen == -1  # as before the step
         with pytest.raises(ConfigError, match="'given' with seen=True"):
             agent.perceived.seen("given")
         with pytest.raises(ConfigError, match="there is no network"):
@@ -500,11 +551,6 @@ async def test_a_service_knows_a_citizen_as_it_is_now_whether_agent_or_row() -> 
 
         columns: ClassVar = {"count": Column("int64")}
 
-        async def forward(self) -> None:
-            """Count."""
-            self.status["count"] += 1
-            self.want(Save(1))
-
         def step_rows(self, rows: Rows) -> None:
             """The same for rows."""
             rows["count"] += 1
@@ -526,11 +572,6 @@ async def test_a_citizen_that_wants_several_ways_takes_the_first_that_is_free() 
         """Tries two cells."""
 
         columns: ClassVar = {"one": Column("int64"), "two": Column("int64")}
-
-        async def forward(self) -> None:
-            """Try."""
-            for name in ("one", "two"):
-                self.want(Move(f"{self.status[name]},0"))
 
         def step_rows(self, rows: Rows) -> None:
             """The same for rows."""
@@ -566,9 +607,6 @@ async def test_services_at_several_places_settle_many_at_a_time_each_its_own() -
         columns: ClassVar = {"got": Column("int64")}
         words = ("tea",)
 
-        async def forward(self) -> None:
-            """Nothing: there are no full agents."""
-
         def step_rows(self, rows: Rows) -> None:
             """Buy."""
             rows["got"] = rows.answers(Buy)[1]
@@ -590,9 +628,6 @@ async def test_a_block_is_given_rows_or_is_not_called() -> None:
 
         columns: ClassVar = {"most": Column("int64")}
 
-        async def forward(self) -> None:
-            """Nothing."""
-
         def step_rows(self, rows: Rows) -> None:
             """Fail without rows."""
             rows["most"] = rows.index.max()
@@ -602,7 +637,7 @@ async def test_a_block_is_given_rows_or_is_not_called() -> None:
         population.promote(1)
         population.promote(2)  # all that the first thread would have
         await society.step()
-    assert population.columns["most"].tolist() == [0, 0, 3, 3]
+    assert population.columns["most"].tolist() == [0, 1, 3, 3]
 
 
 async def test_a_state_of_another_population_is_refused() -> None:
@@ -656,13 +691,6 @@ async def test_rows_move_through_a_city_and_are_on_its_map() -> None:
     class Commute(RowBlock):
         """Goes to a park, and home again."""
 
-        async def forward(self) -> None:
-            """Set out."""
-            at = self.perceived.place
-            if at is not None:
-                home = self.status["home"]
-                self.want(Move(home if at != home else park))
-
         columns: ClassVar = {"home": Column("place", None)}
 
         def step_rows(self, rows: Rows) -> None:
@@ -697,9 +725,6 @@ async def test_a_column_of_slots_keeps_what_is_written_for_all() -> None:
 
         columns: ClassVar = {"notes": Column("int16", width=6, slots=True)}
 
-        async def forward(self) -> None:
-            """Nothing."""
-
         def step_rows(self, rows: Rows) -> None:
             rows["notes"] += np.int16(1)
 
@@ -722,9 +747,6 @@ async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
             **{name: Column("int64") for name in ("a", "b", "mark")},
             "pair": Column("int16", width=2),
         }
-
-        async def forward(self) -> None:
-            """Nothing."""
 
         def step_rows(self, rows: Rows) -> None:
             """Nothing."""
@@ -753,7 +775,6 @@ async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
 async def test_rows_moving_into_places_that_others_leave_equal_objects(order: str) -> None:
     """Cells hold one each, and all go one on, or anywhere: who is before one makes room or not."""
     city = Grid(60, 1, torus=True)
-    cells = city.ids()
     homes = {
         "front first": np.arange(50)[::-1],
         "last first": np.arange(50),
@@ -764,13 +785,6 @@ async def test_rows_moving_into_places_that_others_leave_equal_objects(order: st
         """Goes on, or at random elsewhere."""
 
         columns: ClassVar = {"home": Column("place", None)}
-
-        async def forward(self) -> None:
-            """Want to go."""
-            at = self.perceived.place
-            if at is not None:
-                far = 1 + self.draws.below(2 if order == "mixed" else 1, "far")
-                self.want(Move(cells[(cells.index(at) + far) % 60]))
 
         def step_rows(self, rows: Rows) -> None:
             """The same for rows."""
@@ -796,11 +810,6 @@ async def test_rows_on_the_way_keep_their_reservation() -> None:
         """Sets out in the step that has its number."""
 
         columns: ClassVar = {"home": Column("place", None)}
-
-        async def forward(self) -> None:
-            """Set out."""
-            if self.perceived.step == int(self.agent.id):
-                self.want(Move("2,0"))
 
         def step_rows(self, rows: Rows) -> None:
             """The same for rows."""

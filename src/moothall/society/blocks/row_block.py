@@ -1,4 +1,4 @@
-"""Blocks whose rule is written twice: for one citizen, and for rows of a population."""
+"""Blocks whose rule is written once, for rows of a population."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from moothall.foundation.errors import ConfigError
+from moothall.society.arrays import np
 from moothall.society.blocks.block import CitizenBlock
 from moothall.society.columns.column import Column
 from moothall.society.columns.ledger import definer, in_rows
 from moothall.society.columns.rows import Rows
+from moothall.society.kernel.perception import Perception
 
 HOOKS = {
     "before_forward": "before_rows",
@@ -21,12 +23,15 @@ HOOKS = {
 
 
 class RowBlock(CitizenBlock):
-    """A block with two forms of one rule: `forward` for a citizen, `step_rows` for rows.
+    """A block whose rule is written once, for rows; a full agent runs it for its own row.
 
-    `forward` is the reference: `step_rows` must do the same to each row, bit by bit. It writes the
-    columns that the block declares, by assigning them (`rows["wealth"] = …`), and may read all
-    others. What it wants of the world it asks by `rows.want`. Random numbers come from
-    `rows.below`, `rows.uniform`, `rows.integer` and `rows.choice`, with `forward`'s purposes.
+    `step_rows` writes the columns that the block declares, by assigning them
+    (`rows["wealth"] = …`), and may read all others. It decides for each row alone, from what it
+    reads of it, `rows.seen` and its random numbers, so that any parts of a population come to the
+    same. What it wants of the world it asks by `rows.want`. `before_rows`, `after_rows` and
+    `fits_rows` are optional: what rows do before and after the block of a step, and how well the
+    block fits. Random numbers come from `rows.below`, `rows.uniform`, `rows.integer` and
+    `rows.choice`.
 
     Attributes:
         columns: what it keeps of each citizen, by name; in a status, by the column's key
@@ -40,16 +45,40 @@ class RowBlock(CitizenBlock):
     whole: ClassVar[bool] = False
 
     def fits(self, context: Any) -> float:
+        """Return `fits_rows` of the citizen's own row; 1 of an intention in words."""
+        if type(self).fits_rows is RowBlock.fits_rows or not isinstance(context, Perception):
+            return 1.0
+        return float(np.ravel(self._by_rows("fits_rows", context))[0])
+
+    def fits_rows(self, rows: Rows) -> Any:
         """Return 1: of equal blocks the first acts, so a block alone acts in every step."""
         return 1.0
 
-    def fits_rows(self, rows: Rows) -> Any:
-        """Return 1, as `fits`."""
-        return 1.0
-
     def step_rows(self, rows: Rows) -> None:
-        """Do for rows what `forward` does for a citizen."""
+        """Do a step of rows."""
         raise NotImplementedError(f"{type(self).__name__} must define `def step_rows(self, rows)`")
+
+    async def before_forward(self) -> None:
+        """Do `before_rows` for the citizen's own row."""
+        if hasattr(self, "before_rows"):
+            self._by_rows("before_rows", self.perceived)
+
+    async def forward(self) -> Any:
+        """Do `step_rows` for the citizen's own row."""
+        self._by_rows("step_rows", self.perceived)
+
+    async def after_forward(self) -> None:
+        """Do `after_rows` for the citizen's own row."""
+        if hasattr(self, "after_rows"):
+            self._by_rows("after_rows", self.perceived)
+
+    def _by_rows(self, hook: str, perceived: Perception) -> Any:
+        if perceived.view.others is None:
+            raise ConfigError(
+                f"block {self.name!r} runs for rows, and citizen {perceived.id} is not of a "
+                "Population"
+            )
+        return perceived.view.others.by_rows(self, hook, self.agent)
 
 
 def missing_method(block: Any) -> str:
@@ -57,7 +86,9 @@ def missing_method(block: Any) -> str:
     made = type(block)
     for scalar, rows in HOOKS.items():
         own = definer(made, scalar)
-        if own is None or (own.__module__ == "moothall.agents.block" and scalar != "forward"):
+        if own in (None, RowBlock):
+            continue
+        if own.__module__ == "moothall.agents.block" and scalar != "forward":
             continue
         # A subclass that overrides one form alone would have two rules.
         if not in_rows(made, scalar, rows):

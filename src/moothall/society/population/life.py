@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -12,22 +13,28 @@ from moothall.society.blocks.row_block import missing_method
 from moothall.society.city.network import Network
 from moothall.society.clock import Clock
 from moothall.society.columns.column import SETTLED
-from moothall.society.columns.rows import Moment
-from moothall.society.columns.want_table import Table
+from moothall.society.columns.rows import Moment, Rows
+from moothall.society.columns.want_table import Say, Table
 from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Answer, Want
 from moothall.society.population.engine import Engine
-from moothall.society.population.messages import deliver_to_rows, messages_of
+from moothall.society.population.messages import (
+    deliver_to_rows,
+    heard_of,
+    messages_of,
+    sent_of,
+)
 from moothall.society.population.population import Population
-from moothall.society.population.step import merged
+from moothall.society.population.step import Wants, call, merged
 
 
 class Others:
     """A full agent's view of a population: columns as they were before the step."""
 
-    def __init__(self, population: Population, seen: dict[str, Any]) -> None:
+    def __init__(self, population: Population, moment: Moment) -> None:
         self._population = population
-        self._seen = seen
+        self._moment = moment
+        self._seen: Mapping[str, Any] = moment.seen
         self.network: Network | None = population.network
 
     def __len__(self) -> int:
@@ -52,6 +59,38 @@ class Others:
         if found is None:
             raise ConfigError(f"declare the column {name!r} with seen=True, so that others see it")
         return found if id is None else found[self._population.row_of(id)].item()
+
+    def by_rows(self, block: Any, hook: str, agent: Any) -> Any:
+        """Run a rule for rows for one full agent; return what it returns."""
+        population, status = self._population, agent.memory.status
+        if getattr(block, "whole", False):
+            raise ConfigError(
+                f"block {block.name!r} says `whole = True`: it runs for all citizens in one part, "
+                f"and not for citizen {agent.id} alone: do not promote it"
+            )
+        row = population.row_of(agent.id)
+        population.pull(row, status)
+        heard = heard_of(population, row, agent.perceived.messages)
+        wants: Wants = {}
+        rows = Rows(population, replace(self._moment, messages=heard), row, row + 1, wants)
+        leaving = len(population.changes.deaths)
+        found = call(rows, block, hook)
+        if len(population.changes.deaths) > leaving:
+            del population.changes.deaths[leaving:]
+            raise ConfigError(f"citizen {agent.id} is a full agent, and cannot leave: demote it")
+        for name, column in block.columns.items():
+            if not column.own:
+                column.to_status(name, status, population.arrays[name][row], population.places)
+        if hasattr(block, "to_status"):
+            block.to_status(population, row, status)
+        for kind, table in merged([wants]).items():
+            for at in range(len(table)):
+                if kind is Say:
+                    said = sent_of(population, table, at).envelope
+                    agent.send({"to": said.to, "action": {"name": said.name, "args": said.args}})
+                else:
+                    block.want(table.want(at, population))
+        return found
 
 
 class RowsHere(dict[str, Sequence[str]]):
@@ -99,11 +138,6 @@ async def run_population(
     } | {name: population.arrays[name].view() for name in SETTLED if name in population.arrays}
     for each in seen.values():
         each.flags.writeable = False
-    view.others = Others(population, seen)
-    if population.places:
-        view.at = RowsHere(population)
-    if population.full.all():
-        return {}
     moment = Moment(
         view,
         seen=seen,
@@ -111,6 +145,11 @@ async def run_population(
         messages=books.messages,
         feed=books.services.get("feed"),
     )
+    view.others = Others(population, moment)
+    if population.places:
+        view.at = RowsHere(population)
+    if population.full.all():
+        return {}
     return merged(await engine.run_rows(population, moment))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -119,6 +119,16 @@ def is_heard_whole(population: Population, sent: Sent) -> bool:
     said: dict[str, Any] = {"content": population.words[text]} if text >= 0 else {}
     said |= {"topic": population.words[topic], "opinion": opinion} if topic >= 0 else {}
     return sent.kind == SEND and envelope.name == "say" and said == args
+
+
+def heard_of(population: Population, row: int, said: Sequence[dict[str, Any]]) -> Messages:
+    """Return what a full agent perceives that it was told, as messages to its row."""
+    heard = [
+        (row, population.number_of(each["from"]), *_heard(population, each["action"]["args"]))
+        for each in said
+        if each["action"]["name"] == "say"
+    ]
+    return Messages(*np.array(heard, np.int64).reshape(-1, len(PARTS)).T)
 
 
 def messages_of(society: Any, row: int) -> list[Sent]:

@@ -29,7 +29,7 @@ def begin(population: Register, params: PeopleParams, given: Iterable[str] = ())
     kept = {name: np.array(population.arrays[name]) for name in given if name in population.arrays}
     for block in population.blocks:
         if hasattr(block, "begin_rows"):
-            _call(whole, block, "begin_rows", None)
+            call(whole, block, "begin_rows", None)
     for name, values in kept.items():
         population.arrays[name][...] = values
 
@@ -45,12 +45,12 @@ def run_slice(population: Register, moment: Moment, first: int, until: int) -> W
     blocks = population.blocks
     for block in blocks:
         if hasattr(block, "before_rows"):
-            _call(rows, block, "before_rows", awake)
+            call(rows, block, "before_rows", awake)
     for number, chosen in _chosen(rows, blocks, awake):
-        _call(rows, blocks[number], "step_rows", chosen)
+        call(rows, blocks[number], "step_rows", chosen)
     for block in blocks:
         if hasattr(block, "after_rows"):
-            _call(rows, block, "after_rows", awake)
+            call(rows, block, "after_rows", awake)
     return wants
 
 
@@ -83,11 +83,13 @@ def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int
     return found
 
 
-def _call(rows: Rows, block: Any, hook: str, chosen: Any) -> None:
+def call(rows: Rows, block: Any, hook: str, chosen: Any = None) -> Any:
+    """Call a block's rule for all or some of these rows; return what it returns."""
     part = rows.of(block, chosen)
     try:
-        getattr(block, hook)(part)
+        found = getattr(block, hook)(part)
         part.write_back()
+        return found
     except Exception as error:
         error.add_note(
             f"in block {block.name!r} of the population: {hook}, rows {rows.first} to "
