@@ -38,6 +38,7 @@ class SocietyState:
     step: int = 0
     prompts: str = "0"  # `Asking.prompts`, as hexadecimal digits
     head: str = ""
+    ended: bool = False  # by `until`, before the last step
     parts: list[str] = field(default_factory=list)
     columns: list[list[Any]] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)

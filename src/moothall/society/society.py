@@ -275,6 +275,7 @@ class Society(Experiments):
         step: str | timedelta | int = "15min",
         *,
         steps: int | None = None,
+        until: Callable[[dict[str, Any]], bool] | None = None,
         run_id: str | None = None,
         save_every: int | None = None,
         progress: Callable[[dict[str, Any]], Any] | None = None,
@@ -294,6 +295,8 @@ class Society(Experiments):
             days: the number of simulated days; 1 if neither this nor `steps` is given
             step: the length of a step; a later run may have another
             steps: the number of steps, instead of `days`
+            until: called with the row of metrics after each step, before `progress`: the run ends
+                after the first for which it returns true, and after `days` or `steps` at the latest
             run_id: the run's id in the journal; a new one if left out
             save_every: the steps between two records of the whole state; a day if left out
             progress: called with the row of metrics after each step, on the society's loop; an
@@ -327,12 +330,13 @@ class Society(Experiments):
         if not (progress is None or callable(progress)):
             raise ConfigError(f"progress must be a function of a row, got {progress!r:.80}")
         check_function("progress=", progress, "row", optional=True)
+        check_function("until=", until, "row", optional=True)
         if trajectories and out is None:
             raise ConfigError("trajectories=True writes a table: give out=, its folder, too")
         if out is not None:
             self._as_agents()
         rows: list[dict[str, Any]] = await self._from_outside(
-            self._run, length, count, run_id, every, progress, out, trajectories
+            self._run, length, count, until, run_id, every, progress, out, trajectories
         )
         return rows
 
@@ -342,6 +346,7 @@ class Society(Experiments):
         step: str | timedelta | int = "15min",
         *,
         steps: int | None = None,
+        until: Callable[[dict[str, Any]], bool] | None = None,
         run_id: str | None = None,
         save_every: int | None = None,
         progress: Callable[[dict[str, Any]], Any] | None = None,
@@ -351,7 +356,7 @@ class Society(Experiments):
         """Call `run` from a script, and wait. RuntimeError: an event loop is running there."""
         refuse_on_loop("run_sync of a Society", "run()")
         options: Any = {"steps": steps, "run_id": run_id, "save_every": save_every, "out": out}
-        options["trajectories"] = trajectories
+        options |= {"trajectories": trajectories, "until": until}
         return asyncio.run(self.run(days, step, progress=progress, **options))
 
     async def step(self) -> dict[str, Any]:
@@ -362,6 +367,7 @@ class Society(Experiments):
         self,
         length: int,
         count: int,
+        until: Callable[[dict[str, Any]], bool] | None,
         run_id: str | None,
         every: int,
         progress: Callable[[dict[str, Any]], Any] | None,
@@ -400,7 +406,7 @@ class Society(Experiments):
                         self._asking.charge_recorded(record, self._model, self.mailboxes)
                     set_length(self, length)
                     await record.commit()
-                work = partial(self._run_steps, record, state, count, every, progress, out)
+                work = partial(self._run_steps, record, state, count, until, every, progress, out)
                 if record.over is not None:
                     await work()
                 else:
@@ -437,11 +443,12 @@ class Society(Experiments):
         record: Record[SocietyState],
         state: SocietyState,
         count: int,
+        until: Callable[[dict[str, Any]], bool] | None,
         every: int,
         progress: Callable[[dict[str, Any]], Any] | None,
         tables: Tables | None,
     ) -> None:
-        last = state.first + count
+        last = self.number if state.ended else state.first + count
         given.take_services(self.services, self._token)
         before = len(self.metrics) - len(state.rows)
         if tables is not None:
@@ -455,6 +462,8 @@ class Society(Experiments):
                     if count > 1:
                         self._check_first_step()
                     state.rows.append(row)
+                    if until is not None and until(row):
+                        state.ended, last = True, self.number
                     if tables is not None:
                         if tables.trajectories:  # of very many citizens it takes long
                             await asyncio.to_thread(tables.add, row)
