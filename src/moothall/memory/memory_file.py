@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
-from moothall.foundation.database import ALONE, Database, Lock
+from moothall.foundation.database import ALONE, SQLITE, Database, Lock
 from moothall.foundation.errors import DefinitionError, MemoryFileError
 from moothall.foundation.sqlite import SQLiteFile, SQLitePool
 from moothall.foundation.sqlite.fulltext import any_of, distinct, indexed, query_words
-from moothall.memory.memory_tables import QUERY_WORDS, MemoryTables
+from moothall.memory.memory_tables import CHANGED, QUERY_WORDS, TABLES, MemoryTables
 
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
 
@@ -27,57 +27,12 @@ APPLICATION: Final = 0x63766D31
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (),  # version 1 was never released
     (
-        """CREATE TABLE threads (
-            number INTEGER PRIMARY KEY,
-            id TEXT NOT NULL UNIQUE,
-            forgotten INTEGER NOT NULL DEFAULT 0
-        )""",
-        # AUTOINCREMENT: a number is never reused, so that "after number n" means "since then".
-        """CREATE TABLE memories (
-            number INTEGER PRIMARY KEY AUTOINCREMENT,
-            thread INTEGER NOT NULL REFERENCES threads (number),
-            role TEXT,
-            item TEXT NOT NULL
-        )""",
-        "CREATE INDEX memories_of_thread ON memories (thread, number)",
-        "CREATE INDEX system_memories ON memories (thread, number) WHERE role = 'system'",
-        "CREATE INDEX user_memories ON memories (thread, number) WHERE role = 'user'",
+        *SQLITE.written(*TABLES),
         """CREATE VIRTUAL TABLE words USING fts5 (
             thread, text, content = '', tokenize = 'unicode61 remove_diacritics 2'
         )""",
-        """CREATE TABLE embedders (
-            number INTEGER PRIMARY KEY,
-            name TEXT NOT NULL,
-            dimensions INTEGER NOT NULL,
-            UNIQUE (name, dimensions)
-        )""",
-        # The last memory of a thread that has a vector of an embedder.
-        """CREATE TABLE embedded (
-            embedder INTEGER NOT NULL REFERENCES embedders (number),
-            thread INTEGER NOT NULL REFERENCES threads (number),
-            upto INTEGER NOT NULL,
-            PRIMARY KEY (embedder, thread)
-        ) WITHOUT ROWID""",
-        """CREATE TABLE vectors (
-            embedder INTEGER NOT NULL REFERENCES embedders (number),
-            thread INTEGER NOT NULL REFERENCES threads (number),
-            memory INTEGER NOT NULL REFERENCES memories (number),
-            vector BLOB NOT NULL
-        )""",
-        "CREATE UNIQUE INDEX vectors_of_thread ON vectors (embedder, thread, memory)",
-        # How many messages of a recorded run were added to the thread.
-        """CREATE TABLE told (
-            thread INTEGER NOT NULL REFERENCES threads (number),
-            run TEXT NOT NULL,
-            messages INTEGER NOT NULL,
-            PRIMARY KEY (thread, run)
-        ) WITHOUT ROWID""",
     ),
-    (
-        # When something was added last; for what is there already, now.
-        "ALTER TABLE threads ADD COLUMN changed REAL NOT NULL DEFAULT 0",
-        "UPDATE threads SET changed = CAST(strftime('%s', 'now') AS REAL)",
-    ),
+    (CHANGED, "UPDATE threads SET changed = CAST(strftime('%s', 'now') AS REAL)"),
 )
 
 

@@ -14,6 +14,52 @@ from moothall.foundation.errors import MemoryFileError
 
 QUERY_WORDS: Final = 64
 """The most different words of a text that a search uses; more do not improve it."""
+TABLES: Final = (
+    """CREATE TABLE threads (
+        number {number},
+        id {exact} NOT NULL UNIQUE,
+        forgotten BIGINT NOT NULL DEFAULT 0
+    )""",
+    """CREATE TABLE memories (
+        number {number},
+        thread BIGINT NOT NULL REFERENCES threads (number),
+        role TEXT,
+        item TEXT NOT NULL
+    )""",
+    "CREATE INDEX memories_of_thread ON memories (thread, number)",
+    "CREATE INDEX system_memories ON memories (thread, number) WHERE role = 'system'",
+    "CREATE INDEX user_memories ON memories (thread, number) WHERE role = 'user'",
+    """CREATE TABLE embedders (
+        number {number},
+        name TEXT NOT NULL,
+        dimensions BIGINT NOT NULL,
+        UNIQUE (name, dimensions)
+    )""",
+    # The last memory of a thread that has a vector of an embedder.
+    """CREATE TABLE embedded (
+        embedder BIGINT NOT NULL REFERENCES embedders (number),
+        thread BIGINT NOT NULL REFERENCES threads (number),
+        upto BIGINT NOT NULL,
+        PRIMARY KEY (embedder, thread)
+    ) {unnumbered}""",
+    """CREATE TABLE vectors (
+        embedder BIGINT NOT NULL REFERENCES embedders (number),
+        thread BIGINT NOT NULL REFERENCES threads (number),
+        memory BIGINT NOT NULL REFERENCES memories (number),
+        vector {bytes} NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX vectors_of_thread ON vectors (embedder, thread, memory)",
+    # How many messages of a recorded run were added to the thread.
+    """CREATE TABLE told (
+        thread BIGINT NOT NULL REFERENCES threads (number),
+        run {exact} NOT NULL,
+        messages BIGINT NOT NULL,
+        PRIMARY KEY (thread, run)
+    ) {unnumbered}""",
+)
+"""The tables, without that of the words, which each database finds in its own way."""
+CHANGED: Final = "ALTER TABLE threads ADD COLUMN changed DOUBLE PRECISION NOT NULL DEFAULT 0"
+"""When something was added last; for what is there already, the time of the migration."""
 _BATCH: Final = 256
 _BATCH_CHARS: Final = 4_000_000
 

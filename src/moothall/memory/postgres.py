@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypedDict, Unpack
 
 from moothall.foundation.arguments import names_checked
 from moothall.foundation.errors import ConfigError, DefinitionError, MissingExtra
 from moothall.foundation.postgres import is_url
-from moothall.memory.bounded import DEFAULT_TOKENS
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory_tables import MemoryTables
 from moothall.memory.stored import StoredMemory
+
+
+class MemoryOptions(TypedDict, total=False):
+    """What a memory in a store takes by name; `SQLiteMemory` documents it."""
+
+    tokens: int | None
+    count: Callable[[str], int] | None
+    embedder: Embedder | None
+    clear: bool
+    timeout: float
 
 
 @names_checked
@@ -28,12 +38,8 @@ class PostgresMemory(StoredMemory):
         url: the database: `postgresql://user@host:5432/database?sslmode=verify-full`; errors show
             it without its password
         thread: the conversation's id; other conversations do not see its messages
-        tokens: the most tokens that `get_memories` returns; None for no bound. With the default,
-            8,192, a running reply has more for its own messages if its model reads more
-        count: returns how many tokens a text has; default: an estimate on the high side
-        embedder: for recall by meaning
-        clear: whether old results of calls are shown as one line each before messages are left out
-        timeout: seconds to wait for a server that is not there, or that holds a thread locked
+        **options: those of `SQLiteMemory`; `timeout` is also how long a thread that another
+            process has locked is waited for
 
     Raises:
         DefinitionError: an argument has a wrong type or value
@@ -42,26 +48,17 @@ class PostgresMemory(StoredMemory):
     """
 
     def __init__(
-        self,
-        url: str,
-        thread: str | None = None,
-        *,
-        tokens: int | None = DEFAULT_TOKENS,
-        count: Callable[[str], int] | None = None,
-        embedder: Embedder | None = None,
-        clear: bool = True,
-        timeout: float = 10,
+        self, url: str, thread: str | None = None, **options: Unpack[MemoryOptions]
     ) -> None:
         if not is_url(url):
             raise ConfigError("PostgresMemory: url= must be a text that begins with postgresql://")
         MissingExtra.unless("PostgresMemory", "postgres", "psycopg")
+        super().__init__(url, thread, **options)
 
-        def opened() -> MemoryTables:
-            from moothall.memory.memory_server import MemoryServer
+    def _opened(self, path: str, timeout: float) -> MemoryTables:
+        from moothall.memory.memory_server import MemoryServer
 
-            return MemoryServer(url, timeout)
-
-        self._open(opened, thread, tokens, count, embedder, clear)
+        return MemoryServer(path, timeout)
 
     def _begin(self, thread: str) -> None:
         super()._begin(thread)

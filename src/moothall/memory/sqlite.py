@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import partial
 
-from moothall.foundation.arguments import names_checked
-from moothall.memory.bounded import DEFAULT_TOKENS
-from moothall.memory.embedder import Embedder
 from moothall.memory.memory_file import MemoryFile
 from moothall.memory.stored import StoredMemory
 
 
-@names_checked
 class SQLiteMemory(StoredMemory):
     """Remembers several conversations in a file, and recalls messages by words or by meaning.
 
@@ -45,15 +39,5 @@ class SQLiteMemory(StoredMemory):
         MemoryFileError: the file cannot be used; the text says why and what to do
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        thread: str | None = None,
-        *,
-        tokens: int | None = DEFAULT_TOKENS,
-        count: Callable[[str], int] | None = None,
-        embedder: Embedder | None = None,
-        clear: bool = True,
-        timeout: float = 10,
-    ) -> None:
-        self._open(partial(MemoryFile, path, timeout), thread, tokens, count, embedder, clear)
+    def _opened(self, path: str | os.PathLike[str], timeout: float) -> MemoryFile:
+        return MemoryFile(path, timeout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from moothall.foundation.arguments import (
     check_function,
     check_integer,
     check_seconds,
+    names_checked,
 )
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, DefinitionError, StateError
@@ -46,20 +48,22 @@ _BEFORE = """
 """Kept at any age: system messages, and the last task."""
 
 
+@names_checked
 class StoredMemory(Memory):
     """A memory of several conversations in a store, whichever it is."""
 
     _in_file = True
-    _file: MemoryTables
 
-    def _open(
+    def __init__(
         self,
-        open_file: Callable[[], MemoryTables],
-        thread: str | None,
-        tokens: int | None,
-        count: Callable[[str], int] | None,
-        embedder: Embedder | None,
-        clear: bool,
+        path: str | os.PathLike[str],
+        thread: str | None = None,
+        *,
+        tokens: int | None = DEFAULT_TOKENS,
+        count: Callable[[str], int] | None = None,
+        embedder: Embedder | None = None,
+        clear: bool = True,
+        timeout: float = 10,
     ) -> None:
         check_boolean(f"{type(self).__name__}: clear=", clear)
         check_integer(f"{type(self).__name__}: tokens=", tokens, optional=True)
@@ -74,8 +78,12 @@ class StoredMemory(Memory):
         self._embedder = embedder
         self._clears = clear
         self._begin("default" if thread is None else thread)
-        self._file = open_file()
+        self._file: MemoryTables = self._opened(path, timeout)
         self._recall = Recall(self._file, embedder)
+
+    def _opened(self, path: Any, timeout: float) -> MemoryTables:
+        """Return the store of a path or URL."""
+        raise NotImplementedError
 
     def __init_subclass__(cls, **options: Any) -> None:
         # A subclass keeps `thread` and `add_once`: the file holds its messages, whatever they are.

@@ -1,5 +1,14 @@
 """What moothall asks of a database, SQLite or PostgreSQL: statements in a transaction."""
 
-from moothall.foundation.database.protocol import ALONE, BUDGETS, RUNS, Database, Lock, Rows
+from moothall.foundation.database.protocol import (
+    ALONE,
+    BUDGETS,
+    POSTGRESQL,
+    RUNS,
+    SQLITE,
+    Database,
+    Lock,
+    Rows,
+)
 
-__all__ = ["ALONE", "BUDGETS", "RUNS", "Database", "Lock", "Rows"]
+__all__ = ["ALONE", "BUDGETS", "POSTGRESQL", "RUNS", "SQLITE", "Database", "Lock", "Rows"]

@@ -6,22 +6,16 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    nullcontext,
-    suppress,
-)
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Final
 
-from moothall.foundation.database import ALONE, RUNS, Database, Lock
-from moothall.foundation.errors import ConfigError, DefinitionError, JournalError
+from moothall.foundation.database import ALONE, RUNS, Lock
+from moothall.foundation.errors import DefinitionError, JournalError
 from moothall.foundation.files import owned_as, written_whole
 from moothall.foundation.sqlite import SQLiteConnection, SQLiteFile, SQLitePool
 from moothall.journal.store.leases import FileLeases
-from moothall.journal.store.store import Place, Store
+from moothall.journal.store.store import Store
 from moothall.journal.store.tables import APPLICATION, MIGRATIONS
 from moothall.journal.store.values import NoFiles
 
@@ -98,8 +92,8 @@ class KeptFiles(NoFiles):
             return None
 
 
-DURABILITY: Final = {"process": "NORMAL", "power": "FULL"}
-"""What a journal survives, and SQLite's name for it."""
+_SYNCHRONOUS: Final = {"process": "NORMAL", "power": "FULL"}
+"""SQLite's word for what a journal survives."""
 
 
 class JournalFile(SQLitePool[JournalError], Store):
@@ -108,10 +102,6 @@ class JournalFile(SQLitePool[JournalError], Store):
     look_s: float = 0.25  # SQLite signals nothing
 
     def __init__(self, path: str | os.PathLike[str], durability: str, timeout: float) -> None:
-        if not isinstance(durability, str) or durability not in DURABILITY:
-            raise ConfigError(
-                f"durability= must be {' or '.join(map(repr, DURABILITY))}, got {durability!r:.80}"
-            )
         file = SQLiteFile(
             path,
             kind="journal",
@@ -127,7 +117,7 @@ class JournalFile(SQLitePool[JournalError], Store):
                 f"of one, got {file.name!r}"
             )
         # Deleted data is overwritten, however this SQLite was built.
-        settings = (f"synchronous = {DURABILITY[durability]}", "secure_delete = ON")
+        settings = (f"synchronous = {_SYNCHRONOUS[durability]}", "secure_delete = ON")
         self.files: NoFiles = KeptFiles(str(file.path))
         self.waits: bool = durability == "power"
         self._kept_room = 0  # how many bytes of the disk are kept
@@ -212,16 +202,6 @@ class JournalFile(SQLitePool[JournalError], Store):
             return self.rewrite()
         self.move_log()  # to empty it would have writers wait for the disk
         return False
-
-    def check_held(self, db: Database, run: int, id: str, place: Place) -> None:
-        """Do nothing: a living process cannot lose a lease of a file."""
-
-    def wrote(self, db: Database, runs: Iterable[int]) -> None:
-        """Do nothing: a follower of a run polls the file."""
-
-    def told(self, run: int, tell: Callable[[], None]) -> AbstractAsyncContextManager[object]:
-        """Do nothing: a follower of a run polls the file."""
-        return nullcontext()
 
     def faults(self) -> list[str]:
         """Return what SQLite finds to be damaged."""

@@ -17,13 +17,12 @@ from typing import Final
 import psycopg
 
 from moothall.foundation.database import Database
-from moothall.foundation.errors import ConfigError, JournalError
+from moothall.foundation.errors import JournalError
 from moothall.foundation.postgres.address import Address
 from moothall.foundation.postgres.pool import Lease, PostgresPool
 from moothall.journal.store.leases import Leases
 from moothall.journal.store.store import Place, Store, Unfinished
-from moothall.journal.store.tables import DURABILITIES, SERVER_MIGRATIONS
-from moothall.journal.store.values import NoFiles
+from moothall.journal.store.tables import SERVER_MIGRATIONS
 
 _LAST_RUN: Final = 2**31 - 1
 _AGAIN_S: Final = 1.0
@@ -90,11 +89,7 @@ class JournalServer(PostgresPool[JournalError], Store):
     slice_s: float = 0.025  # a transaction is several round trips
     look_s: float = 1.0  # for a process that has died; what is written is told
 
-    def __init__(self, url: str, durability: str, timeout: float) -> None:
-        if not isinstance(durability, str) or durability not in DURABILITIES:
-            known = " or ".join(map(repr, DURABILITIES))
-            raise ConfigError(f"durability= must be {known}, got {durability!r:.80}")
-        self.files: NoFiles = NoFiles()
+    def __init__(self, url: str, timeout: float) -> None:
         self.seen: dict[int, int] = {}  # by run, the connection over which its end was seen last
         self.left_out: set[str] = set()
         super().__init__(
@@ -123,11 +118,6 @@ class JournalServer(PostgresPool[JournalError], Store):
     def identity(self) -> object:
         """Return the numbers of the server, of the database and of its table of runs."""
         return self._server, self.runs
-
-    @property
-    def path(self) -> str:
-        """The URL of the database, without a password."""
-        return self.name
 
     def lease(self, number: int) -> Lease:
         """Return the lock of a run, or of a process that uses shared budgets."""
@@ -196,17 +186,6 @@ class JournalServer(PostgresPool[JournalError], Store):
                 await asyncio.sleep(_AGAIN_S)
 
     # -- what is deleted and moved -----------------------------------------------------------------
-
-    def empty_log(self) -> bool:
-        """Do nothing: the server manages its own log."""
-        return True
-
-    def move_log(self) -> bool:
-        """Do nothing: the server manages its own log."""
-        return True
-
-    def make_room(self) -> None:
-        """Do nothing: the server manages its own disk."""
 
     def after_deletion(self, idle: bool) -> bool:
         """Let the server use the space again; copies stay in its files until it does."""

@@ -8,7 +8,8 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager as AsyncManager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import blake2b
 from itertools import repeat
 from pathlib import Path
@@ -69,7 +70,7 @@ class Store(ABC):
     name: str
     """Its file or server as an error names it: never with a password."""
     damaged: Callable[[str], JournalError]
-    files: NoFiles
+    files: NoFiles = NoFiles()
     left_out: set[str]
     """The ids of damaged runs that the log has named."""
     waits: bool = False
@@ -87,9 +88,9 @@ class Store(ABC):
     # -- what each database does in its own way ----------------------------------------------------
 
     @property
-    @abstractmethod
     def path(self) -> str:
-        """The file or server, as a command can open it from any folder."""
+        """The file or server, as a command can open it from any folder; without a password."""
+        return self.name
 
     @abstractmethod
     def check(self) -> None:
@@ -110,17 +111,17 @@ class Store(ABC):
     def leases(self) -> Leases:
         """Return what gives each run one writer."""
 
-    @abstractmethod
-    def empty_log(self) -> bool:
+    def empty_log(self, seconds: float = 5.0) -> bool:
         """Remove deleted rows from a log; return whether that was possible."""
+        return True
 
-    @abstractmethod
     def move_log(self) -> bool:
         """Move the log into the file, so that no later writer spends time on it; do not wait."""
+        return True
 
-    @abstractmethod
     def make_room(self) -> None:
         """Make room on the disk for a deletion."""
+        return  # a server manages its own
 
     @abstractmethod
     def after_deletion(self, idle: bool) -> bool:
@@ -149,23 +150,22 @@ class Store(ABC):
     def close(self) -> None:
         """Close its connections."""
 
-    @abstractmethod
     def check_held(self, db: Database, run: int, id: str, place: Place) -> None:
         """Raise if this process has lost the lease of a run that it has written up to a place."""
+        return  # a living process cannot lose a lease of a file
 
-    @abstractmethod
     def wrote(self, db: Database, runs: Iterable[int]) -> None:
         """Notify the followers of these runs, in the transaction that writes them."""
+        return  # a follower of a file looks itself
 
-    @abstractmethod
-    def told(self, run: int, tell: Callable[[], None]) -> AbstractAsyncContextManager[object]:
+    def told(self, run: int, tell: Callable[[], None]) -> AsyncManager[object]:
         """Call a function, from any thread, after each commit of another process to a run."""
+        return nullcontext()
 
     # -- runs --------------------------------------------------------------------------------------
 
     def number(self, db: Database, run_id: str) -> int:
         """Return the number of a run in the tables; raise NoSuchRun if there is no such run."""
-        row = None
         if not isinstance(run_id, str):
             raise ConfigError(f"the id of a run must be a text, got {run_id!r:.80}")
         try:

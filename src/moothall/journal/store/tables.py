@@ -6,6 +6,7 @@ import json
 import sqlite3
 from typing import Final
 
+from moothall.foundation.database import POSTGRESQL, SQLITE
 from moothall.foundation.sqlite import Migration
 from moothall.journal.tally import Tally, searched
 
@@ -43,7 +44,28 @@ def _count_old_runs(db: sqlite3.Connection) -> None:
 DURABILITIES: Final = ("process", "power")
 """What a commit survives: the end of the process, or the loss of power."""
 
-WAITS_INDEXES: Final = (
+# What runs wait for. `place` is the entry that says what; 0 for an answer that came before its
+# question. From `due` on the run can go on: an answer is there, or the time is over.
+_WAITS: Final = (
+    """CREATE TABLE waits (
+        run BIGINT NOT NULL,
+        key {exact} NOT NULL,
+        kind TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        thread {exact} NOT NULL,
+        path TEXT NOT NULL,
+        step TEXT NOT NULL,
+        place BIGINT NOT NULL,
+        since DOUBLE PRECISION NOT NULL,
+        until DOUBLE PRECISION,
+        remind DOUBLE PRECISION,
+        due DOUBLE PRECISION,
+        value TEXT,
+        decided_by TEXT,
+        answered DOUBLE PRECISION,
+        taken BOOLEAN NOT NULL DEFAULT FALSE,
+        PRIMARY KEY (run, key)
+    ) {unnumbered}""",
     "CREATE INDEX waits_due ON waits (due) WHERE NOT taken",
     "CREATE INDEX waits_remind ON waits (remind) WHERE NOT taken AND remind IS NOT NULL",
     "CREATE INDEX waits_of_thread ON waits (agent, thread) WHERE NOT taken",
@@ -54,6 +76,7 @@ WAITS_INDEXES: Final = (
 
 # `open`: `state` is NULL or `in_doubt`. Each commit sets `state`: it would write an index of that.
 _OPEN_RUNS: Final = (
+    "ALTER TABLE runs ADD COLUMN open BOOLEAN NOT NULL DEFAULT TRUE",
     "UPDATE runs SET open = FALSE WHERE state <> 'in_doubt'",
     "DROP INDEX stopped_runs",
     "DROP INDEX doubted_runs",
@@ -138,35 +161,13 @@ MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
         "INSERT INTO deletions VALUES (0)",
         _count_old_runs,
     ),
-    (
-        # What runs wait for. `place` is the entry that says what; 0 for an answer that came before
-        # its question. From `due` on the run can go on: an answer is there, or the time is over.
-        """CREATE TABLE waits (
-            run INTEGER NOT NULL,
-            key TEXT NOT NULL,
-            kind TEXT NOT NULL,
-            agent TEXT NOT NULL,
-            thread TEXT NOT NULL,
-            path TEXT NOT NULL,
-            step TEXT NOT NULL,
-            place INTEGER NOT NULL,
-            since REAL NOT NULL,
-            until REAL,
-            remind REAL,
-            due REAL,
-            value TEXT,
-            decided_by TEXT,
-            answered REAL,
-            taken INTEGER NOT NULL DEFAULT 0,
-            PRIMARY KEY (run, key)
-        ) WITHOUT ROWID""",
-        *WAITS_INDEXES,
-    ),
-    ("ALTER TABLE runs ADD COLUMN open INTEGER NOT NULL DEFAULT 1", *_OPEN_RUNS),
+    SQLITE.written(*_WAITS),
+    _OPEN_RUNS,
     _WAITS_BY_NAME,
 )
 
-# The same tables in PostgreSQL, where a range of threads is one of bytes. Only appended.
+# The same tables in PostgreSQL, where a range of threads is one of bytes. Only appended. A new
+# migration is written once, as `_WAITS`, and stands in both lists.
 SERVER_MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         """CREATE TABLE runs (
@@ -219,28 +220,7 @@ SERVER_MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE TABLE deletions (values_deleted BIGINT NOT NULL)",
         "INSERT INTO deletions VALUES (0)",
     ),
-    (
-        """CREATE TABLE waits (
-            run BIGINT NOT NULL,
-            key TEXT COLLATE "C" NOT NULL,
-            kind TEXT NOT NULL,
-            agent TEXT NOT NULL,
-            thread TEXT COLLATE "C" NOT NULL,
-            path TEXT NOT NULL,
-            step TEXT NOT NULL,
-            place BIGINT NOT NULL,
-            since DOUBLE PRECISION NOT NULL,
-            until DOUBLE PRECISION,
-            remind DOUBLE PRECISION,
-            due DOUBLE PRECISION,
-            value TEXT,
-            decided_by TEXT,
-            answered DOUBLE PRECISION,
-            taken BOOLEAN NOT NULL DEFAULT FALSE,
-            PRIMARY KEY (run, key)
-        )""",
-        *WAITS_INDEXES,
-    ),
-    ("ALTER TABLE runs ADD COLUMN open BOOLEAN NOT NULL DEFAULT TRUE", *_OPEN_RUNS),
+    POSTGRESQL.written(*_WAITS),
+    _OPEN_RUNS,
     _WAITS_BY_NAME,
 )
