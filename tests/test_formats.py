@@ -29,7 +29,14 @@ from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.inbox import ENDED, STARTED, Inbox
 
 FORMATS = Path(__file__).with_name("formats")
-JOURNALS = ("journal-4.db", "journal-5.db", "journal-6.db", "journal-7.db", "journal-8.db")
+JOURNALS = (
+    "journal-4.db",
+    "journal-5.db",
+    "journal-6.db",
+    "journal-7.db",
+    "journal-8.db",
+    "journal-9.db",
+)
 
 
 def copied(name: str, folder: Path) -> Path:
@@ -78,6 +85,13 @@ def test_budgets_of_a_journal_are_read(tmp_path: Path, name: str) -> None:
         budget = Budget(tokens=10**6, journal=journal, name="service")
         budget.reserve(tokens=10).settle(tokens=5)
         assert journal.budgets.list()[0].spent.tokens >= 5
+
+
+def test_tags_of_a_run_are_read(tmp_path: Path) -> None:
+    with Journal(copied("journal-9.db", tmp_path)) as journal:
+        assert [each.id for each in journal.runs(tags={"customer": "acme"})] == ["bread-3"]
+        assert journal.run("bread-3").tags == {"customer": "acme", "urgent": ""}
+        assert journal.run("bread-1").tags == {}
 
 
 def test_an_exported_run_is_imported(tmp_path: Path) -> None:
@@ -190,7 +204,7 @@ def test_messages_of_the_wire_are_read() -> None:
 @pytest.mark.parametrize(
     ("name", "opens", "error"),
     (
-        ("journal-8.db", Journal, JournalError),
+        ("journal-9.db", Journal, JournalError),
         ("memory-3.db", SQLiteMemory, MemoryFileError),
         ("inbox-1.db", Inbox, InboxError),
     ),

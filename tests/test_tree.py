@@ -170,6 +170,7 @@ FLOORS = {
         "journal_argument",
     ),
     "journal.store": (
+        "attributes",
         "leases",
         "tables",
         "values",

@@ -361,3 +361,24 @@ def test_a_citizens_prompts_answers_and_decisions_by_step(
     assert "no citizen '99' has asked a model" in shown("night", "--citizen", "99", code=2)
     assert "'talk' is of a ReActAgent" in shown("talk", "--citizen", "7", code=2)
     assert "--citizen" in shown("--citizen", "7", code=2)
+
+
+def test_runs_are_listed_by_their_tags(tmp_path: Path) -> None:
+    journal = tmp_path / "runs.db"
+    for run_id, tags in (
+        ("one", {"customer": "acme"}),
+        ("two", {"customer": "beta", "urgent": ""}),
+    ):
+        agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
+        agent.reply_sync("go", run_id=run_id, tags=tags)
+    done = moothall("runs", "--journal", journal, "--tag", "customer=acme", cwd=tmp_path)
+    assert "one" in done.stdout.splitlines()
+    assert "  tags: customer=acme" in done.stdout.splitlines()
+    done = moothall(
+        "runs", "--journal", journal, "--tag", "customer", "--tag", "urgent", "--json", cwd=tmp_path
+    )
+    (found,) = json.loads(done.stdout)["runs"]
+    assert (found["id"], found["tags"]) == ("two", {"customer": "beta", "urgent": ""})
+    done = moothall("runs", "--journal", journal, "--tag", "=acme", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "a name must have 1 to 64 printable characters" in done.stderr

@@ -345,3 +345,58 @@ def test_a_hundred_thousand_runs_are_filtered_within_a_third_of_a_second(tmp_pat
                 assert journal.sums(**wanted).runs == count
                 took.append(time.process_time() - began)
             assert min(took) < 0.3, wanted
+
+
+def test_runs_are_found_by_tags_which_forks_copies_and_resumed_runs_keep(
+    journal: Journal, tmp_path: Path
+) -> None:
+    reply(journal, "one", tags={"customer": "acme", "a.b 1": "Ä"})
+    reply(journal, "two", tags=["urgent"])
+    reply(journal, "three", tags={"customer": "Acme"})
+    assert ids(journal, tags={"customer": "acme"}) == ["one"]
+    assert ids(journal, tags={"a.b 1": "Ä", "customer": None}) == ["one"]
+    assert ids(journal, tags=["customer"]) == ["one", "three"]
+    assert ids(journal, tags="urgent") == ["two"]
+    assert journal.runs(tags={"urgent": "yes"}) == []
+    assert journal.run("one").tags == {"customer": "acme", "a.b 1": "Ä"}
+    assert journal.run("two").tagged == "urgent"
+
+    journal.fork("one", "four", upto=3)
+    reply(journal, "four", tags={"customer": "other"})
+    assert ids(journal, tags={"customer": "acme"}) == ["one", "four"]
+    journal.export("one", tmp_path / "one.jsonl")
+    journal.delete("one")
+    assert journal.import_run(tmp_path / "one.jsonl") == "one"
+    assert journal.run("one").tags == {"customer": "acme", "a.b 1": "Ä"}
+
+
+def test_run_that_another_asks_for_has_its_tags_unless_it_has_its_own(journal: Journal) -> None:
+    asked = ReActAgent("asked", ScriptedModel(["In."] * 2), journal=journal)
+
+    async def ask(customer: str) -> str:
+        """Ask the other one, for a customer of its own if there is one."""
+        tags = {"customer": customer} if customer else None
+        return (await asked.reply("Well?", tags=tags)).text
+
+    calls = [Call(str(n), "ask", {"customer": who}) for n, who in enumerate(("", "own"))]
+    model = ScriptedModel([*calls, "Out."])
+    asks = ReActAgent("asks", model, actions=[ask], journal=journal)
+    assert asks.reply_sync("Go", tags={"customer": "acme"}).text == "Out."
+    found = [each.tags["customer"] for each in journal.runs(agent="asked")]
+    assert found == ["acme", "own"]
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    (
+        (5, "tags= must be texts by name, such as"),
+        ({"a=b": "c"}, "a name must have 1 to 64 printable characters"),
+        ({"a": 5}, "each tag must have a text of at most 500 characters"),
+        ([str(n) for n in range(65)], "tags= must be at most 64"),
+    ),
+)
+def test_tags_that_are_none_are_refused(journal: Journal, tags: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        reply(journal, "one", tags=tags)
+    with pytest.raises(ConfigError, match="tags="):
+        journal.runs(tags=tags if isinstance(tags, int | dict) else {"": ""})

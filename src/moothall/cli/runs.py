@@ -68,6 +68,12 @@ class _Runs(click.Group):
 @click.option("--until", metavar="TIME", type=Moment(), help="Only runs begun until then.")
 @click.option("--text", metavar="WORDS", help="Only runs with these words in task or reply.")
 @click.option("--recorded", metavar="WORDS", help="Only runs that have these words in any step.")
+@click.option(
+    "--tag",
+    metavar="NAME[=TEXT]",
+    multiple=True,
+    help="Only runs that were tagged so; may be given several times.",
+)
 @click.option("--decided-by", metavar="NAME", help="Only runs with a decision of this person.")
 @click.option("--needs-me", is_flag=True, help="Only runs that wait for a person.")
 @click.option(
@@ -116,6 +122,7 @@ def command(
       moothall runs 79a0b5265e6033b5 --journal runs.db
       moothall runs --needs-me
       moothall runs --since 7d --text refund --sort=-usd --limit 10
+      moothall runs --tag customer=acme
       moothall runs april --citizen 17
       MOOTHALL_JOURNAL=runs.db moothall runs --json
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
@@ -146,7 +153,9 @@ def _chosen(wanted: dict[str, Any]) -> dict[str, Any]:
     state = wanted.pop("state")
     if state is not None:
         wanted["state"] = [each.strip() for each in state.split(",")]
-    return {"needs_person": wanted.pop("needs_me"), **wanted}
+    parted = (each.partition("=") for each in wanted.pop("tag"))
+    tags = {name: text if is_said else None for name, is_said, text in parted}
+    return {"needs_person": wanted.pop("needs_me"), "tags": tags, **wanted}
 
 
 def print_outline(outline: Outline, detail: str = "") -> None:
@@ -159,6 +168,8 @@ def print_outline(outline: Outline, detail: str = "") -> None:
     click.echo(f"  {escaped(words)}; {escaped(who)}, began {began}, {entries}")
     if outline.forked_from is not None:
         click.echo(f"  forked from {escaped(outline.forked_from)}")
+    if outline.tags:
+        click.echo(f"  tags: {escaped(outline.tagged)}")
     click.echo(f"  {_fitting(escaped(outline.task), 4)}")
 
 

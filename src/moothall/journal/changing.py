@@ -55,8 +55,9 @@ def forked(
         elif db.execute(there, (new_id,)).fetchone():
             raise ConfigError(f"there is a run {new_id!r} already: give the copy another id")
         made = db.insert(
-            "INSERT INTO runs (id, kind, agent, task, thread, began, forked_from, key) "
-            "SELECT ?, kind, agent, task, thread, began, id, ? FROM runs WHERE number = ?",
+            "INSERT INTO runs (id, kind, agent, task, thread, attributes, began, forked_from, key) "
+            "SELECT ?, kind, agent, task, thread, attributes, began, id, ? FROM runs "
+            "WHERE number = ?",
             (new_id, secrets.token_hex(8), number),
         )
         over = entries[-1] if entries and entries[-1].kind == "over" else None

@@ -338,6 +338,7 @@ def _hide(db: Database, number: int) -> None:
     # An id that nobody can give, since it is not printable.
     db.execute(
         "UPDATE runs SET deleted = TRUE, id = ?, kind = '', agent = '', task = '', thread = NULL, "
+        "attributes = NULL, "
         "forked_from = NULL, key = '', holder = '' WHERE number = ?",
         (f"\x01{number}", number),
     )

@@ -100,6 +100,7 @@ class Outline:
         actions: how many calls of actions have started
         seconds: for how long processes worked on it
         held: whether a process works on it, even if that waits for a person
+        tags: what `tags=` of the reply said of it: texts by name, empty for a name alone
     """
 
     id: str
@@ -118,6 +119,12 @@ class Outline:
     actions: int = 0
     seconds: float = 0.0
     held: bool = False
+    tags: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tagged(self) -> str:
+        """Return the tags in words, such as `customer=acme, urgent`; empty if there are none."""
+        return ", ".join(f"{name}={text}" if text else name for name, text in self.tags.items())
 
     @property
     def under_way(self) -> bool:
@@ -137,6 +144,7 @@ class Outline:
                 "tokens": self.tokens,
                 "US dollars": f"{self.usd:.4g}",
                 "forked from": self.forked_from,
+                "tags": self.tagged or None,
             }
         )
 

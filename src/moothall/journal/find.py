@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from math import isnan
-from typing import Any, Final, TypeAlias, TypedDict
+from typing import Any, Final, TypeAlias
 
 from moothall.foundation.arguments import check_integer, none_of, unknown_argument
 from moothall.foundation.database.protocol import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
 from moothall.journal.stop_reason import STATES
+from moothall.journal.store.attributes import ATTRIBUTES, RunAttributes, Tags, wanted_paths
 
 Moment: TypeAlias = float | datetime
 """Seconds since 1970, or a date and time: without a zone, the local one."""
@@ -27,7 +28,7 @@ SORTS: Final = ("began", "changed", "seconds", "tokens", "usd", "model_calls", "
 
 _COLUMNS: Final = (
     "number, id, kind, agent, task, began, changed, last, tokens, usd, model_calls, actions, "
-    "seconds, state, forked_from, thread, waiting"
+    "seconds, CAST(attributes AS TEXT), state, forked_from, thread, waiting"
 )
 _SUMS: Final = (
     "SELECT count(*), CAST(coalesce(sum(tokens), 0) AS BIGINT), coalesce(sum(usd), 0.0), "
@@ -46,7 +47,7 @@ _RECORDED: Final = (
 )
 
 
-class Filters(TypedDict, total=False):
+class Filters(RunAttributes, total=False):
     """Which runs are wanted, as `Journal.runs` and `Journal.sums` take it."""
 
     state: str | Iterable[str] | None
@@ -78,6 +79,7 @@ class Wanted:
     decided_by: str | None = None
     id: str | None = None
     needs_person: bool = False
+    tags: Tags | None = None
     sort: str = "began"
     limit: int | None = None
 
@@ -103,9 +105,12 @@ class Wanted:
         for wrong in sorted(unknown - recorded):
             raise none_of("runs: state=", known, wrong)
 
-    def rows(self, taken: Callable[[], Iterable[int]]) -> tuple[str, list[Any]]:
-        """Return the query for the wanted runs; `taken` returns those that processes work on."""
-        where, values = self._where(taken)
+    def rows(self, taken: Callable[[], Iterable[int]], attribute: str) -> tuple[str, list[Any]]:
+        """Return the query for the wanted runs; `taken` returns those that processes work on.
+
+        `attribute` is the text at a path of a run's attributes, in the database's own words.
+        """
+        where, values = self._where(taken, attribute)
         column = self.sort.removeprefix("-") if isinstance(self.sort, str) else ""
         if column not in SORTS:
             names = ", ".join(SORTS)
@@ -122,12 +127,12 @@ class Wanted:
             limit = f" LIMIT {self.limit}"
         return f"SELECT {_COLUMNS} FROM runs{where} ORDER BY {order}{limit}", values
 
-    def sums(self, taken: Callable[[], Iterable[int]]) -> tuple[str, list[Any]]:
+    def sums(self, taken: Callable[[], Iterable[int]], attribute: str) -> tuple[str, list[Any]]:
         """Return the query for the sums of all wanted runs, whatever the limit."""
-        where, values = self._where(taken)
+        where, values = self._where(taken, attribute)
         return _SUMS + where, values
 
-    def _where(self, taken: Callable[[], Iterable[int]]) -> tuple[str, list[Any]]:
+    def _where(self, taken: Callable[[], Iterable[int]], attribute: str) -> tuple[str, list[Any]]:
         terms = ["NOT deleted"]
         values: list[Any] = []
         for column in ("id", "kind", "agent", "forked_from"):
@@ -153,6 +158,9 @@ class Wanted:
         if self.decided_by is not None:
             terms.append("number IN (SELECT run FROM waits WHERE decided_by = ?)")
             values.append(_text("decided_by", self.decided_by))
+        for path, text in wanted_paths({name: getattr(self, name) for name in ATTRIBUTES}):
+            terms.append(f"{attribute} {'IS NOT NULL' if text is None else '= ?'}")
+            values += [path] if text is None else [path, text]
         states = _states(self.state)
         if self.needs_person:
             states = NEEDS_A_PERSON if states is None else [*set(states) & {*NEEDS_A_PERSON}]

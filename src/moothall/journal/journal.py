@@ -27,6 +27,7 @@ from moothall.journal.find import CUT_OFF, Filters, Wanted
 from moothall.journal.moving import adopted, exported, imported, moved, named_file
 from moothall.journal.opening import Runs
 from moothall.journal.run_parts import Part, ReadPart, reply_of
+from moothall.journal.store.attributes import as_column, of_column
 from moothall.journal.store.by_path import opened
 from moothall.journal.store.copies import backed_up, faults
 from moothall.journal.tally import TASK_CHARS
@@ -109,10 +110,8 @@ class Journal:
                   ended; another word is an error, unless a run of the journal ended so
                 * `kind`: the class of its agent
                 * `agent`: the id of its agent
-                * `thread`: the id of its conversation; `T` also finds the threads `T/…` of that
-                  sender
-                * `since`: only runs that were worked on at this time or later, in seconds since
-                  1970 or as a datetime
+                * `thread`: its conversation's id; `T` also finds the threads `T/…` of that sender
+                * `since`: only runs worked on since this time: seconds since 1970, or a datetime
                 * `until`: only runs that began at this time or before, likewise
                 * `text`: words that all occur in the task or the reply, without regard to case,
                   among the first 500 characters of the task and 1,000 of the reply
@@ -120,6 +119,7 @@ class Journal:
                   texts of a step that have over 2,000 characters are not looked at
                 * `forked_from`: the id of a run: only its forks
                 * `decided_by`: the name of a person who has answered or decided in them
+                * `tags`: texts by name, such as `{"customer": "acme"}`, None for any; or names
                 * `needs_person`: only runs that are `waiting`, `in_doubt` or `stopped` and have no
                   fork
 
@@ -146,7 +146,7 @@ class Journal:
         wanted = Wanted.of(Journal.sums, filters)
         with self._file.reading() as db:
             wanted.check(db)
-            query, values = wanted.sums(partial(self._taken, db))
+            query, values = wanted.sums(partial(self._taken, db), self._file.attribute)
             return Sums(*db.execute(query, values).fetchone())
 
     def threads(self) -> list[str]:
@@ -564,10 +564,10 @@ class Journal:
         return sorted([*found, *waited], key=lambda run: run.began) if waited else found
 
     async def begin(
-        self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None
+        self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None, **said: Any
     ) -> Part:
         """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
-        new = (kind, agent, readable(task[:TASK_CHARS]), thread)
+        new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(said))
         return Part(await self._runs.begin(run_id, new))
 
     # -- what it says ------------------------------------------------------------------------------
@@ -577,15 +577,15 @@ class Journal:
     ) -> list[Outline]:
         """Return the outlines of the wanted runs, `among` these numbers."""
         taken = self._taken(db) if among is None else set(self._runs.taken(among))
-        query, values = wanted.rows(lambda: taken)
+        query, values = wanted.rows(lambda: taken, self._file.attribute)
         found = []
-        for number, *about, state, origin, thread, waiting in db.execute(query, values):
+        for number, *about, column, state, origin, thread, waiting in db.execute(query, values):
             if number in taken:
                 state = "waiting" if waiting else "running"
             id, kind, agent, task, began, changed, entries, *spent = about
             outline = (id, kind, agent, task, began, changed, entries, state or "stopped")
             spent.append(number in taken)
-            found.append(Outline(*outline, origin, thread, *spent))
+            found.append(Outline(*outline, origin, thread, *spent, **of_column(column)))
         return found
 
     def _given_back(self, found: list[Outline]) -> list[Outline]:

@@ -24,10 +24,11 @@ from moothall.foundation.errors import (
 )
 from moothall.foundation.files import written_whole
 from moothall.journal.doubt import state_of
-from moothall.journal.entry import Entry
+from moothall.journal.entry import Entry, begun_of
 from moothall.journal.opening import Runs
 from moothall.journal.shapes import fault_of
 from moothall.journal.stop_reason import ELSEWHERE, ENDED, OPEN
+from moothall.journal.store.attributes import as_column, attributes_of
 from moothall.journal.store.copies import values_of
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text, hash_of
@@ -220,6 +221,14 @@ class _Import:
                 raise FileError(
                     f"{self._name!r} is not a run as moothall records it: {error}"
                 ) from error
+            about = begun_of(entries) or {}
+            try:
+                attributes = attributes_of(about.get("attributes") or {})
+            except (ConfigError, AttributeError) as error:
+                raise self._fault(f"the run's attributes are damaged: {error}") from error
+            db.execute(
+                "UPDATE runs SET attributes = ? WHERE number = ?", (as_column(attributes), number)
+            )
             if head.get("moved") and head["state"] == "waiting":
                 _set_state(db, number, id, entries)
             text = searched(head["task"], tally.said or "")

@@ -26,8 +26,8 @@ from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.store.wait_rows import NOTED
 from moothall.journal.tally import searched
 
-NewRun: TypeAlias = tuple[str, str, str, str | None]
-"""The kind, agent, task and thread of a run that begins."""
+NewRun: TypeAlias = tuple[str, str, str, str | None, str | None]
+"""The kind, agent, task, thread and attributes of a run that begins."""
 
 TELLING: Final = 0
 """The lease of the process that tells people what waits: no run has this number."""
@@ -193,8 +193,8 @@ class Runs:
             return int(row[0]), str(row[1])
         assert new is not None
         made = db.execute(
-            "INSERT INTO runs (id, kind, agent, task, thread, began, changed, key, unread) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, FALSE) ON CONFLICT (id) DO NOTHING",
+            "INSERT INTO runs (id, kind, agent, task, thread, attributes, began, changed, key, "
+            "unread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, FALSE) ON CONFLICT (id) DO NOTHING",
             (run_id, *new, now := time.time(), now, secrets.token_hex(8)),
         ).rowcount
         number, holder = db.execute(find, (run_id,)).fetchone()

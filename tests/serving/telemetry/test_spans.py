@@ -405,3 +405,12 @@ def test_step_of_a_society_has_the_calls_of_its_citizens_below(traced: Traced) -
     assert sorted(below) == sorted(
         span.context.span_id for span in steps if span.context for _ in citizens
     )
+
+
+def test_tags_of_a_run_are_on_the_spans_of_its_replies(traced: Traced) -> None:
+    asked = ReActAgent("asked", ScriptedModel(["In."]))
+    model = ScriptedModel([Call("1", "asked", {"text": "Well?"}), "Out."])
+    asks = ReActAgent("asks", model, actions=[asked.as_action()])
+    asks.reply_sync("Go", tags={"customer": "acme"})
+    for name in ("invoke_agent asks", "invoke_agent asked"):
+        assert (traced.named(name).attributes or {})["moothall.run.tags.customer"] == "acme"

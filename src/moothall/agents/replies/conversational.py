@@ -53,6 +53,7 @@ from moothall.agents.replies.reply_request import (
     ReplyRequest,
     as_memory,
     marked_with,
+    optioned,
     thread_id,
 )
 from moothall.agents.replies.stream import ReplyStream
@@ -65,6 +66,7 @@ from moothall.foundation.arguments import check_boolean, check_integer, named_el
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.threads import refuse_on_loop, reset
+from moothall.journal.store.attributes import Tags
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack
@@ -217,6 +219,7 @@ class ConversationalAgent(Threaded):
         deps: Any = None,
         budget: Budget | None = None,
         options: Mapping[str, Any] | None = None,
+        tags: Tags | None = None,
     ) -> Reply[Any]:
         """Answer.
 
@@ -232,14 +235,15 @@ class ConversationalAgent(Threaded):
                 `{"type": "text", "text": …}` and `{"type": "image_url", "image_url": {"url": …}}`
             schema: the form of the answer: a JSON schema, or a type such as a dataclass, a pydantic
                 model or `list[int]`; the reply's `value` is of that form
-            thread: the id of the conversation, each with a memory of its own; defaults to the
-                agent's own
+            thread: the id of a conversation with a memory of its own; default: the agent's own
             run_id: the id of the run; a new one by default. With a journal, an unfinished run of
                 this id is resumed, and one that has ended returns its reply again.
             deps: what actions find in their `Context` in this reply; defaults to the agent's own
             budget: what this reply may spend, within the agent's own budget
             options: fields of the requests to the model in this reply, such as
                 `{"temperature": 0}`, for a model behind a server; a resumed run has none of them
+            tags: what finds the run in a journal: names, or texts by name such as
+                `{"customer": "acme"}`; runs that it asks for have them, too, unless they have own
 
         Raises:
             ConfigError: an argument is not valid, or the budget is not part of the agent's own
@@ -251,13 +255,7 @@ class ConversationalAgent(Threaded):
                 stops with the reason `error` instead
         """
         request = ReplyRequest(text, schema, thread, run_id, deps, budget)
-        return await self._reply_on_loop(self._optioned(request, options))
-
-    def _optioned(self, request: ReplyRequest, options: Mapping[str, Any] | None) -> ReplyRequest:
-        if options and not self._takes_options:
-            raise ConfigError(f"agent {self.id!r}: options= is for a ReActAgent")
-        request.options = options
-        return request
+        return await self._reply_on_loop(optioned(self, request, options, tags))
 
     @overload
     def reply_sync(
@@ -288,6 +286,7 @@ class ConversationalAgent(Threaded):
         deps: Any = None,
         budget: Budget | None = None,
         options: Mapping[str, Any] | None = None,
+        tags: Tags | None = None,
     ) -> Reply[Any]:
         """Call `reply` from a script, and wait for the answer.
 
@@ -295,7 +294,7 @@ class ConversationalAgent(Threaded):
             RuntimeError: called where an event loop is running, which it would block
         """
         refuse_on_loop(f"reply_sync of agent {self.id!r}", "reply(text)")
-        given = {"deps": deps, "budget": budget, "options": options}
+        given = {"deps": deps, "budget": budget, "options": options, "tags": tags}
         more: Any = {name: each for name, each in given.items() if each is not None}
         return asyncio.run(self.reply(text, schema, thread, run_id, **more))
 
@@ -328,6 +327,7 @@ class ConversationalAgent(Threaded):
         deps: Any = None,
         budget: Budget | None = None,
         options: Mapping[str, Any] | None = None,
+        tags: Tags | None = None,
     ) -> ReplyStream[Reply[Any]]:
         """Answer, and stream the events of the reply.
 
@@ -344,7 +344,9 @@ class ConversationalAgent(Threaded):
             DefinitionError: the schema is not valid
         """
         request = ReplyRequest(text, schema, thread, run_id, deps, budget)
-        return ReplyStream(str(self.id), self._optioned(request, options), self._reply_on_loop)
+        return ReplyStream(
+            str(self.id), optioned(self, request, options, tags), self._reply_on_loop
+        )
 
     @action(guard=())
     async def say(self, content: str, thread: str | None = None) -> str:
@@ -438,8 +440,7 @@ class ConversationalAgent(Threaded):
                 of the only reply under way, or else to the agent's own
 
         Returns:
-            An object that is true if a reply was under way; awaiting it waits until that reply has
-            heard the text.
+            True if a reply was under way; awaiting it waits until that reply has heard the text
 
         Raises:
             ConfigError: `text` is not a text, or several replies are under way and no thread is

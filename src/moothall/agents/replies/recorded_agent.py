@@ -243,7 +243,8 @@ class RecordedAgent(ConversationalAgent):
                 f"got {self.on_mismatch!r:.80}"
             )
         task = json_text(request.content)
-        return await journal.begin(request.run_id, self._kind, str(self.id), task, request.thread)
+        about = (self._kind, str(self.id), task, request.thread)
+        return await journal.begin(request.run_id, *about, **request.attributes)
 
     def _may_fork(self, request: ReplyRequest, error: RunMismatch) -> bool:
         """Return whether a run that differs goes on in a fork: only if the program has changed."""
@@ -274,6 +275,10 @@ class RecordedAgent(ConversationalAgent):
         if request.options:
             about["options"] = dict(request.options)
         if request.record is None:
+            if record.begun is not None:  # a resumed run keeps those that it began with
+                request.attributes = record.begun.get("attributes") or {}
+            if request.attributes:
+                about["attributes"] = dict(request.attributes)
             about |= tracing.stated()  # where a process that resumes the run continues it
         if record.begun is None:
             about |= self._keeps(record, request)

@@ -59,6 +59,8 @@ class Replying:
         if caller is None:
             return
         self.around = (*(each for each in caller.around if each.open), caller)
+        if (mine := self.request) and caller.request:  # it holds for the runs that are asked for
+            mine.attributes = mine.attributes or caller.request.attributes
         members = getattr(caller.agent, "_member_agents", ())
         is_member = any(each is self.agent for each in members)
         self.depth = caller.depth + (not is_member)

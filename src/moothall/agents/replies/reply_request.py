@@ -6,7 +6,8 @@ import inspect
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_checkable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from moothall.actions.signature.annotation import (
     Mismatch,
@@ -27,6 +28,7 @@ from moothall.foundation.jsonvalue import (
     readable,
 )
 from moothall.foundation.text import cut, escaped, render_path, shorten
+from moothall.journal.store.attributes import RunAttributes, Tags, attributes_of
 from moothall.models.protocol import ReasoningPiece
 
 if TYPE_CHECKING:
@@ -42,7 +44,10 @@ if TYPE_CHECKING:
     from moothall.memory.results import Results
 
 
-class ReplyOptions(TypedDict, total=False):
+NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class ReplyOptions(RunAttributes, total=False):
     """What `reply`, `reply_sync` and `stream` take by name only."""
 
     deps: Any
@@ -97,6 +102,7 @@ class ReplyRequest:
         self.deps = deps  # for the `Context` of its actions; None for the agent's own
         self.budget = budget  # what it may spend; None for the agent's own budget
         self.options: Mapping[str, Any] | None = None  # of the requests to its model
+        self.attributes: Mapping[str, Any] = NO_ATTRIBUTES  # what the caller says of the run
         self.emit: Callable[[Any], Any] | None = None  # where events go
         # Waits until the reader has seen the events; None without a reader to wait for.
         self.seen: Callable[[], Awaitable[None]] | None = None
@@ -144,6 +150,18 @@ class ReplyRequest:
         """Set the form of the answer: a JSON schema or a type; None for any text."""
         self.schema = schema
         self.answer: AnswerSchema | None = None if schema is None else AnswerSchema(schema)
+
+
+def optioned(
+    agent: Any, request: ReplyRequest, options: Mapping[str, Any] | None, tags: Tags | None
+) -> ReplyRequest:
+    """Return a request with what is said of the requests to its model, and of its run."""
+    if options and not agent._takes_options:
+        raise ConfigError(f"agent {agent.id!r}: options= is for a ReActAgent")
+    request.options = options
+    if tags is not None:
+        request.attributes = attributes_of({"tags": tags})
+    return request
 
 
 def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:

@@ -100,6 +100,7 @@ class JournalFile(SQLitePool[JournalError], Store):
     """The SQLite file of a journal."""
 
     look_s: float = 0.25  # SQLite signals nothing
+    attribute: str = "json_extract(attributes, ?)"
 
     def __init__(self, path: str | os.PathLike[str], durability: str, timeout: float) -> None:
         file = SQLiteFile(

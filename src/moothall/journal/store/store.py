@@ -63,8 +63,7 @@ class Unfinished(JournalError):
 class Store(ABC):
     """The store of a journal.
 
-    Each entry of a run has a checksum of itself and of the one before, so that a changed or
-    missing entry is noticed.
+    An entry's checksum is of itself and of the one before: a changed or missing one is noticed.
     """
 
     name: str
@@ -79,6 +78,7 @@ class Store(ABC):
     """For about so many seconds writers wait for one transaction of a deletion."""
     look_s: float
     """Seconds between two checks whether another process has written or died."""
+    attribute: str  # the text at a path of a run's attributes, in the database's own words
 
     @property
     @abstractmethod

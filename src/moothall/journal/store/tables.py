@@ -164,6 +164,8 @@ MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
     SQLITE.written(*_WAITS),
     _OPEN_RUNS,
     _WAITS_BY_NAME,
+    # What the caller said of the run, as JSON: `attributes.py` has what that may be.
+    ("ALTER TABLE runs ADD COLUMN attributes TEXT",),
 )
 
 # The same tables in PostgreSQL, where a range of threads is one of bytes. Only appended. A new
@@ -223,4 +225,5 @@ SERVER_MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     POSTGRESQL.written(*_WAITS),
     _OPEN_RUNS,
     _WAITS_BY_NAME,
+    ("ALTER TABLE runs ADD COLUMN attributes JSONB",),
 )

@@ -83,6 +83,8 @@ MESSAGING_ID: Final = "messaging.message.id"
 
 # -- ours ------------------------------------------------------------------------------------------
 RUN_ID: Final = "moothall.run.id"
+OF_RUN: Final = "moothall.run"
+"""Before the name of what the caller says of the run, such as `moothall.run.tags.customer`."""
 STOP_REASON: Final = "moothall.stop_reason"
 ACTION: Final = "moothall.action"
 TOTAL_INPUT_TOKENS: Final = "moothall.usage.input_tokens"

@@ -10,6 +10,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Link, SpanKind
 
+from moothall.journal.store.attributes import flat
 from moothall.models.protocol import stated_usage
 from moothall.serving.telemetry import content, names
 from moothall.serving.telemetry.beginning import context_of
@@ -50,6 +51,8 @@ class Telemetry(Messages):
             thread = request.thread
             if request.answer is not None:
                 about[names.OUTPUT_TYPE] = "json"
+            for name, value in flat(request.attributes):
+                about[f"{names.OF_RUN}.{name}"] = value
         if thread is not None:
             about[names.CONVERSATION_ID] = thread
         model = getattr(agent, "_model", None)

@@ -1,0 +1,111 @@
+"""What a caller says of a run: kept in one JSON column, by which runs are found and shown.
+
+To add one: a field of `RunAttributes` and a row of `ATTRIBUTES`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
+
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import readable
+
+Tags: TypeAlias = Mapping[str, str] | Mapping[str, str | None] | Iterable[str]
+"""Texts by name, such as `{"customer": "acme"}`, or names alone; None, in a filter: any text."""
+
+_MOST_TAGS: Final = 64
+_NAME_CHARS: Final = 64
+_TEXT_CHARS: Final = 500
+_NOT_IN_NAMES: Final = frozenset('="\\')
+"""What parts a name from its text on a command line, or ends it in a path of JSON."""
+
+
+class RunAttributes(TypedDict, total=False):
+    """What may be said of a run by name, and what runs are found by."""
+
+    tags: Tags | None
+
+
+class _Attribute(NamedTuple):
+    checked: Callable[[Any], Any]  # returns the value as JSON data; raises ConfigError
+    wanted: Callable[[Any], Iterator[tuple[str, str | None]]]  # paths below it, with their texts
+
+
+def _tags(given: Any) -> dict[str, str]:
+    tags = _by_name(given, "")
+    if len(tags) > _MOST_TAGS:
+        raise ConfigError(f"tags= must be at most {_MOST_TAGS}, got {len(tags)}")
+    for text in tags.values():
+        if not isinstance(text, str) or len(text) > _TEXT_CHARS:
+            most = f"a text of at most {_TEXT_CHARS} characters"
+            raise ConfigError(f"tags=: each tag must have {most}, got {text!r:.80}")
+    return {name: readable(text) for name, text in tags.items()}
+
+
+def _wanted_tags(given: Any) -> Iterator[tuple[str, str | None]]:
+    for name, text in _by_name(given, None).items():
+        if not isinstance(text, str | None):
+            raise ConfigError(f"runs: tags= must be texts by name, or names, got {text!r:.80}")
+        yield f'."{name}"', text
+
+
+def _by_name(given: Any, text: str | None) -> dict[str, Any]:
+    if isinstance(given, Mapping):
+        found = dict(given)
+    elif isinstance(given, Iterable):
+        found = dict.fromkeys((given,) if isinstance(given, str) else given, text)
+    else:
+        raise ConfigError(
+            "tags= must be texts by name, such as {'customer': 'acme'}, or names, "
+            f"got {given!r:.80}"
+        )
+    for name in found:
+        fits = isinstance(name, str) and 0 < len(name) <= _NAME_CHARS and name.isprintable()
+        if not fits or _NOT_IN_NAMES & {*name}:
+            raise ConfigError(
+                f"tags=: a name must have 1 to {_NAME_CHARS} printable characters, and no equals "
+                f"sign, quotation mark or backslash, got {name!r:.80}"
+            )
+    return found
+
+
+ATTRIBUTES: Final[dict[str, _Attribute]] = {"tags": _Attribute(_tags, _wanted_tags)}
+
+
+def attributes_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes among these values, checked, as JSON data; none that are empty."""
+    found = {
+        name: each.checked(given[name])
+        for name, each in ATTRIBUTES.items()
+        if given.get(name) is not None
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def wanted_paths(given: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    """Yield where runs must have a text in their attributes; and the text, None for any."""
+    for name, each in ATTRIBUTES.items():
+        if given.get(name) is not None:
+            for path, text in each.wanted(given[name]):
+                yield f"$.{name}{path}", text
+
+
+def as_column(attributes: Mapping[str, Any]) -> str | None:
+    """Return what the column has; None without attributes."""
+    return json.dumps(attributes, ensure_ascii=False) if attributes else None
+
+
+def of_column(text: str | None) -> dict[str, Any]:
+    """Return the attributes in the column."""
+    return {} if text is None else dict(json.loads(text))
+
+
+def flat(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each attribute, and each of its parts by name, such as `tags.customer`."""
+    for name, value in attributes.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{part}", each) for part, each in value.items())
+        else:
+            yield name, value
