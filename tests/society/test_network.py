@@ -188,6 +188,29 @@ def test_network_row_of_a_node_is_its_number_in_links_whatever_the_order_of_ids(
         network.row_of("4")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    (
+        ("e.graphml", '<graphml><graph><node id="a"/></graph></graphml>', "read_graphml"),
+        ("e.GEXF", "<gexf/>", "read_gexf"),
+        ("e.mtx", "%%MatrixMarket matrix coordinate\n2 2 1\n1 2 1\n", "mmread"),
+        ("e.net", '*Vertices 1\n1 "a"\n', "read_pajek"),
+        ("e.json", '{"nodes": []}', "node_link_graph"),
+        ("e.csv", '<graphml><graph><node id="a"/></graph></graphml>', "is XML"),
+        ("e.csv", "0,1,0\n1,0,1\n0,1,0\n", "a matrix of 3 by 3"),
+        ("e.csv", "source,target\n", "has no edges"),
+        ("e.csv", "", "must have two columns"),
+    ),
+)
+def test_network_file_without_edges_or_of_another_format_is_refused_with_what_reads_it(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=said) as refused:
+        read_network(tmp_path / name)
+    assert ("write_edgelist" in str(refused.value)) == (name != "e.csv" or "matrix" in said)
+
+
 def test_network_edge_list_of_snap_is_read_after_its_notes(tmp_path: Path) -> None:
     for text in ("# Directed graph\n# FromNodeId\tToNodeId\n0\t1\n1\t2\n", "0 1\n1  2\n"):
         (tmp_path / "edges.txt").write_text(text)

@@ -3,12 +3,12 @@
 from moothall.society.blocks import *  # noqa: F403 - all of them
 from moothall.society.blocks.row_block import RowBlock as RowBlock
 from moothall.society.city.city import City as City
+from moothall.society.city.edges import read_network as read_network
 from moothall.society.city.grid import Grid as Grid
 from moothall.society.city.map import Mode as Mode
 from moothall.society.city.map import Place as Place
 from moothall.society.city.map import Road as Road
 from moothall.society.city.network import Network as Network
-from moothall.society.city.network import read_network as read_network
 from moothall.society.city.places import Capacities as Capacities
 from moothall.society.city.places import Hours as Hours
 from moothall.society.city.places import Near as Near

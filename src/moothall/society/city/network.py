@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 from collections.abc import Iterable
-from os import PathLike
-from pathlib import Path
 from typing import Any, Final
 
 from moothall.foundation.arguments import check_integer, check_text
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import excerpt
-from moothall.society.arrays import csv_rows, np, package
+from moothall.society.arrays import np, package
 from moothall.society.city.places import SteppedPlaces
 from moothall.society.city.routes import dijkstra
 from moothall.society.kernel.draw import Draws, belows, uniforms
@@ -308,71 +305,3 @@ class Network(SteppedPlaces):
 def _check_degree(degree: float, n: int) -> None:
     if not isinstance(degree, (int, float)) or not 0 < degree < n:
         raise ConfigError(f"degree must be above 0 and below {n}, got {excerpt(degree)}")
-
-
-def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Network:
-    """Return the network of a table of edges: CSV, an edge list of SNAP, or Parquet.
-
-    The ends of an edge are the columns `source` and `target`, or `from` and `to`, else the first
-    two. The first row of CSV is an edge if its ends are numbers, or another row has one of them.
-    Ids are taken as texts. An edge to itself is left out, since a network has none; direction and
-    other columns do not count.
-
-    Args:
-        path: the file
-        edge_seconds: the travel time of an edge
-
-    Raises:
-        ConfigError: the file cannot be read, or a row has no two ids; the text names it
-        MissingExtra: it is Parquet, and pyarrow is not installed
-    """
-    file = Path(path)
-    try:
-        if file.suffix == ".parquet":
-            table = package("pyarrow.parquet", "read_network", "tables").read_table(file)
-            names = table.column_names
-            rows: Iterable[Iterable[Any]] = zip(
-                *(table[name].to_pylist() for name in _ends(names, file)), strict=True
-            )
-            return _of_rows(rows, file, edge_seconds)
-        with csv_rows(file) as read:
-            names = list[str](next(read, []))
-            at = [names.index(name) for name in _ends(names, file)]
-            width = len(names)
-            made = [[r[each] for each in at] if len(r) == width else r for r in read if r]
-            ends = [names[each].strip() for each in at]
-            ids = {each.strip() for row in made for each in row}
-            if all(each.isdecimal() for each in ends) or not ids.isdisjoint(ends):
-                made.insert(0, ends)
-            return _of_rows(made, file, edge_seconds)
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
-    except csv.Error as error:
-        raise ConfigError(f"{file} is not CSV: {error}") from None
-    except ValueError as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{file} cannot be read: {error}") from None
-
-
-def _ends(names: list[str], file: Path) -> list[str]:
-    """Return the names of the columns that hold the ends of an edge."""
-    for pair in (["source", "target"], ["from", "to"]):
-        if {*pair} <= {*names}:
-            return pair
-    if len(names) < 2:
-        raise ConfigError(f"{file} must have two columns, such as source and target")
-    return names[:2]
-
-
-def _of_rows(rows: Iterable[Iterable[Any]], file: Path, edge_seconds: int) -> Network:
-    nodes: dict[str, None] = {}
-    edges = []
-    for number, row in enumerate(rows, 1):
-        pair = [str(each).strip() for each in row if each is not None]
-        if len(pair) != 2 or not all(pair):
-            raise ConfigError(f"{file}: row {number} must have two ids, got {pair!r:.80}")
-        nodes |= dict.fromkeys(pair)
-        if pair[0] != pair[1]:
-            edges.append((pair[0], pair[1]))
-    return Network([*nodes], edges, edge_seconds=edge_seconds)

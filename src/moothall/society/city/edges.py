@@ -1,0 +1,109 @@
+"""Networks from tables of edges: CSV, edge lists of SNAP, Parquet."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from moothall.foundation.errors import ConfigError
+from moothall.society.arrays import csv_rows, package
+from moothall.society.city.network import Network
+
+_READERS: Final = {
+    ".graphml": "networkx.read_graphml(file)",
+    ".gexf": "networkx.read_gexf(file)",
+    ".gml": "networkx.read_gml(file)",
+    ".net": "networkx.read_pajek(file)",
+    ".json": "networkx.node_link_graph(json.load(file))",
+    ".mtx": "networkx.from_scipy_sparse_array(scipy.io.mmread(file))",
+}
+"""How formats of networks that are no table are read, by the end of a file's name."""
+_WRITES: Final = "networkx.write_edgelist({}, 'edges.tsv', delimiter='\\t', data=False) writes one"
+
+
+def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Network:
+    """Return the network of a table of edges: CSV, an edge list of SNAP, or Parquet.
+
+    The ends of an edge are the columns `source` and `target`, or `from` and `to`, else the first
+    two. The first row of CSV is an edge if its ends are numbers, or another row has one of them.
+    Ids are taken as texts. An edge to itself is left out, since a network has none; direction and
+    other columns do not count.
+
+    Args:
+        path: the file
+        edge_seconds: the travel time of an edge
+
+    Raises:
+        ConfigError: the file cannot be read, has no edges, or is of another format or a matrix, or
+            a row has no two ids; the text names it
+        MissingExtra: it is Parquet, and pyarrow is not installed
+    """
+    file = Path(path)
+    if reader := _READERS.get(file.suffix.lower()):
+        raise ConfigError(f"{file} is no table of edges: {_WRITES.format(reader)}")
+    try:
+        if file.suffix == ".parquet":
+            table = package("pyarrow.parquet", "read_network", "tables").read_table(file)
+            names = table.column_names
+            rows: Iterable[Iterable[Any]] = zip(
+                *(table[name].to_pylist() for name in _ends(names, file)), strict=True
+            )
+            return _of_rows(rows, file, edge_seconds)
+        with csv_rows(file) as read:
+            names, *others = [row for row in read if row] or [[]]
+            _check_edges([names, *others], file)
+            at = [names.index(name) for name in _ends(names, file)]
+            width = len(names)
+            made = [[r[each] for each in at] if len(r) == width else r for r in others]
+            ends = [names[each].strip() for each in at]
+            ids = {each.strip() for row in made for each in row}
+            if all(each.isdecimal() for each in ends) or not ids.isdisjoint(ends):
+                made.insert(0, ends)
+            return _of_rows(made, file, edge_seconds)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
+    except csv.Error as error:
+        raise ConfigError(f"{file} is not CSV: {error}") from None
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{file} cannot be read: {error}") from None
+
+
+def _check_edges(rows: list[list[str]], file: Path) -> None:
+    """Raise ConfigError if rows of CSV are XML, or a matrix of who is linked to whom."""
+    if rows[0] and rows[0][0].startswith("<"):
+        raise ConfigError(f"{file} is XML, and no table of edges")
+    cells = {cell.strip() for row in rows for cell in row}
+    if len(rows) > 2 and cells <= {"0", "1"} and {*map(len, rows)} == {len(rows)}:
+        matrix = "networkx.from_numpy_array(numpy.loadtxt(file, delimiter=','))"
+        what = f"is a matrix of {len(rows)} by {len(rows)}, and no table of edges"
+        raise ConfigError(f"{file} {what}: {_WRITES.format(matrix)}")
+
+
+def _ends(names: list[str], file: Path) -> list[str]:
+    """Return the names of the columns that hold the ends of an edge."""
+    for pair in (["source", "target"], ["from", "to"]):
+        if {*pair} <= {*names}:
+            return pair
+    if len(names) < 2:
+        raise ConfigError(f"{file} must have two columns, such as source and target")
+    return names[:2]
+
+
+def _of_rows(rows: Iterable[Iterable[Any]], file: Path, edge_seconds: int) -> Network:
+    nodes: dict[str, None] = {}
+    edges: list[tuple[str, str]] = []
+    for number, row in enumerate(rows, 1):
+        pair = [str(each).strip() for each in row if each is not None]
+        if len(pair) != 2 or not all(pair):
+            raise ConfigError(f"{file}: row {number} must have two ids, got {pair!r:.80}")
+        nodes |= dict.fromkeys(pair)
+        if pair[0] != pair[1]:
+            edges.append((pair[0], pair[1]))
+    if not nodes:
+        raise ConfigError(f"{file} has no edges")
+    return Network([*nodes], edges, edge_seconds=edge_seconds)
