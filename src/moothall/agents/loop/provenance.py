@@ -61,14 +61,14 @@ def look(
         texts = thread.texts = Texts(request.on_behalf)
         texts.note(request.outside)
     elif not whole and messages[0].get("role") == "system":
-        _take(texts, messages[0], find)
+        take_in(texts, messages[0], find)
     if told and told is not texts.told:
         texts.told = told
         for source, text in told:
             texts.read(text, [source])
     args: dict[Any, Any] = {}
     for message in new:
-        marks = _take(texts, message, find)
+        marks = take_in(texts, message, find)
         for call in message.get("tool_calls") or ():
             args[call.get("id")] = call.get("args")
         if marks.wrote:
@@ -102,7 +102,8 @@ def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -
     return action is None or action.outside
 
 
-def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | None]) -> Marks:
+def take_in(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | None]) -> Marks:
+    """Take in one message; return its marks."""
     role, content = message.get("role"), message.get("content")
     marks = marks_of(message)
     sources = [*marks.sources]

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
+from moothall.agents.loop.recording import LoopState
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.reply import gives
 from moothall.agents.replies.thread import thread_of_sender
@@ -182,7 +183,7 @@ def _recorded(agent: Any, sender: str, run_id: str) -> list[dict[str, Any]] | No
     ) or not gives(agent, run.state):
         return None
     task: Any = None
-    messages: list[dict[str, Any]] = []
+    made = LoopState()
     text = ""
     for entry in entries:
         if entry.path:
@@ -190,12 +191,12 @@ def _recorded(agent: Any, sender: str, run_id: str) -> list[dict[str, Any]] | No
         if entry.kind == "begun":
             task = entry.data["task"]
         elif entry.kind == "state":
-            messages += entry.data["appended"].get("messages", ())
+            made.messages += entry.data["appended"].get("messages", ())
+            made.marks += entry.data["appended"].get("marks", ())
         elif entry.kind == "over":
             text = entry.data["text"]
-    if not hasattr(agent, "max_iterations"):  # its members have the messages
-        messages = said(task, text)
-    return settled(messages)
+    # The members of a group have its messages.
+    return settled(made.stored() if hasattr(agent, "max_iterations") else said(task, text))
 
 
 def said(content: Any, text: str) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from moothall.actions.provenance import with_sources
 from moothall.agents.loop.answer import demand_of
 from moothall.agents.loop.react import ReActAgent
 from moothall.agents.replies.conversational import ConversationalAgent
@@ -46,6 +45,7 @@ from moothall.serving.doors.openai.input import (
     settled,
 )
 from moothall.serving.doors.openai.items import response_request
+from moothall.serving.doors.openai.marking import marked, sent_back
 from moothall.serving.doors.openai.outcome import Outcome, is_alone, outcome_of, resting, wrong_of
 from moothall.serving.doors.openai.output import ChatCompletion, Kind, Response, send_json
 from moothall.serving.doors.openai.stored import StoredResponses
@@ -121,13 +121,11 @@ class OpenAIDoor:
         run_id = chain.next(agent, previous)
         form, thread = Response(asked, run_id), thread_of(sender, run_id)
 
-        def keep(reply: Reply, new: Any) -> None:
-            own = (
-                settled([{**each} for each in reply.messages])
-                if isinstance(agent, ReActAgent)
-                else None
-            )
-            messages = [*history, *(own or said(new, reply.text))]
+        def keep(reply: Reply, request: ReplyRequest) -> None:
+            known = len(request.conversation or ())
+            memory = request.memory if isinstance(agent, ReActAgent) else None
+            own = settled(memory.get_memories()[known:]) if memory is not None else ()
+            messages = [*history, *(own or said(request.content, reply.text))]
             chain.keep(run_id, str(agent.id), sender, messages, asked.messages, form)
 
         kept = keep if asked.store else None
@@ -153,12 +151,12 @@ class OpenAIDoor:
         form: Form,
         send: Send,
         name: str,
-        keep: Callable[[Reply, Any], None] | None = None,
+        keep: Callable[[Reply, ReplyRequest], None] | None = None,
     ) -> None:
-        """Answer a request; `keep` gets the reply and the question before the client does."""
+        """Answer a request; `keep` gets the reply and its request before the client does."""
         before, content = parted(asked, agent, whole=isinstance(form, ChatCompletion))
         if not isinstance(agent, ReActAgent):  # whose own messages have their marks
-            history = _marked(history, agent)
+            history = marked(history, agent)
         before = [*history, *before]
         demand = demand_of(asked.tools) if asked.must_call else ""
         if told := "\n\n".join(filter(None, (asked.instructions, demand))):
@@ -176,7 +174,7 @@ class OpenAIDoor:
                 return resting(await self._served.waits(str(agent.id), run_id), reply.usage)
             outcome = outcome_of(reply, asked, agent, request.thoughts or (), alone)
             if keep is not None:
-                keep(reply, content)
+                keep(reply, request)
             return outcome
 
         loop, sender = asyncio.get_running_loop(), sender_of(SENDER, name)
@@ -245,7 +243,7 @@ def parted(
             if tool.name in taken:
                 text = f"{tool.name!r} is an action of the agent's own: give the tool another name"
                 raise Wrong(text, "tools")
-        messages = _marked(messages, agent)
+        messages = sent_back(messages, agent)
         new = 0
         if whole:
             answers = [n for n, each in enumerate(messages) if each["role"] == "assistant"]
@@ -255,28 +253,7 @@ def parted(
         return messages[:new], content_for(messages[new:])
     if asked.tools or messages[-1]["role"] != "user":
         raise Wrong(f"agent {agent.id!r} has no model that may call a client's tools", "tools")
-    return _marked(messages[:-1], agent), messages[-1]["content"]
-
-
-def _marked(messages: list[dict[str, Any]], agent: Any) -> list[dict[str, Any]]:
-    """Return messages; the answers of an agent that may have read from outside come from there."""
-    if not _may_read(agent):
-        return messages
-    return [
-        with_sources(each, ["an earlier answer"])
-        if each["role"] == "assistant" and each["content"]
-        else each
-        for each in messages
-    ]
-
-
-def _may_read(agent: Any) -> bool:
-    """Whether an agent, or a member of a group, may have read something from outside."""
-    if not isinstance(agent, ReActAgent):
-        members = getattr(agent, "_member_agents", ())
-        return not members or any(map(_may_read, members))
-    actions = agent.actions.get_actions()
-    return bool(agent.discover) or any(each.outside or each.guard == () for each in actions)
+    return marked(messages[:-1], agent), messages[-1]["content"]
 
 
 def _model_of(id: str) -> dict[str, Any]:
