@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from math import isnan
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from moothall.foundation.arguments import check_integer, none_of, unknown_argument
 from moothall.foundation.database.protocol import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
 from moothall.journal.stop_reason import STATES
-from moothall.journal.store.attributes import ATTRIBUTES, RunAttributes, Tags, wanted_paths
+from moothall.journal.store.attributes import ATTRIBUTES, RunAttributes, wanted_paths
 
 Moment: TypeAlias = float | datetime
 """Seconds since 1970, or a date and time: without a zone, the local one."""
@@ -79,7 +79,7 @@ class Wanted:
     decided_by: str | None = None
     id: str | None = None
     needs_person: bool = False
-    tags: Tags | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     sort: str = "began"
     limit: int | None = None
 
@@ -88,7 +88,9 @@ class Wanted:
         """Return what is wanted by the arguments of a method of `Journal`."""
         if unknown := unknown_argument(called, filters, Filters.__annotations__):
             raise unknown
-        return cls(**filters, **more)
+        parts = {name: value for name, value in filters.items() if name not in ATTRIBUTES}
+        said = {name: value for name, value in filters.items() if name in ATTRIBUTES}
+        return cls(**cast(Any, parts), attributes=said, **more)
 
     def __post_init__(self) -> None:
         """Read the states, which may be read only once."""
@@ -158,7 +160,7 @@ class Wanted:
         if self.decided_by is not None:
             terms.append("number IN (SELECT run FROM waits WHERE decided_by = ?)")
             values.append(_text("decided_by", self.decided_by))
-        for path, text in wanted_paths({name: getattr(self, name) for name in ATTRIBUTES}):
+        for path, text in wanted_paths(self.attributes):
             terms.append(f"{attribute} {'IS NOT NULL' if text is None else '= ?'}")
             values += [path] if text is None else [path, text]
         states = _states(self.state)

@@ -119,7 +119,7 @@ class Journal:
                   texts of a step that have over 2,000 characters are not looked at
                 * `forked_from`: the id of a run: only its forks
                 * `decided_by`: the name of a person who has answered or decided in them
-                * `tags`: texts by name, such as `{"customer": "acme"}`, None for any; or names
+                * `tags`, or what else `reply` says of a run: texts by name (None: any), or names
                 * `needs_person`: only runs that are `waiting`, `in_doubt` or `stopped` and have no
                   fork
 

@@ -255,7 +255,7 @@ class ConversationalAgent(Threaded):
                 stops with the reason `error` instead
         """
         request = ReplyRequest(text, schema, thread, run_id, deps, budget)
-        return await self._reply_on_loop(optioned(self, request, options, tags))
+        return await self._reply_on_loop(optioned(self, request, options, tags=tags))
 
     @overload
     def reply_sync(
@@ -345,7 +345,7 @@ class ConversationalAgent(Threaded):
         """
         request = ReplyRequest(text, schema, thread, run_id, deps, budget)
         return ReplyStream(
-            str(self.id), optioned(self, request, options, tags), self._reply_on_loop
+            str(self.id), optioned(self, request, options, tags=tags), self._reply_on_loop
         )
 
     @action(guard=())

@@ -28,7 +28,7 @@ from moothall.foundation.jsonvalue import (
     readable,
 )
 from moothall.foundation.text import cut, escaped, render_path, shorten
-from moothall.journal.store.attributes import RunAttributes, Tags, attributes_of
+from moothall.journal.store.attributes import RunAttributes, attributes_of
 from moothall.models.protocol import ReasoningPiece
 
 if TYPE_CHECKING:
@@ -153,14 +153,15 @@ class ReplyRequest:
 
 
 def optioned(
-    agent: Any, request: ReplyRequest, options: Mapping[str, Any] | None, tags: Tags | None
+    agent: Any, request: ReplyRequest, options: Mapping[str, Any] | None, **said: Any
 ) -> ReplyRequest:
     """Return a request with what is said of the requests to its model, and of its run."""
     if options and not agent._takes_options:
         raise ConfigError(f"agent {agent.id!r}: options= is for a ReActAgent")
     request.options = options
-    if tags is not None:
-        request.attributes = attributes_of({"tags": tags})
+    for value in said.values():
+        if value is not None:
+            request.attributes = attributes_of(said)
     return request
 
 
