@@ -184,15 +184,21 @@ PACKED = {"Content-Type": "text/html", "Content-Encoding": "gzip"}
             ),
             "the answer has more than 1000000 bytes",
         ),
-        (HANG, "gave no answer within 0.5 s"),
+        (HANG, "was not read within 0.5 s"),
         (
             Answer((OK + b"Content-Length: 10\r\n\r\n", b"x"), hang=True),
-            "gave no answer within 0.5",
+            "was not read within 0.5",
         ),
-        (Answer((OK + b"Content-Length: 10\r\n\r\nx",), cut=True), "no answer from"),
-        (http(b"no gzip", 200, PACKED), "no answer from"),
-        (Answer((b"\0\1\2 what is this\r\n\r\n",), cut=True), "no answer from"),
-        (Answer((b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",)), "no answer from"),
+        (
+            Answer((OK + b"Content-Length: 10\r\n\r\nx",), cut=True),
+            "no answer from|was not read within",
+        ),
+        (http(b"no gzip", 200, PACKED), "no answer from|was not read within"),
+        (Answer((b"\0\1\2 what is this\r\n\r\n",), cut=True), "no answer from|was not read within"),
+        (
+            Answer((b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",)),
+            "no answer from|was not read within",
+        ),
     ),
     ids=("bomb", "endless", "silent", "slow", "cut", "bad-gzip", "no-http", "large-head"),
 )

@@ -246,6 +246,13 @@ def test_a_page_whose_server_was_busy_is_asked_for_once_more() -> None:
 # -- redirects -------------------------------------------------------------------------------------
 
 
+def test_visit_page_timeout_bounds_the_call_with_redirects_and_a_second_try() -> None:
+    with Web({"/slow": Answer(hang=True), "/to": redirect("/slow")}) as web:
+        why = refused(web, "/to", timeout_s=0.5)
+        assert web.asked == ["/to", "/slow"]
+    assert '/to" was not read within 0.5 s (timeout_s)' in why
+
+
 def test_of_a_site_only_its_pages_and_links_are_taken() -> None:
     links = "".join(
         f"<a href=https://{host}/>x</a>" for host in ("a.127.0.0.1.", "evil127.0.0.1", "away.test")

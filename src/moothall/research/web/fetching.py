@@ -84,6 +84,7 @@ class Fetcher:
         self._name = user_agent.partition("/")[0].split()[0]  # our name in robots.txt
         self._per_host = per_host
         self._delay_s = float(delay_s)
+        self._timeout_s = timeout_s
         self.scope: Scope = scope or Scope()
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = guard()
@@ -92,6 +93,17 @@ class Fetcher:
         self._hosts = WeakKeyDictionary()
 
     async def fetch(self, url: str) -> Fetched:
+        """Fetch a URL within the time limit."""
+        try:
+            async with asyncio.timeout(self._timeout_s) as limit:
+                return await self._fetch(url, limit)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            told = f"{excerpt(url)} was not read within {self._timeout_s:g} s (timeout_s)"
+            raise PageError(told) from None
+
+    async def _fetch(self, url: str, limit: asyncio.Timeout) -> Fetched:
         """Fetch a URL; each redirect is checked like the first URL."""
         way: list[str] = []
         url = checked(url)
@@ -103,7 +115,7 @@ class Fetcher:
             way.append(url)
             with self._lock:
                 kept = self._kept.get(url)
-            response = await self._get(url, kept[0] if kept else {})
+            response = await self._get(url, kept[0] if kept else {}, limit)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             if kept and response.status == 304:
                 return kept[1]._replace(fetched_at=now)
@@ -119,7 +131,7 @@ class Fetcher:
             return fetched
         raise PageError(f"{way[0]} redirects more than {REDIRECTS} times")
 
-    async def _get(self, url: str, headers: Mapping[str, str]) -> Response:
+    async def _get(self, url: str, headers: Mapping[str, str], limit: asyncio.Timeout) -> Response:
         parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc.lower()}"
         loop = asyncio.get_running_loop()
@@ -132,6 +144,7 @@ class Fetcher:
             now = loop.time()
             begin = max(now, host.next_s)
             host.next_s = begin + delay_s
+            limit.reschedule((limit.when() or now) + begin - now)  # a pause is nobody's delay
             await asyncio.sleep(begin - now)
             try:
                 return await self._client.request("GET", url, headers=headers)

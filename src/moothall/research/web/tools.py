@@ -257,7 +257,8 @@ def visit_page(
         user_agent: the name that is sent to servers and looked up in robots.txt
         per_host: how many requests one host gets at the same time
         delay_s: seconds from one request to a host to the next
-        timeout_s: seconds that an answer may take, to its end
+        timeout_s: seconds that fetching a page may take in all, with robots.txt, redirects and a
+            second try, but without the pauses that `delay_s` or robots.txt ask for
         max_bytes: how large a page may be, unpacked
         site: a host: only its pages and those of hosts below it are read; links to others are
             left out
