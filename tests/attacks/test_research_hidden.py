@@ -57,7 +57,7 @@ def test_text_that_no_person_sees_is_left_out(way: str, local: bool) -> None:
 SHOWN = {
     "dark": "<div style='background:#222'><p style='color:#fff'>{}</p></div>",
     "colour": "<p style='color:red; font-size:10px; opacity:0.8; left:-10px'>{}</p>",
-    "printed": "<style>@media print {{ .menu2 {{ display:none }} }}</style><p class=menu2>{}</p>",
+    "printed": "<style>@media print {{ .paper {{ display:none }} }}</style><p class=paper>{}</p>",
     "details": "<details><summary>More</summary><p>{}</p></details>",
     "tall": "<p style='height:100px;overflow:hidden;width:10px'>{}</p>",
     "zero point": "<p style='font-size:0.9em;line-height:0'>{}</p>",

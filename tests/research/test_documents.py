@@ -430,20 +430,6 @@ def test_a_page_whose_text_scripts_write_is_said_not_to_be_read(page: str) -> No
     assert "Cats sleep" in read("a.html", f"<html>{read_all}</html>").text
 
 
-def test_comments_of_readers_and_links_to_related_pages_are_no_text_of_a_page() -> None:
-    said = "<h1>The Tay Bridge</h1><p>It carries two tracks.</p>"
-    comments = "<section class=comments><p>fan99 says: It cost 12 pounds.</p></section>"
-    related = "<ul class=related><li><a href=/y>Why the Forth Bridge cost 3 pounds</a></li></ul>"
-    page = f"<article>{said}{comments}{related}</article>"
-    assert read("a.html", page.encode()).text == "The Tay Bridge\n\nIt carries two tracks."
-    forum = f"<article><h1>Bridges</h1>{comments}</article>"  # whose text is its comments
-    assert "It cost 12 pounds." in read("a.html", forum.encode()).text
-    manual = (
-        f"<article>{said}<section id=comments><h2>Comments</h2><p>Use #.</p></section></article>"
-    )
-    assert "Use #." in read("a.html", manual.encode()).text
-
-
 def test_what_a_click_on_a_tab_shows_is_read() -> None:
     page = (
         "<main><ul role=tablist><li role=tab>Linux</li><li role=tab>Windows</li></ul>"

@@ -75,6 +75,21 @@ def test_a_page_becomes_a_resource_with_its_text_and_sections() -> None:
     assert pool.find(f"{web.base}/a") == page
 
 
+def test_visit_page_comments_and_boxes_beside_an_article_are_no_text() -> None:
+    said = "".join(
+        f"<p>The bridge over the Tay, as its {each} part, carries two tracks of the railway.</p>"
+        for each in ("first", "second", "third")
+    )
+    box = "<div class=most-read><a href=/x>Tunnel under the Tay will cost 3 billion</a></div>"
+    comments = "<section id=comments><p>fan99 says: It cost 12 pounds.</p></section>"
+    page = f"<main><article><h1>The Tay Bridge</h1>{said}{box}{comments}</article></main>"
+    with Web({"/a": html(page)}) as web:
+        text = web.visit("/a").content or ""
+    assert text.count("two tracks") == 3
+    assert "billion" not in text
+    assert "12 pounds" not in text
+
+
 def test_a_page_says_who_wrote_it_and_when() -> None:
     about = (
         '<meta name=citation_author content="Stone, Ada"><meta name=author content="B  C">'

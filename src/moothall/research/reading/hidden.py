@@ -1,4 +1,4 @@
-"""What is no text of a page: hidden elements, characters without a width, readers' comments."""
+"""What is no text of a page: hidden elements, and characters without a width."""
 
 from __future__ import annotations
 
@@ -24,14 +24,6 @@ _OUT_OF_PLACE = re.compile(
 
 _CANDIDATES: Final = (
     "//*[@hidden or @style or @aria-hidden or self::template or self::dialog or self::font[@color]]"
-)
-_PARTS: Final = frozenset(("aside", "div", "ol", "section", "ul"))
-_COMMENTS = re.compile(
-    r"(?i)(?:post|article|user|reader)?[-_]?comments?[-_]?(?:area|list|section|thread|wrapper)?s?"
-    r"|disqus_thread"
-)
-_RELATED = re.compile(
-    r"(?i)(?:related|recommended)(?:[-_]?(?:posts|articles|links|stories|pages))?"
 )
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _AT_RULE = re.compile(r"@[^{};]+\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")  # such as @media print
@@ -75,22 +67,6 @@ def drop_hidden(tree: Any) -> None:
     for element in tree.xpath("//*[@class or @id]") if classes or ids else ():
         if element.get("id") in ids or not classes.isdisjoint((element.get("class") or "").split()):
             _drop(element)
-
-
-def drop_comments(tree: Any) -> None:
-    """Remove readers' comments, and links to related pages, beside the text of a page."""
-    for element in tree.xpath("//*[@class or @id='disqus_thread']"):
-        named = [*(element.get("class") or "").split(), element.get("id") or ""]
-        if element.tag not in _PARTS:
-            continue
-        if any(map(_COMMENTS.fullmatch, named)):
-            inside = {*element.iter("p")}
-            if any(p not in inside and p.text_content().strip() for p in tree.iter("p")):
-                _drop(element)
-        elif any(map(_RELATED.fullmatch, named)):
-            links = sum(len("".join(a.itertext()).split()) for a in element.iter("a"))
-            if links and links == len(element.text_content().split()):
-                _drop(element)
 
 
 def _drop(element: Any) -> None:

@@ -14,7 +14,7 @@ from moothall.foundation.errors import MissingExtra, UnreadableDocument
 from moothall.foundation.text import error_text, shorten
 from moothall.research.findings import Publication, Section
 from moothall.research.reading.flow import HEADINGS, SIGNS, Anchors, flowed
-from moothall.research.reading.hidden import drop_comments, drop_hidden, without_hidden
+from moothall.research.reading.hidden import drop_hidden, without_hidden
 
 LINKS = 300  # links of a page that are taken at most; those of its main part come first
 _LONGEST_URL, _LONGEST_TEXT = 2000, 200
@@ -102,7 +102,6 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
         anchors, main = _anchors(tree), _main(tree)
         publication = _publication(tree)
         links = [] if local else _links(tree, main, url)
-        drop_comments(tree)
         text, sections = _read(tree, main, anchors, local, elements)
         needs_script = len(text) < _LITTLE and _needs_script(tree, text)
     except Exception as error:  # a malicious page can make the parsers raise anything
@@ -125,15 +124,15 @@ def _read(
     whole = tree if whole is None else whole
     text = ""
     sections: list[Section] = []
-    if main is not None:
-        text, sections = flowed(main, anchors, is_main=True)
-    elif not local:
+    if not local:
         _tidy(tree)
         body = _extracted(tree, elements > _MANY)
         headings = {} if body is None else _matched(body, anchors)
-        # Of a page without a marked main part it may take bare paragraphs.
+        # It may take bare paragraphs of a page with headings.
         if body is not None and (headings or not anchors):
             text, sections = flowed(body, headings, is_main=True)
+    if len(text) < _SHORT and main is not None:
+        text, sections = flowed(main, anchors, is_main=True)
     if len(text) < _SHORT:
         found = flowed(whole, anchors, is_main=False)
         if len(found[0]) < _SHORT:
@@ -338,7 +337,7 @@ def _tidy(tree: Any) -> None:
 
     It moves code with emphasis in it, such as `<code><em>NAME</em>.exe</code>`, to the paragraph's
     end, joins the lines of code in colours, and leaves out headings in two divs, or in one and
-    after an empty link.
+    after an empty link, and words and paragraphs by their class and style, such as `menu`.
     """
     for element in list(tree.iter(*HEADINGS)):
         while (around := element.getparent()).tag == "div" and not around.attrib:
@@ -348,6 +347,10 @@ def _tidy(tree: Any) -> None:
     for element in list(tree.iter("code", "pre")):
         for inside in list(element.iterdescendants("em", "span", "strong", "b", "i", "var")):
             inside.drop_tag()
+    for element in tree.iter("p", "span"):
+        element.attrib.pop("style", None)  # what it hides is gone
+        if element.tag == "span":
+            element.attrib.pop("class", None)
     for element in list(tree.iter("a")):
         if _line(element) in ("", "¶", "#", "🔗"):
             element.drop_tree()
