@@ -50,6 +50,7 @@ test test-core test-research test-society test-serving test-studio test-cli test
 
 test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/bubblewrap
+	@command -v mandoc >/dev/null || scripts/apt mandoc
 	@scripts/rabbitmq
 	@scripts/postgresql
 	@scripts/chromium
@@ -57,10 +58,12 @@ test: check weights ## Format, lint, types, then every test but the long ones
 
 test-core: $(VENV)/.dev ## The quick part, without broker, database, browser and weights: two minutes
 	@scripts/bubblewrap
+	@command -v mandoc >/dev/null || scripts/apt mandoc
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "not long and not services" $(CORE) $(ARGS)
 
 test-research test-society test-serving test-studio test-cli: test-%: weights $(VENV)/.dev ## One house: research, society, serving, studio or cli
 	@scripts/bubblewrap
+	@command -v mandoc >/dev/null || scripts/apt mandoc
 	@scripts/rabbitmq
 	@scripts/postgresql
 	@scripts/chromium
@@ -73,6 +76,7 @@ test-docs: weights $(VENV)/.dev $(VENV)/.docs ## The documentation: its programs
 
 test-all: check weights $(VENV)/.docs $(VENV)/.release build/corpora ## The same with the long tests: under an hour
 	@scripts/bubblewrap
+	@command -v mandoc >/dev/null || scripts/apt mandoc
 	@scripts/rabbitmq
 	@scripts/postgresql
 	@scripts/chromium

@@ -23,7 +23,7 @@ from moothall.research.reading.html import (
     plain,
     read_html,
 )
-from moothall.research.reading.manual import read_manual
+from moothall.research.reading.manual import is_manual
 from moothall.research.reading.parsers import PARSERS
 from moothall.research.reading.tables import by_lines, table
 
@@ -143,7 +143,7 @@ def kind_of(name: str) -> str | None:
 
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
     """Read a file of a kind of `kind_of`; None if it is binary or minified; parsers may raise."""
-    if kind in PARSERS:
+    if kind in PARSERS and kind != "manual":
         return process.Reading(kind, data).read()
     if is_binary(data):
         return None
@@ -158,8 +158,8 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         return _notebook(text)
     if _ESCAPED_IN.search(name):
         text = _ESCAPED.sub(_unescaped, text)
-    if kind == "manual" and (manual := read_manual(text)) is not None:
-        return manual
+    if kind == "manual" and is_manual(text):
+        return process.Reading(kind, text.encode()).read()
     if kind == "markdown":
         return _markdown(_without_links(text))
     if kind == "rest":

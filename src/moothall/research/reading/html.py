@@ -335,9 +335,8 @@ def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
 def _tidy(tree: Any) -> None:
     """Remove markup that misleads trafilatura about the text.
 
-    It moves code with emphasis in it, such as `<code><em>NAME</em>.exe</code>`, to the paragraph's
-    end, joins the lines of code in colours, and leaves out headings in two divs, or in one and
-    after an empty link, and words and paragraphs by their class and style, such as `menu`.
+    It moves code with emphasis in it to the paragraph's end, joins the lines of code in colours,
+    and leaves out headings in two divs, or after an empty link, and words by a class like `menu`.
     """
     for element in list(tree.iter(*HEADINGS)):
         while (around := element.getparent()).tag == "div" and not around.attrib:
@@ -347,10 +346,8 @@ def _tidy(tree: Any) -> None:
     for element in list(tree.iter("code", "pre")):
         for inside in list(element.iterdescendants("em", "span", "strong", "b", "i", "var")):
             inside.drop_tag()
-    for element in tree.iter("p", "span"):
-        element.attrib.pop("style", None)  # what it hides is gone
-        if element.tag == "span":
-            element.attrib.pop("class", None)
+    for element in tree.xpath("//p[@style] | //span[@class or @style]"):  # hidden ones are gone
+        element.attrib.pop("class" if element.tag == "span" else "style", None)
     for element in list(tree.iter("a")):
         if _line(element) in ("", "¶", "#", "🔗"):
             element.drop_tree()

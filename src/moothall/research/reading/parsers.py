@@ -31,6 +31,7 @@ PARSERS: Final = {
     "presentation": Parser("lxml", "moothall.research.reading.office", "read_presentation"),
     "mail": Parser("lxml", "moothall.research.reading.office", "read_mail"),
     "rtf": Parser("striprtf", "moothall.research.reading.rtf", "read_rtf"),
+    "manual": Parser("lxml", "moothall.research.reading.manual", "read_manual"),
     "epub": Parser("lxml", "moothall.research.reading.packed", "read_epub"),
 }
 """By the kind of document."""
